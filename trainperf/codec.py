@@ -1,0 +1,98 @@
+"""How does a run reach the disk and come back?  One JSON value a line, whole lines only.
+
+Line 1 is an object (`RunInfo`), and so are gaps, totals and the end mark.  A step is an array of
+the core columns followed by the facts named in line 1: names are written once, durations as
+integers.  NaN, which stands for a missing fact in the live rows, is written as `null`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from trainperf.errors import RunError
+from trainperf.records import (
+    CORE_COLUMNS,
+    SCHEMA_VERSION,
+    EndMark,
+    GapRecord,
+    Row,
+    RunInfo,
+    StepBlock,
+    StepSchema,
+    Totals,
+)
+
+
+Entry = GapRecord | Totals | EndMark
+
+_ENCODER = msgspec.json.Encoder()
+_INFO = msgspec.json.Decoder(RunInfo)
+_ENTRY = msgspec.json.Decoder(GapRecord | Totals | EndMark)
+_ROWS = msgspec.json.Decoder(list[list[float | None]])
+_VERSION = msgspec.json.Decoder(dict[str, object])
+
+
+def encode_rows(rows: Iterable[Row]) -> bytes:
+    """Encode step rows, one line each."""
+    return b"".join([_ENCODER.encode(row) + b"\n" for row in rows])
+
+
+def encode_entry(entry: RunInfo | Entry) -> bytes:
+    """Encode anything but a step as one line."""
+    return _ENCODER.encode(entry) + b"\n"
+
+
+def decode_info(line: bytes) -> RunInfo:
+    """Read line 1; says which versions differ when it was written by another schema."""
+    try:
+        fields = _VERSION.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise RunError("the first line is not JSON: not a trainperf record file") from None
+    version = fields.get("schema")
+    if fields.get("kind") != "run" or not isinstance(version, int):
+        raise RunError("the first line is not a trainperf header: not a trainperf record file")
+    if version != SCHEMA_VERSION:
+        raise RunError(
+            f"schema version {version}: this trainperf reads version {SCHEMA_VERSION}; "
+            "install the release that wrote it"
+        )
+    try:
+        return _INFO.decode(line)
+    except msgspec.ValidationError as error:
+        raise RunError(f"damaged header: {error}") from None
+
+
+def decode_entry(line: bytes) -> Entry | None:
+    """Read a gap, totals or end line; `None` when the line is damaged."""
+    try:
+        return _ENTRY.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock, int]:
+    """Read step lines; returns the block and how many damaged lines were left out."""
+    width = len(CORE_COLUMNS) + len(schema.columns)
+    try:
+        rows = _ROWS.decode(b"[" + b",".join(lines) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        rows = [row for line in lines for row in _salvage(line)]
+    whole = [row for row in rows if _is_step(row, width)]
+    return StepBlock.from_rows(schema, whole), len(lines) - len(whole)
+
+
+def _salvage(line: bytes) -> list[list[float | None]]:
+    try:
+        return _ROWS.decode(b"[" + line + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
+def _is_step(row: Row, width: int) -> bool:
+    return len(row) == width and None not in row[: len(CORE_COLUMNS)]
+
+
+def missing(value: float | None) -> float:
+    """The live rows' form of a missing fact: NaN, which the encoder writes as `null`."""
+    return math.nan if value is None else value

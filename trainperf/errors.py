@@ -1,0 +1,13 @@
+"""The errors a user of trainperf can meet: one family, each with the remedy in its message."""
+
+
+class TrainPerfError(Exception):
+    """Base of everything trainperf raises on purpose."""
+
+
+class ConfigError(TrainPerfError, ValueError):
+    """A value was refused where the user chose it: names the value, the rule and the remedy."""
+
+
+class RunError(TrainPerfError):
+    """A run directory cannot be read: missing, foreign, damaged or of an unknown schema version."""

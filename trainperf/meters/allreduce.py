@@ -1,0 +1,43 @@
+"""All-reduce tail: how long a step still waited for gradients after computing the last one."""
+
+from trainperf.meters.base import Meter
+from trainperf.records import StepBlock
+from trainperf.stats.quantiles import Distribution
+from trainperf.stats.reductions import Ratio
+
+
+class AllReduceTail(Meter):
+    """Median time from the last gradient being ready to backward having returned, in seconds.
+
+    On the compute stream (CUDA) or the host (CPU), synchronising micro-batches only; the wait for
+    slower ranks is in it, and so is DDP's own finalisation.  Never negative; a trace's tail is
+    kernel-only and signed.  DDP only; without it not applicable.
+    """
+
+    name = "allreduce_tail_s"
+    unit = "s"
+    better = "lower"
+    needs = ("tail_ns",)
+
+    def observe(self, block: StepBlock) -> Distribution | None:
+        """Distribution of the tail."""
+        known = block.having("tail_ns")
+        tail = known.fact("tail_ns") if known else None
+        return None if tail is None else Distribution.of(tail / 1e9)
+
+
+class AllReduceTailFraction(Meter):
+    """The all-reduce tail as a share of step wall time, a quotient of sums over steady steps."""
+
+    name = "allreduce_tail_fraction"
+    unit = "1"
+    better = "lower"
+    needs = ("tail_ns",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Tail nanoseconds over wall nanoseconds."""
+        known = block.having("tail_ns")
+        tail = known.fact("tail_ns") if known else None
+        if known is None or tail is None:
+            return None
+        return Ratio(float(tail.sum()), float(known.wall_ns.sum()), len(known))

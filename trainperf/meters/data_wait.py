@@ -1,0 +1,56 @@
+"""Data-wait fraction: how much of the step the loop spent waiting for input."""
+
+from trainperf.meters.base import Meter, Scope
+from trainperf.phases import Phase
+from trainperf.records import StepBlock
+from trainperf.stats.reductions import Ratio
+
+
+class DataWait(Meter):
+    """Share of step wall time in which the host was blocked in the loader, on the host clock.
+
+    A quotient of sums over steady steps.  It is not the share the *device* lost: a loader hidden
+    behind queued device work costs nothing; see `data_stall_fraction`.
+    """
+
+    name = "data_wait_fraction"
+    unit = "1"
+    better = "lower"
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Waited nanoseconds over wall nanoseconds."""
+        waited = float(block.host_ns(Phase.DATA_WAIT).sum())
+        return Ratio(waited, float(block.wall_ns.sum()), len(block))
+
+
+class DataWaitAll(DataWait):
+    """The data-wait fraction over every step of the fit, warm-up and epoch starts included.
+
+    Stands beside `data_wait_fraction` because worker restarts at epoch starts hide otherwise.
+    """
+
+    name = "data_wait_all_fraction"
+    scope = Scope.ALL
+
+
+class DataStall(Meter):
+    """Share of step wall time in which the device had nothing to do because of the loader.
+
+    On an asynchronous device: device time between an event recorded just before the fetch and one
+    just after it, about zero while work is queued.  On a CPU equal to the data-wait fraction.
+    """
+
+    name = "data_stall_fraction"
+    unit = "1"
+    better = "lower"
+    needs = ("data_stall_ns",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Stalled nanoseconds over wall nanoseconds, of the steps whose stall is known."""
+        if block.schema.synchronous:
+            return DataWait().observe(block)
+        known = block.having("data_stall_ns")
+        stalled = known.fact("data_stall_ns") if known else None
+        if known is None or stalled is None:
+            return None
+        return Ratio(float(stalled.sum()), float(known.wall_ns.sum()), len(known))

@@ -1,0 +1,99 @@
+"""How do blocks become readings?  By merging what each meter makes of them, in order."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainperf.meters.base import Meter, Scope
+from trainperf.records import RunInfo, StepBlock
+from trainperf.stats.reductions import Reduction
+
+
+NO_STEADY_STATE = "no steady state: the warm-up was not seen to end in the steps recorded"
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A meter's value now."""
+
+    value: float | None
+    unit: str
+    n: int = 0
+    """Steps the value stands on."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of a 95 % confidence interval, where one is known."""
+    per_rank: tuple[float | None, ...] = ()
+    reason: str | None = None
+    """Why there is no value."""
+
+
+class Fold:
+    """The state of a set of meters over the blocks seen so far."""
+
+    def __init__(self, meters: Sequence[Meter]) -> None:
+        self.meters = tuple(meters)
+        self.steps = 0
+        self.steady_steps = 0
+        self._state: dict[str, Reduction] = {}
+
+    def observe(self, block: StepBlock) -> None:
+        """Take the next block of steps."""
+        if not len(block):
+            return
+        steady = block.steady()
+        self.steps += len(block)
+        self.steady_steps += len(steady)
+        for meter in self.meters:
+            chosen = block if meter.scope is Scope.ALL else steady
+            if len(chosen):
+                self._merge(meter.name, meter.observe(chosen))
+
+    def reduction(self, name: str) -> Reduction | None:
+        """What one meter has folded so far."""
+        return self._state.get(name)
+
+    def reset(self) -> None:
+        """Forget everything observed: the next window starts."""
+        self._state.clear()
+        self.steps = self.steady_steps = 0
+
+    def _merge(self, name: str, reduction: Reduction | None) -> None:
+        if reduction is None:
+            return
+        before = self._state.get(name)
+        self._state[name] = reduction if before is None else before.merge(reduction)
+
+
+def readings(folds: Sequence[Fold], info: RunInfo) -> dict[str, Reading]:
+    """Readings of one or several ranks whose folds stand on the same steps."""
+    return {meter.name: _reading(meter, folds, info) for meter in folds[0].meters}
+
+
+def _reading(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> Reading:
+    found = [fold.reduction(meter.name) for fold in folds]
+    present = [reduction for reduction in found if reduction is not None]
+    if not present:
+        return Reading(value=None, unit=meter.unit, reason=_reason(meter, folds, info))
+    combined = type(present[0]).across(present) if len(present) > 1 else present[0]
+    value = combined.value()
+    if value is None:
+        return Reading(value=None, unit=meter.unit, reason="nothing to divide by: no such event")
+    low, high = combined.interval() or (None, None)
+    per_rank = tuple(r.value() if r else None for r in found) if len(found) > 1 else ()
+    return Reading(
+        value=value, unit=meter.unit, n=combined.n, low=low, high=high, per_rank=per_rank
+    )
+
+
+def _reason(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> str:
+    for key in (meter.name, *meter.needs):
+        if key in info.reasons:
+            return info.reasons[key]
+    absent = [name for name in meter.needs if name not in info.columns]
+    if absent:
+        return f"not measured: nothing recorded {absent[0]}"
+    if not any(fold.steps for fold in folds):
+        return "no step was recorded"
+    if meter.scope is Scope.STEADY and not any(fold.steady_steps for fold in folds):
+        return NO_STEADY_STATE
+    return "not measured in these steps"

@@ -1,0 +1,43 @@
+"""Reductions of a single fact that several meters share."""
+
+from trainperf.records import StepBlock
+from trainperf.stats.reductions import Last, Maximum, Rate, Ratio, Total
+
+
+def mean(block: StepBlock, fact: str) -> Ratio | None:
+    """Mean of a fact over the steps that have it."""
+    known = block.having(fact)
+    values = known.fact(fact) if known else None
+    return None if values is None else Ratio(float(values.sum()), float(len(values)), len(values))
+
+
+def total(block: StepBlock, fact: str) -> Total | None:
+    """Sum of a fact over the steps that have it."""
+    known = block.having(fact)
+    values = known.fact(fact) if known else None
+    return None if values is None else Total(float(values.sum()), len(values))
+
+
+def largest(block: StepBlock, fact: str) -> Maximum | None:
+    """Largest value of a fact."""
+    known = block.having(fact)
+    values = known.fact(fact) if known else None
+    return None if values is None else Maximum(float(values.max()), len(values))
+
+
+def per_second(block: StepBlock, fact: str) -> Rate | None:
+    """Sum of a fact over the wall time of the steps that have it."""
+    known = block.having(fact)
+    values = known.fact(fact) if known else None
+    if known is None or values is None:
+        return None
+    return Rate(float(values.sum()), float(known.wall_ns.sum()) / 1e9, len(known))
+
+
+def latest(block: StepBlock, fact: str) -> Last | None:
+    """The last known value of a fact."""
+    known = block.having(fact)
+    values = known.fact(fact) if known else None
+    if known is None or values is None:
+        return None
+    return Last(float(known.index[-1]), float(values[-1]), len(values))

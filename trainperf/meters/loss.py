@@ -1,0 +1,23 @@
+"""Loss: what the model had learned by the latest step, as the identity of the run."""
+
+from trainperf.meters.base import Meter, Scope
+from trainperf.meters.folds import latest
+from trainperf.records import StepBlock
+from trainperf.stats.reductions import Last
+
+
+class Loss(Meter):
+    """The training loss of the latest step, this rank's last micro-batch; mean over ranks.
+
+    A device clone read when its event has completed; undivided by gradient accumulation.
+    """
+
+    name = "loss"
+    unit = "1"
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("loss",)
+
+    def observe(self, block: StepBlock) -> Last | None:
+        """The latest value in the block."""
+        return latest(block, "loss")

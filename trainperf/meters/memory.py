@@ -1,0 +1,76 @@
+"""Memory: how close the run came to the limit, and how much of that was holes."""
+
+from trainperf.meters.base import Meter, Scope
+from trainperf.meters.folds import largest
+from trainperf.records import StepBlock
+from trainperf.stats.reductions import Maximum
+
+
+class MemoryPeak(Meter):
+    """Highest device memory held by tensors, in bytes, since the process started; largest rank.
+
+    The peak is process-global and is not reset behind the user's back.
+    """
+
+    name = "memory_peak_bytes"
+    unit = "B"
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("peak_bytes",)
+
+    def observe(self, block: StepBlock) -> Maximum | None:
+        """Largest peak."""
+        return largest(block, "peak_bytes")
+
+
+class MemoryReservedPeak(Meter):
+    """Highest device memory held by the caching allocator, in bytes, since process start."""
+
+    name = "memory_reserved_peak_bytes"
+    unit = "B"
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("reserved_peak_bytes",)
+
+    def observe(self, block: StepBlock) -> Maximum | None:
+        """Largest reserved peak."""
+        return largest(block, "reserved_peak_bytes")
+
+
+class Fragmentation(Meter):
+    """Reserved minus allocated device memory at their peaks, in bytes: held but not used.
+
+    An upper bound: the two peaks need not fall on the same moment.
+    """
+
+    name = "fragmentation_bytes"
+    unit = "B"
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("peak_bytes", "reserved_peak_bytes")
+
+    def observe(self, block: StepBlock) -> Maximum | None:
+        """Largest difference of the two peaks."""
+        known = block.having("peak_bytes", "reserved_peak_bytes")
+        peak = known.fact("peak_bytes") if known else None
+        reserved = known.fact("reserved_peak_bytes") if known else None
+        if peak is None or reserved is None:
+            return None
+        return Maximum(float((reserved - peak).max()), len(peak))
+
+
+class ResidentPeak(Meter):
+    """Largest resident set of the training process seen, in bytes; CPU runs, sampled.
+
+    Sampled at most four times a second, so a short peak can be missed.
+    """
+
+    name = "resident_peak_bytes"
+    unit = "B"
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("resident_bytes",)
+
+    def observe(self, block: StepBlock) -> Maximum | None:
+        """Largest sample."""
+        return largest(block, "resident_bytes")

@@ -1,0 +1,43 @@
+"""GradScaler: how many optimizer updates were thrown away, and at what loss scale."""
+
+from trainperf.meters.base import Meter, Scope
+from trainperf.meters.folds import latest
+from trainperf.records import StepBlock
+from trainperf.stats.reductions import Last, Ratio
+
+
+class OverflowRate(Meter):
+    """Optimizer updates the GradScaler skipped over those attempted, all steps of the fit.
+
+    Counted from the optimizers' own step hooks, without a host sync; right for fused optimizers,
+    whose `step()` runs even when the kernel skips.  A `training_step` that returns `None` is not
+    an attempt.  bf16 and fp32 use no scaler: not applicable.
+    """
+
+    name = "overflow_rate"
+    unit = "1"
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("attempts", "overflows")
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Skipped over attempted."""
+        known = block.having("attempts", "overflows")
+        attempts = known.fact("attempts") if known else None
+        overflows = known.fact("overflows") if known else None
+        if attempts is None or overflows is None:
+            return None
+        return Ratio(float(overflows.sum()), float(attempts.sum()), len(attempts))
+
+
+class LossScale(Meter):
+    """The GradScaler's scale, last value read (about once per fifty steps, without a sync)."""
+
+    name = "loss_scale"
+    unit = "1"
+    scope = Scope.ALL
+    needs = ("loss_scale",)
+
+    def observe(self, block: StepBlock) -> Last | None:
+        """The latest value in the block."""
+        return latest(block, "loss_scale")

@@ -1,0 +1,97 @@
+"""Step time: how long a step takes once the run has settled, and what the first one cost."""
+
+from trainperf.meters.base import Meter, Scope
+from trainperf.records import StepBlock
+from trainperf.stats.quantiles import Distribution
+from trainperf.stats.reductions import First, Ratio
+
+
+class StepTime(Meter):
+    """Median wall time of a steady step, host clock: from one first fetch to the next, gaps cut.
+
+    Includes everything the loop did in between, callbacks and logging too.  It is not device busy
+    time, and not a mean: see `step_mean_s` for what multiplies up to the fit.
+    """
+
+    name = "step_s"
+    unit = "s"
+    better = "lower"
+    percentile = 50.0
+
+    def observe(self, block: StepBlock) -> Distribution | None:
+        """Distribution of wall times, read at this meter's percentile."""
+        return block.walls.at(self.percentile) if block.walls else None
+
+
+class StepTimeP95(StepTime):
+    """Wall time that 95 % of the steady steps stay below, host clock."""
+
+    name = "step_p95_s"
+    percentile = 95.0
+
+
+class StepTimeP99(StepTime):
+    """Wall time that 99 % of the steady steps stay below, host clock."""
+
+    name = "step_p99_s"
+    percentile = 99.0
+
+
+class StepMean(Meter):
+    """Mean wall time of a steady step, host clock: what the phases' means add up to."""
+
+    name = "step_mean_s"
+    unit = "s"
+    better = "lower"
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Wall seconds over steps."""
+        return Ratio(float(block.wall_ns.sum()) / 1e9, float(len(block)), len(block))
+
+
+class StepIQR(Meter):
+    """Interquartile range of the steady steps' wall time: the middle half lies this far apart."""
+
+    name = "step_iqr_s"
+    unit = "s"
+    better = "lower"
+
+    def observe(self, block: StepBlock) -> "Spread | None":
+        """Distribution of wall times, read as its interquartile range."""
+        walls = block.walls
+        return None if walls is None else Spread(walls.lowest, walls.counts, walls.serial)
+
+
+class Spread(Distribution):
+    """A distribution read as its interquartile range."""
+
+    __slots__ = ()
+
+    def merge(self, other: Distribution) -> "Spread":
+        """Counts of both."""
+        both = Distribution.merge(self, other)
+        return Spread(both.lowest, both.counts, both.serial)
+
+    def value(self) -> float | None:
+        """Distance between the quartiles."""
+        return self.iqr()
+
+    def interval(self) -> tuple[float, float] | None:
+        """No interval is known for the range."""
+        return None
+
+
+class FirstStep(Meter):
+    """Wall time of the very first step, host clock: allocation, autotuning, compilation.
+
+    Never mixed into the steady statistics.
+    """
+
+    name = "first_step_s"
+    unit = "s"
+    better = "lower"
+    scope = Scope.ALL
+
+    def observe(self, block: StepBlock) -> First | None:
+        """Wall time of the block's earliest step."""
+        return First(float(block.index[0]), float(block.wall_ns[0]) / 1e9)

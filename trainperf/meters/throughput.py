@@ -1,0 +1,81 @@
+"""Throughput: useful tokens, padded tokens, samples and optimizer steps per second."""
+
+from trainperf.meters.base import Meter
+from trainperf.meters.folds import per_second
+from trainperf.records import StepBlock
+from trainperf.stats.reductions import Rate, Ratio, SharedRate
+
+
+class EffectiveTokens(Meter):
+    """Tokens the mask keeps, summed over ranks, over the slowest rank's wall time; steady steps.
+
+    Padding is not counted, which is why this number compares across batch shapes.  The report
+    prints which mask was used: `attention_mask`, else `labels != ignore_index`, else the user's.
+    """
+
+    name = "effective_tokens_per_s"
+    unit = "1/s"
+    better = "higher"
+    needs = ("tokens_effective",)
+
+    def observe(self, block: StepBlock) -> Rate | None:
+        """Masked-in tokens over wall seconds."""
+        return per_second(block, "tokens_effective")
+
+
+class PaddedTokens(Meter):
+    """All tokens, padding included, over ranks and the slowest rank's wall time; steady steps.
+
+    Grows when batches are padded more; do not optimise it.
+    """
+
+    name = "padded_tokens_per_s"
+    unit = "1/s"
+    needs = ("tokens_padded",)
+
+    def observe(self, block: StepBlock) -> Rate | None:
+        """Mask elements over wall seconds."""
+        return per_second(block, "tokens_padded")
+
+
+class Padding(Meter):
+    """1 − Σ mask / Σ numel over steady steps and ranks: the share of tokens that is padding."""
+
+    name = "padding_fraction"
+    unit = "1"
+    better = "lower"
+    needs = ("tokens_effective", "tokens_padded")
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Masked-out tokens over all tokens."""
+        known = block.having("tokens_effective", "tokens_padded")
+        kept = known.fact("tokens_effective") if known else None
+        every = known.fact("tokens_padded") if known else None
+        if kept is None or every is None:
+            return None
+        return Ratio(float(every.sum() - kept.sum()), float(every.sum()), len(every))
+
+
+class Samples(Meter):
+    """Leading dimension of the batches, over ranks and the slowest rank's wall time; steady."""
+
+    name = "samples_per_s"
+    unit = "1/s"
+    better = "higher"
+    needs = ("samples",)
+
+    def observe(self, block: StepBlock) -> Rate | None:
+        """Samples over wall seconds."""
+        return per_second(block, "samples")
+
+
+class OptimizerSteps(Meter):
+    """Steps per second of wall time, steady steps; on several ranks the slowest rank's."""
+
+    name = "optimizer_steps_per_s"
+    unit = "1/s"
+    better = "higher"
+
+    def observe(self, block: StepBlock) -> SharedRate | None:
+        """Steps over wall seconds."""
+        return SharedRate(float(len(block)), float(block.wall_ns.sum()) / 1e9, len(block))

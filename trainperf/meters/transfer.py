@@ -1,0 +1,89 @@
+"""H2D: how long copying the batch to the device took, how many bytes, at what rate."""
+
+from trainperf.meters.base import Meter
+from trainperf.meters.folds import mean
+from trainperf.records import StepBlock
+from trainperf.stats.quantiles import Distribution
+from trainperf.stats.reductions import Ratio
+
+
+class H2DTime(Meter):
+    """Median device time of a step's batch transfer, between events around it, in seconds.
+
+    Not the host's time in the transfer call, which is `phase_h2d_s`: a non-blocking copy returns
+    before it is done.  On a CPU nothing is copied: not applicable.
+    """
+
+    name = "h2d_s"
+    unit = "s"
+    better = "lower"
+    needs = ("h2d_device_ns",)
+
+    def observe(self, block: StepBlock) -> Distribution | None:
+        """Distribution of the transfer's device time."""
+        known = block.having("h2d_device_ns")
+        took = known.fact("h2d_device_ns") if known else None
+        return None if took is None else Distribution.of(took / 1e9)
+
+
+class H2DRate(Meter):
+    """Bytes of the batch's tensors over the device time of their transfer, in bytes per second.
+
+    Below the host link's rate when the copy is from pageable memory or of many small tensors.
+    """
+
+    name = "h2d_bytes_per_s"
+    unit = "B/s"
+    better = "higher"
+    needs = ("h2d_device_ns", "h2d_bytes")
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Copied bytes over seconds on the device."""
+        known = block.having("h2d_device_ns", "h2d_bytes")
+        took = known.fact("h2d_device_ns") if known else None
+        copied = known.fact("h2d_bytes") if known else None
+        if known is None or took is None or copied is None:
+            return None
+        return Ratio(float(copied.sum()), float(took.sum()) / 1e9, len(known))
+
+
+class H2DFraction(Meter):
+    """Device time of the batch transfer as a share of step wall time."""
+
+    name = "h2d_fraction"
+    unit = "1"
+    better = "lower"
+    needs = ("h2d_device_ns",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Transfer nanoseconds over wall nanoseconds."""
+        known = block.having("h2d_device_ns")
+        took = known.fact("h2d_device_ns") if known else None
+        if known is None or took is None:
+            return None
+        return Ratio(float(took.sum()), float(known.wall_ns.sum()), len(known))
+
+
+class H2DBytes(Meter):
+    """Bytes of the batch's tensors per step, mean over steady steps."""
+
+    name = "h2d_bytes"
+    unit = "B"
+    needs = ("h2d_bytes",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Total bytes over steps."""
+        return mean(block, "h2d_bytes")
+
+
+class H2DTensors(Meter):
+    """Tensors in a step's batches, mean over steady steps: many small copies are slow ones."""
+
+    name = "h2d_tensors"
+    unit = "1"
+    better = "lower"
+    needs = ("h2d_tensors",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Total tensors over steps."""
+        return mean(block, "h2d_tensors")

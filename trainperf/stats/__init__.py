@@ -1,0 +1,1 @@
+"""Statistics that merge: the same code folds blocks, runs and ranks."""

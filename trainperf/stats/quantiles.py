@@ -1,0 +1,151 @@
+"""How are step times distributed, in constant memory, and how sure is the median?
+
+A `Distribution` counts values in bins whose edges grow by 0.2 %, so any quantile is right to
+0.1 % and merging is exact integer addition.  The sums beside the counts give the lag-1
+autocorrelation, which widens the interval of the median: neighbouring steps are not independent.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+
+GROWTH = 1.002
+"""Ratio of a bin's upper edge to its lower edge; a quantile is off by at most half of it."""
+
+_LOG_GROWTH = math.log(GROWTH)
+_Z95 = NormalDist().inv_cdf(0.975)
+_LEAST_FOR_INTERVAL = 6
+"""Below six values no order statistics enclose the median with 95 % confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serial:
+    """Sums over consecutive values, mergeable in order, from which lag-1 autocorrelation follows.
+
+    Works on logarithms, so that one huge value does not decide.
+    """
+
+    n: int
+    total: float
+    squares: float
+    products: float
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, logs: npt.NDArray[np.float64]) -> "Serial":
+        """Sums of one run of values."""
+        return cls(
+            n=len(logs),
+            total=float(logs.sum()),
+            squares=float((logs * logs).sum()),
+            products=float((logs[1:] * logs[:-1]).sum()),
+            first=float(logs[0]),
+            last=float(logs[-1]),
+        )
+
+    def merge(self, later: "Serial") -> "Serial":
+        """Sums of this run followed by *later*."""
+        return Serial(
+            n=self.n + later.n,
+            total=self.total + later.total,
+            squares=self.squares + later.squares,
+            products=self.products + later.products + self.last * later.first,
+            first=self.first,
+            last=later.last,
+        )
+
+    def autocorrelation(self) -> float:
+        """Lag-1 autocorrelation, between 0 (or negative: taken as 0) and 0.99."""
+        mean = self.total / self.n
+        variance = self.squares / self.n - mean * mean
+        if self.n < 3 or variance <= 1e-12:
+            return 0.0
+        ends = self.first + self.last
+        covariance = (self.products - mean * (2 * self.total - ends)) / (self.n - 1) + mean * mean
+        return min(max(covariance / variance, 0.0), 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Counts of positive values in logarithmic bins.  Its value is the median."""
+
+    lowest: int
+    """Bin number of `counts[0]`."""
+    counts: npt.NDArray[np.int64]
+    serial: Serial
+    percentile: float = 50.0
+    """Which quantile `value` returns."""
+
+    @classmethod
+    def of(cls, values: npt.NDArray[np.float64], percentile: float = 50.0) -> "Distribution | None":
+        """Distribution of the positive *values*, in their order; `None` when there is none."""
+        positive = values[values > 0]
+        if not len(positive):
+            return None
+        logs = np.log(positive)
+        bins = np.floor(logs / _LOG_GROWTH).astype(np.int64)
+        lowest = int(bins.min())
+        return cls(lowest, np.bincount(bins - lowest), Serial.of(logs), percentile)
+
+    @property
+    def n(self) -> int:
+        """How many values."""
+        return self.serial.n
+
+    def at(self, percentile: float) -> "Distribution":
+        """The same distribution, read at another percentile."""
+        return Distribution(self.lowest, self.counts, self.serial, percentile)
+
+    def merge(self, other: "Distribution") -> "Distribution":
+        """Counts of both, *other* following this one."""
+        lowest = min(self.lowest, other.lowest)
+        end = max(self.lowest + len(self.counts), other.lowest + len(other.counts))
+        counts = np.zeros(end - lowest, dtype=np.int64)
+        for part in (self, other):
+            start = part.lowest - lowest
+            counts[start : start + len(part.counts)] += part.counts
+        return Distribution(lowest, counts, self.serial.merge(other.serial), self.percentile)
+
+    def quantile(self, percentile: float) -> float:
+        """The value below which *percentile* % of the values lie, right to 0.1 %."""
+        return self._order_statistic(percentile / 100 * (self.n - 1))
+
+    def value(self) -> float | None:
+        """The quantile this distribution is read at."""
+        return self.quantile(self.percentile)
+
+    def interval(self) -> tuple[float, float] | None:
+        """A 95 % interval of that quantile from order statistics, widened for autocorrelation."""
+        share = self.percentile / 100
+        correlation = self.serial.autocorrelation()
+        independent = self.n * (1 - correlation) / (1 + correlation)
+        if independent < _LEAST_FOR_INTERVAL:
+            return None
+        reach = _Z95 * math.sqrt(share * (1 - share) / independent)
+        if share - reach < 0 or share + reach > 1:
+            return None
+        last = self.n - 1
+        return self._order_statistic((share - reach) * last), self._order_statistic(
+            (share + reach) * last
+        )
+
+    def iqr(self) -> float:
+        """Distance between the quartiles."""
+        return self.quantile(75) - self.quantile(25)
+
+    @classmethod
+    def across(cls, ranks: "Sequence[Distribution]") -> "Distribution":
+        """Ranks are pooled: each rank's steps count."""
+        return reduce(lambda a, b: a.merge(b), ranks)
+
+    def _order_statistic(self, place: float) -> float:
+        place = min(max(place, 0.0), float(self.n - 1))
+        below = int(np.searchsorted(np.cumsum(self.counts), place, side="right"))
+        return math.exp((self.lowest + min(below, len(self.counts) - 1) + 0.5) * _LOG_GROWTH)

@@ -1,0 +1,201 @@
+"""What can be known about many steps without keeping them?  Mergeable statistics.
+
+`a.merge(b)` adds later (or other) steps of the same rank and is associative;
+`Reduction.across(ranks)` combines ranks that ran the same steps at the same time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol, runtime_checkable
+
+from typing_extensions import Self
+
+
+@runtime_checkable
+class Reduction(Protocol):
+    """A statistic that can be merged and read."""
+
+    @property
+    def n(self) -> int:
+        """How many steps it stands on."""
+        ...
+
+    def merge(self, other: Self) -> Self:
+        """The statistic of both sets of steps."""
+        ...
+
+    def value(self) -> float | None:
+        """The statistic's value; `None` when it is undefined (0/0)."""
+        ...
+
+    def interval(self) -> tuple[float, float] | None:
+        """A 95 % confidence interval of the value, if one is known."""
+        ...
+
+    @classmethod
+    def across(cls, ranks: Sequence[Self]) -> Self:
+        """The statistic of several ranks over the same steps."""
+        ...
+
+
+class _Pooled:
+    """Ranks are pooled as if their steps were more steps; no interval."""
+
+    __slots__ = ()
+
+    def interval(self) -> tuple[float, float] | None:
+        """No interval is known for this statistic."""
+        return None
+
+    @classmethod
+    def across(cls, ranks: Sequence[Self]) -> Self:
+        """Merge all ranks."""
+        return reduce(lambda a, b: a.merge(b), ranks)  # type: ignore[attr-defined, no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(_Pooled):
+    """A quotient of sums (not a mean of quotients)."""
+
+    numerator: float
+    denominator: float
+    n: int = 1
+
+    def merge(self, other: "Ratio") -> "Ratio":
+        """Add numerators and denominators."""
+        return Ratio(
+            self.numerator + other.numerator, self.denominator + other.denominator, self.n + other.n
+        )
+
+    def value(self) -> float | None:
+        """Numerator over denominator; `None` when the denominator is 0."""
+        return self.numerator / self.denominator if self.denominator else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate(_Pooled):
+    """An amount per second.  Over ranks amounts add up, and the time is the slowest rank's."""
+
+    amount: float
+    seconds: float
+    n: int = 1
+
+    def merge(self, other: "Rate") -> "Rate":
+        """Add amounts and times: later steps of the same rank."""
+        return Rate(self.amount + other.amount, self.seconds + other.seconds, self.n + other.n)
+
+    def value(self) -> float | None:
+        """Amount per second; `None` when no time passed."""
+        return self.amount / self.seconds if self.seconds else None
+
+    @classmethod
+    def across(cls, ranks: "Sequence[Rate]") -> "Rate":
+        """Amounts of all ranks over the longest of their times."""
+        return cls(
+            sum(rate.amount for rate in ranks),
+            max(rate.seconds for rate in ranks),
+            max(rate.n for rate in ranks),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedRate(_Pooled):
+    """Something all ranks do together (an optimizer step) per second: counted once."""
+
+    amount: float
+    seconds: float
+    n: int = 1
+
+    def merge(self, other: "SharedRate") -> "SharedRate":
+        """Add amounts and times: later steps."""
+        return SharedRate(
+            self.amount + other.amount, self.seconds + other.seconds, self.n + other.n
+        )
+
+    def value(self) -> float | None:
+        """Amount per second; `None` when no time passed."""
+        return self.amount / self.seconds if self.seconds else None
+
+    @classmethod
+    def across(cls, ranks: "Sequence[SharedRate]") -> "SharedRate":
+        """The slowest rank's: nobody steps before it."""
+        return max(ranks, key=lambda rate: rate.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Total(_Pooled):
+    """A plain sum."""
+
+    amount: float
+    n: int = 1
+
+    def merge(self, other: "Total") -> "Total":
+        """Add."""
+        return Total(self.amount + other.amount, self.n + other.n)
+
+    def value(self) -> float | None:
+        """The sum."""
+        return self.amount
+
+
+@dataclass(frozen=True, slots=True)
+class Maximum(_Pooled):
+    """The largest value seen; over ranks the largest of any rank."""
+
+    largest: float
+    n: int = 1
+
+    def merge(self, other: "Maximum") -> "Maximum":
+        """The larger one."""
+        return Maximum(max(self.largest, other.largest), self.n + other.n)
+
+    def value(self) -> float | None:
+        """The largest value."""
+        return self.largest
+
+
+@dataclass(frozen=True, slots=True)
+class First(_Pooled):
+    """The value at the earliest step; over ranks the largest of them (the one waited for)."""
+
+    at: float
+    earliest: float
+    n: int = 1
+
+    def merge(self, other: "First") -> "First":
+        """The earlier one."""
+        return self if self.at <= other.at else other
+
+    def value(self) -> float | None:
+        """The value at the earliest step."""
+        return self.earliest
+
+    @classmethod
+    def across(cls, ranks: "Sequence[First]") -> "First":
+        """The slowest rank's."""
+        return max(ranks, key=lambda first: first.earliest)
+
+
+@dataclass(frozen=True, slots=True)
+class Last(_Pooled):
+    """The value at the latest step; over ranks the mean of their latest values."""
+
+    at: float
+    latest: float
+    n: int = 1
+
+    def merge(self, other: "Last") -> "Last":
+        """The later one; *n* counts the steps that had a value."""
+        later = self if self.at > other.at else other
+        return Last(later.at, later.latest, self.n + other.n)
+
+    def value(self) -> float | None:
+        """The value at the latest step."""
+        return self.latest
+
+    @classmethod
+    def across(cls, ranks: "Sequence[Last]") -> "Last":
+        """Mean over ranks."""
+        mean = sum(last.latest for last in ranks) / len(ranks)
+        return cls(max(last.at for last in ranks), mean, max(last.n for last in ranks))
