@@ -66,9 +66,10 @@ def decode_info(line: bytes) -> RunInfo:
 def decode_entry(line: bytes) -> Entry | None:
     """Read a gap, totals or end line; `None` when the line is damaged."""
     try:
-        return _ENTRY.decode(line)
+        entry: Entry = _ENTRY.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    return entry
 
 
 def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock, int]:

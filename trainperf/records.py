@@ -283,7 +283,7 @@ class StepBlock:
         if any(name not in self.schema.columns for name in names):
             return None
         places = [_FIRST_FACT + self.schema.columns.index(name) for name in names]
-        complete = ~np.isnan(self._matrix[:, places]).any(axis=1)
+        complete = np.logical_not(np.isnan(self._matrix[:, places]).any(axis=1))
         if not complete.any():
             return None
         return self if complete.all() else self.select(complete)

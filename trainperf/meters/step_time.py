@@ -2,7 +2,7 @@
 
 from trainperf.meters.base import Meter, Scope
 from trainperf.records import StepBlock
-from trainperf.stats.quantiles import Distribution
+from trainperf.stats.quantiles import Distribution, Spread
 from trainperf.stats.reductions import First, Ratio
 
 
@@ -56,29 +56,9 @@ class StepIQR(Meter):
     unit = "s"
     better = "lower"
 
-    def observe(self, block: StepBlock) -> "Spread | None":
+    def observe(self, block: StepBlock) -> Spread | None:
         """Distribution of wall times, read as its interquartile range."""
-        walls = block.walls
-        return None if walls is None else Spread(walls.lowest, walls.counts, walls.serial)
-
-
-class Spread(Distribution):
-    """A distribution read as its interquartile range."""
-
-    __slots__ = ()
-
-    def merge(self, other: Distribution) -> "Spread":
-        """Counts of both."""
-        both = Distribution.merge(self, other)
-        return Spread(both.lowest, both.counts, both.serial)
-
-    def value(self) -> float | None:
-        """Distance between the quartiles."""
-        return self.iqr()
-
-    def interval(self) -> tuple[float, float] | None:
-        """No interval is known for the range."""
-        return None
+        return Spread(block.walls) if block.walls else None
 
 
 class FirstStep(Meter):

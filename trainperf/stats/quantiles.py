@@ -149,3 +149,32 @@ class Distribution:
         place = min(max(place, 0.0), float(self.n - 1))
         below = int(np.searchsorted(np.cumsum(self.counts), place, side="right"))
         return math.exp((self.lowest + min(below, len(self.counts) - 1) + 0.5) * _LOG_GROWTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A distribution whose value is its interquartile range."""
+
+    values: Distribution
+
+    @property
+    def n(self) -> int:
+        """How many values."""
+        return self.values.n
+
+    def merge(self, other: "Spread") -> "Spread":
+        """Counts of both, *other* following this one."""
+        return Spread(self.values.merge(other.values))
+
+    def value(self) -> float | None:
+        """Distance between the quartiles."""
+        return self.values.iqr()
+
+    def interval(self) -> tuple[float, float] | None:
+        """No interval is known for the range."""
+        return None
+
+    @classmethod
+    def across(cls, ranks: "Sequence[Spread]") -> "Spread":
+        """Ranks are pooled: each rank's steps count."""
+        return cls(Distribution.across([rank.values for rank in ranks]))
