@@ -51,9 +51,7 @@ FACTS: dict[str, Fact] = {
             meaning="device time between an event recorded just before the fetch and one just "
             "after it: what the device lost to the loader",
         ),
-        Fact(
-            name="h2d_device_ns", unit="ns", meaning="device time between events around the copy"
-        ),
+        Fact(name="h2d_device_ns", unit="ns", meaning="device time between events around the copy"),
         Fact(name="h2d_bytes", unit="B", meaning="bytes of the batch's tensors on the device"),
         Fact(name="h2d_tensors", unit="1", meaning="number of tensors in the batch"),
         Fact(
@@ -267,6 +265,10 @@ class StepBlock:
         """Distribution of wall times in seconds: several meters read it, so it is made once."""
         return Distribution.of(self.wall_ns / 1e9)
 
+    def core(self) -> Column:
+        """The core columns as a matrix, one row a step."""
+        return self._matrix[:, :_FIRST_FACT]
+
     def host_ns(self, phase: Phase) -> Column:
         """Host time per step in one phase, in whole nanoseconds."""
         return self._matrix[:, _FIRST_PHASE + phase]
@@ -301,6 +303,12 @@ class StepBlock:
         """The same steps with other tags, e.g. the union over ranks."""
         matrix = self._matrix.copy()
         matrix[:, 2] = tags
+        return StepBlock(self.schema, matrix)
+
+    def renumbered(self, by: int) -> "StepBlock":
+        """The same steps with *by* added to their numbers: a later attempt goes on counting."""
+        matrix = self._matrix.copy()
+        matrix[:, 0] += by
         return StepBlock(self.schema, matrix)
 
     def records(self) -> list[StepRecord]:
