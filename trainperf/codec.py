@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from trainperf.errors import RunError
 from trainperf.records import (
@@ -88,7 +89,7 @@ def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock,
         rows = [row for row in rows if len(row) == width]
     matrix = StepBlock.from_rows(schema, rows)
     core = matrix.core()
-    sane = (np.abs(core) <= _EXACT).all(axis=1)
+    sane: npt.NDArray[np.bool_] = np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1)
     block = matrix if sane.all() else matrix.select(sane)
     return block, len(lines) - len(block)
 
