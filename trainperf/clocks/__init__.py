@@ -1,0 +1,1 @@
+"""The clocks: one for the host, one for the device.  Nothing else in the package reads time."""

@@ -1,0 +1,110 @@
+"""What happens when trainperf itself fails while somebody trains?  Training goes on.
+
+The only place with a broad `except`.  A fault switches off the part it arose in, is logged once,
+counted, and shown in the report.
+"""
+
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar
+
+from typing_extensions import ParamSpec
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("trainperf")
+
+
+class Guard:
+    """Keeps the faults of one run and switches off the parts they arose in."""
+
+    def __init__(self) -> None:
+        self.faults: dict[str, str] = {}
+        """Part to the error that switched it off."""
+        self._on_fault: dict[str, Callable[[], None]] = {}
+
+    def when_faulty(self, part: str, act: Callable[[], None]) -> None:
+        """Call *act* once if *part* is switched off."""
+        self._on_fault[part] = act
+
+    def wrap(self, part: str, function: Callable[P, R]) -> Callable[P, R | None]:
+        """*function*, but a no-op once *part* has failed.  The result runs every step."""
+        faults = self.faults
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            if part in faults:
+                return None
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+                self.fault(part, error)
+                return None
+
+        return guarded
+
+    def run(self, part: str, function: Callable[[], R]) -> R | None:
+        """Call *function* once under the guard."""
+        return self.wrap(part, function)()
+
+    def bracket(
+        self, part: str, enter: Callable[[], object], leave: Callable[[], object]
+    ) -> "Bracket":
+        """A reusable context manager around the two calls."""
+        return Bracket(self, part, enter, leave)
+
+    def fault(self, part: str, error: Exception) -> None:
+        """Switch *part* off because of *error*."""
+        if part in self.faults:
+            return
+        self.faults[part] = f"{type(error).__name__}: {error}"
+        log.warning(
+            "trainperf: %s is switched off for this run after an error of its own (training is "
+            "not affected): %s",
+            part,
+            self.faults[part],
+            exc_info=log.isEnabledFor(logging.DEBUG),
+        )
+        act = self._on_fault.get(part)
+        if act is not None:
+            act()
+
+
+class Bracket:
+    """Calls one function on entry and one on exit; runs many times every step.
+
+    A class, not a generator: Lightning enters some sixty of these a step.
+    """
+
+    __slots__ = ("_enter", "_guard", "_leave", "_part")
+
+    def __init__(
+        self,
+        guard: Guard,
+        part: str,
+        enter: Callable[[], object],
+        leave: Callable[[], object],
+    ) -> None:
+        self._guard = guard
+        self._part = part
+        self._enter = enter
+        self._leave = leave
+
+    def __enter__(self) -> None:
+        try:
+            self._enter()
+        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+            self._guard.fault(self._part, error)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._leave()
+        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+            self._guard.fault(self._part, error)

@@ -1,0 +1,238 @@
+"""The object that wires a run: recorder, probes, guard, window and sinks.
+
+Adapters tell it what happens in a loop; it never touches a framework.  Steps are finished in
+groups: when one is due, every probe starts copying what the device holds, a fence is put into the
+device's queue, and the group is written once the fence has been reached, which nobody waits for.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from trainperf.clocks.base import HostClock, TimingEvent
+from trainperf.clocks.device import DeviceClock
+from trainperf.clocks.host import monotonic_ns
+from trainperf.codec import Entry
+from trainperf.guard import Guard
+from trainperf.meters import METERS, Meter
+from trainperf.meters.fold import Reading
+from trainperf.phases import Phase, Tag
+from trainperf.probes.base import Batch, Probe
+from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
+from trainperf.recorder import Draft, Recorder
+from trainperf.schedule import FlushSchedule, Interval
+from trainperf.sinks.base import Sink
+from trainperf.stats.steady import WarmupDetector
+from trainperf.window import Window
+
+
+TOTALS_EVERY_NS = 10_000_000_000
+
+
+@dataclass(slots=True)
+class _Group:
+    """Steps and gaps on their way to the sinks."""
+
+    drafts: list[Draft]
+    gaps: list[GapRecord]
+    fence: TimingEvent | None
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a run is made of, decided by the adapter once model and optimizers exist."""
+
+    info: RunInfo
+    """Everything about the run except its columns."""
+    probes: Sequence[Probe] = ()
+    sinks: Sequence[Sink] = ()
+    device: DeviceClock | None = None
+    log_every: int = 50
+    totals: Callable[[], Totals] | None = None
+    """Completes the cumulative facts, e.g. with the time of each user hook."""
+    first_answer: Callable[[dict[str, Reading]], None] | None = None
+    """Called once, with the first readings after the warm-up."""
+    meters: Sequence[Meter] = field(default=METERS)
+
+
+class Monitor:
+    """One fit on one rank.  The fit begins when this is made."""
+
+    def __init__(self, clock: HostClock = monotonic_ns) -> None:
+        self.guard = Guard()
+        self.recorder = Recorder(clock)
+        self._clock = clock
+        self._warmup = WarmupDetector()
+        self._groups: deque[_Group] = deque()
+        self._parts = Parts(info=RunInfo())
+        self._window = Window(())
+        self._schema = StepSchema()
+        self._micro_batch: list[Callable[[Batch, object], object]] = []
+        self._seal: list[Callable[[], object]] = []
+        self._resolve: list[Callable[[Sequence[Draft]], object]] = []
+        self._flush_schedule = FlushSchedule(1)
+        self._totals_due = Interval(TOTALS_EVERY_NS)
+        self._overhead: int | None = None
+        self._switch_ns = 0.0
+        self._answered = False
+        self.started = False
+        self.finished = False
+
+    def start(self, parts: Parts) -> None:
+        """Attach the probes and write the header."""
+        probes = [probe for probe in parts.probes if probe.name not in self.guard.faults]
+        fed = {fact for probe in probes for fact in probe.facts} | {"overhead_ns"}
+        columns = tuple(name for name in FACTS if name in fed)
+        self.recorder.set_columns(columns)
+        self._overhead = columns.index("overhead_ns")
+        self._schema = StepSchema(columns, parts.info.device)
+        self._parts = parts
+        self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
+        self._window = Window(parts.meters)
+        self._flush_schedule = FlushSchedule(parts.log_every)
+        self._switch_ns = calibrate(self._clock)
+        self._flush_schedule.done(self._clock(), 0)
+        for probe in probes:
+            self._attach(probe)
+        self.started = True
+        self._tell("begin", self._parts.info)
+
+    def micro_batch(self, batch: Batch, loss: object, *, complete: bool) -> None:
+        """A forward-backward pass is over.  Runs every micro-batch."""
+        begun = self._clock()
+        for hook in self._micro_batch:
+            hook(batch, loss)
+        recorder = self.recorder
+        recorder.micro_batch_done(complete=complete)
+        if complete and self._flush_schedule.due(len(recorder.closed), begun):
+            self.flush()
+        draft = recorder.draft
+        if draft is not None and self._overhead is not None:
+            spent = draft.facts[self._overhead] or 0
+            draft.facts[self._overhead] = spent + self._clock() - begun
+
+    def flush(self) -> None:
+        """Seal the steps that are closed, and write the groups the device has passed."""
+        begun = self._clock()
+        self._seal_group()
+        while self._groups and self._passed(self._groups[0]):
+            self._write(self._groups.popleft())
+        self._show()
+        if self._totals_due.due(begun):
+            self._tell("entries", [self.totals()])
+        self._tell("flush")
+        now = self._clock()
+        self._flush_schedule.done(now, now - begun)
+
+    def finish(self, reason: str) -> None:
+        """End the fit: the one place that waits for the device.  Safe to call twice."""
+        if self.finished:
+            return
+        self.finished = True
+        self._seal_group()
+        fit_ns = self.recorder.end()
+        self._seal_group()
+        for group in self._groups:
+            if group.fence is not None:
+                group.fence.synchronize()
+            self._write(group)
+        self._groups.clear()
+        self._show()
+        for probe in self._parts.probes:
+            self.guard.run(probe.name, probe.detach)
+        end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1)
+        self._tell("entries", [self.totals(), end])
+        self._tell("close")
+
+    def totals(self) -> Totals:
+        """The cumulative facts now."""
+        made = self._parts.totals() if self._parts.totals else Totals(at_step=0)
+        probes = self._parts.probes
+        dropped = {probe.name: probe.dropped() for probe in probes if probe.dropped()}
+        return msgspec.structs.replace(
+            made,
+            at_step=self.recorder.index,
+            faults=dict(self.guard.faults),
+            dropped=dropped,
+            notes={k: v for probe in probes for k, v in probe.notes().items()},
+            reasons={k: v for probe in probes for k, v in probe.reasons().items()},
+        )
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _attach(self, probe: Probe) -> None:
+        name, wrap = probe.name, self.guard.wrap
+        wrap(name, probe.attach)(self.recorder)
+        kind = type(probe)
+        if kind.micro_batch is not Probe.micro_batch:
+            self._micro_batch.append(wrap(name, probe.micro_batch))
+        if kind.close is not Probe.close:
+            self.recorder.on_close.append(wrap(name, probe.close))
+        if kind.seal is not Probe.seal:
+            self._seal.append(wrap(name, probe.seal))
+        if kind.resolve is not Probe.resolve:
+            self._resolve.append(wrap(name, probe.resolve))
+
+    def _seal_group(self) -> None:
+        for seal in self._seal:
+            seal()
+        drafts, gaps = self.recorder.take()
+        device = self._parts.device
+        self._groups.append(_Group(drafts, gaps, device.mark() if device else None))
+
+    def _passed(self, group: _Group) -> bool:
+        return group.fence is None or group.fence.query()
+
+    def _write(self, group: _Group) -> None:
+        for resolve in self._resolve:
+            resolve(group.drafts)
+        if group.fence is not None and self._parts.device is not None:
+            self._parts.device.release([group.fence])
+        rows = [self._row(draft) for draft in group.drafts]
+        if rows:
+            self._tell("rows", rows)
+            self._window.observe(StepBlock.from_rows(self._schema, rows))
+        if group.gaps:
+            entries: list[Entry] = list(group.gaps)
+            self._tell("entries", entries)
+
+    def _row(self, draft: Draft) -> Row:
+        if self._overhead is not None:
+            own = draft.facts[self._overhead] or 0
+            draft.facts[self._overhead] = round(own + draft.switches * self._switch_ns)
+        if self._warmup.is_warmup(sum(draft.host_ns), draft.tags):
+            draft.tags |= Tag.WARMUP
+        core = (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches)
+        return (*core, *draft.host_ns, *draft.facts)
+
+    def _show(self) -> None:
+        steps = self._window.steps
+        if not steps or (steps < self._parts.log_every and not self.finished):
+            return
+        learned = {k: v for probe in self._parts.probes for k, v in probe.reasons().items()}
+        info = self._parts.info
+        info = msgspec.structs.replace(info, reasons={**info.reasons, **learned})
+        readings = self._window.take(info)
+        self._tell("readings", self.recorder.index, readings)
+        settled = readings.get("step_s")
+        if not self._answered and settled is not None and settled.value is not None:
+            self._answered = True
+            if self._parts.first_answer is not None and not self.finished:
+                self._parts.first_answer(readings)
+
+    def _tell(self, what: str, *args: object) -> None:
+        for sink in self._parts.sinks:
+            self.guard.wrap(sink.name, getattr(sink, what))(*args)
+
+
+def calibrate(clock: HostClock, pairs: int = 500) -> float:
+    """Nanoseconds one switch between phases costs on this machine, clock reading included."""
+    probe = Recorder(clock)
+    bracket = Guard().bracket("calibration", lambda: probe.enter(Phase.FORWARD), probe.leave)
+    begun = clock()
+    for _ in range(pairs):
+        with bracket:
+            pass
+    return (clock() - begun) / (2 * pairs)

@@ -1,0 +1,1 @@
+"""Probes: each attaches to one torch or framework object, feeds facts, and detaches cleanly."""

@@ -1,0 +1,97 @@
+"""What is a probe?  The source of some facts about every step.
+
+A probe says which facts it feeds and fills them into the open draft as the step runs.  Values that
+are still on the device go into a ring; `resolve` sees each step again once the device has passed.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar
+
+from trainperf.probes.ring import Ring
+from trainperf.recorder import Draft, Recorder
+
+
+Batch = object
+"""Whatever the loader yields: probes look into it and never keep it."""
+
+
+class Probe:
+    """Base of all probes; every hook does nothing.  Hooks that are overridden are called."""
+
+    name: ClassVar[str]
+    facts: ClassVar[tuple[str, ...]] = ()
+    """Facts this probe feeds: columns of the run."""
+
+    recorder: Recorder
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*; its columns are fixed already."""
+        self.recorder = recorder
+
+    def detach(self) -> None:
+        """Remove every hook from every object.  Called once, also after an exception."""
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """A forward-backward pass ended.  Runs every micro-batch."""
+
+    def close(self, draft: Draft) -> None:
+        """The step's host time is known.  Runs every step."""
+
+    def seal(self) -> None:
+        """A group of steps ends here: start copying what the device holds for them."""
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """The device has passed the oldest sealed group: fill in the facts of its steps."""
+
+    def reasons(self) -> dict[str, str]:
+        """Fact to the sentence that says why it cannot be measured, as far as known now."""
+        return {}
+
+    def notes(self) -> dict[str, str]:
+        """How a number was obtained, as far as known now."""
+        return {}
+
+    def dropped(self) -> int:
+        """Values given up because a bounded buffer was full."""
+        return 0
+
+
+class RingProbe(Probe):
+    """A probe whose values come off the device through one ring."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+        self._groups: deque[int] = deque()
+        self._outstanding = 0
+
+    def seal(self) -> None:
+        """Start the copy, and note how many copies belong to this group."""
+        self.ring.seal()
+        total = self.ring.groups()
+        self._groups.append(total - self._outstanding)
+        self._outstanding = total
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Read the group's copies and hand each step its row."""
+        groups = self._groups.popleft()
+        self._outstanding -= groups
+        self.ring.resolve(groups)
+        for draft in drafts:
+            row = self.ring.take(draft.index)
+            if row is not None:
+                self.fill(draft, row)
+
+    def fill(self, draft: Draft, row: list[float]) -> None:
+        """Put a step's row into its facts."""
+        raise NotImplementedError
+
+    def dropped(self) -> int:
+        """Values given up because a group had more micro-batches than the ring has rows."""
+        return self.ring.dropped
+
+
+def add(draft: Draft, column: int, amount: float) -> None:
+    """Add to a fact that is summed over the micro-batches of a step."""
+    before = draft.facts[column]
+    draft.facts[column] = amount if before is None else before + amount

@@ -1,0 +1,71 @@
+"""Feeds what a batch is: its samples, and the bytes and tensors that a transfer has to move."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import torch
+
+from trainperf.probes.base import Batch, Probe, add
+from trainperf.recorder import Recorder
+
+
+class SamplesProbe(Probe):
+    """The leading dimension of the batch's first tensor, summed over the micro-batches."""
+
+    name = "samples"
+    facts: ClassVar[tuple[str, ...]] = ("samples",)
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._samples = recorder.column("samples")
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Look for the first tensor.  Runs every micro-batch."""
+        draft = self.recorder.draft
+        first = batch if isinstance(batch, torch.Tensor) else next(iter(tensors(batch)), None)
+        if draft is not None and first is not None and first.ndim:
+            add(draft, self._samples, first.shape[0])
+
+    def reasons(self) -> dict[str, str]:
+        """Said only when it applies: a batch without tensors."""
+        return {"samples": "no tensor was found in the batch"}
+
+
+class TransferProbe(Probe):
+    """Bytes and number of the batch's tensors on the device, for devices to which one copies."""
+
+    name = "transfer"
+    facts: ClassVar[tuple[str, ...]] = ("h2d_bytes", "h2d_tensors")
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._bytes = recorder.column("h2d_bytes")
+        self._tensors = recorder.column("h2d_tensors")
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Add up the tensors.  Runs every micro-batch."""
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        count = size = 0
+        for tensor in tensors(batch):
+            count += 1
+            size += tensor.nbytes
+        add(draft, self._bytes, size)
+        add(draft, self._tensors, count)
+
+
+def tensors(batch: Batch) -> Iterable[torch.Tensor]:
+    """The tensors in a batch of nested mappings, sequences and objects with attributes."""
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for value in batch.values():
+            yield from tensors(value)
+    elif isinstance(batch, list | tuple):
+        for value in batch:
+            yield from tensors(value)
+    elif hasattr(batch, "__dict__") and not callable(batch):
+        yield from tensors(vars(batch))

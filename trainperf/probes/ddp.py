@@ -1,0 +1,105 @@
+"""Feeds the all-reduce tail: from the last gradient being ready to backward having returned.
+
+One Python call a step, from a hook on the parameter whose gradient arrives last.  It runs before
+DDP's own hook and leaves the user's communication hook alone.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.hooks import RemovableHandle
+
+from trainperf.phases import Tag
+from trainperf.probes.base import Probe, add
+from trainperf.recorder import Recorder
+
+
+RELEARN_EVERY = 1000
+"""Backward passes after which the last parameter is looked for again."""
+
+_FIRST_LEARNT = 2
+"""DDP rebuilds its buckets after the first backward, so the order is learnt on the second."""
+
+
+class TailProbe(Probe):
+    """The all-reduce tail of synchronising micro-batches of one DDP module.
+
+    *mark*, if given, puts the moment into the device's queue; otherwise the host clock is read,
+    which is right where the device is the host (gloo on a CPU).
+    """
+
+    name = "all-reduce tail"
+    facts: ClassVar[tuple[str, ...]] = ("tail_ns",)
+
+    def __init__(
+        self, module: DistributedDataParallel, mark: Callable[[], object] | None = None
+    ) -> None:
+        self._module = module
+        self._mark = mark
+        self._handles: list[RemovableHandle] = []
+        self._last: torch.nn.Parameter | None = None
+        self._ready_ns = 0
+        self._fired = False
+        self._passes = 0
+        self._learning = False
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*; the last parameter is not known yet."""
+        super().attach(recorder)
+        self._column = recorder.column("tail_ns")
+
+    def detach(self) -> None:
+        """Remove all hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def backward_begins(self) -> None:
+        """Look for the last parameter when it is time to.  Runs every micro-batch."""
+        self._fired = False
+        if not self._module.require_backward_grad_sync:
+            return
+        self._passes += 1
+        if self._passes == _FIRST_LEARNT or self._passes % RELEARN_EVERY == 0:
+            self._learn()
+
+    def backward_ends(self) -> None:
+        """Take the tail of the pass that just returned.  Runs every micro-batch."""
+        draft = self.recorder.draft
+        if draft is None or not self._module.require_backward_grad_sync:
+            return
+        if self._learning:
+            self._learnt()
+        elif not self._fired and self._passes > _FIRST_LEARNT:
+            self._passes = RELEARN_EVERY - 1  # silent: unused parameter, or recompiled since
+        if self._fired and self._mark is None:
+            add(draft, self._column, self.recorder.now_ns() - self._ready_ns)
+
+    def _learn(self) -> None:
+        self.detach()
+        self._learning = True
+        self.recorder.tag(Tag.AUDITED)
+        self._hook([p for p in self._module.parameters() if p.requires_grad])
+
+    def _learnt(self) -> None:
+        self._learning = False
+        self.detach()
+        if self._last is not None:
+            self._hook([self._last])
+
+    def _hook(self, parameters: list[torch.nn.Parameter]) -> None:
+        self._handles = [
+            parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+            for parameter in parameters
+        ]
+
+    def _arrived(self, parameter: torch.nn.Parameter) -> None:
+        self._fired = True
+        if self._mark is not None:
+            self._mark()
+        else:
+            self._ready_ns = self.recorder.now_ns()
+        if self._learning:
+            self._last = parameter

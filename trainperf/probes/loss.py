@@ -1,0 +1,52 @@
+"""Feeds the loss: copied on the device, read when the device has passed it."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+
+from trainperf.probes.base import Batch, RingProbe
+from trainperf.probes.ring import Ring
+from trainperf.recorder import Draft, Recorder
+
+
+class LossProbe(RingProbe):
+    """The last micro-batch's loss of each step.
+
+    *scale* undoes a division that the loop has already applied (gradient accumulation).
+    """
+
+    name = "loss"
+    facts: ClassVar[tuple[str, ...]] = ("loss",)
+
+    def __init__(self, *, scale: float = 1.0) -> None:
+        super().__init__(Ring(torch.float32))
+        self._scale = scale
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._column = recorder.column("loss")
+        self._step = -1
+        self._row: torch.Tensor | None = None
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Copy the loss into the step's row.  Runs every micro-batch; no sync."""
+        value = loss.get("loss") if isinstance(loss, Mapping) else loss
+        draft = self.recorder.draft
+        if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
+            return
+        if self._step != draft.index or self._row is None:
+            self._row = self.ring.row(draft.index, value.device)
+            self._step = draft.index
+        if self._row is not None:
+            self._row.copy_(value.detach(), non_blocking=True)
+
+    def seal(self) -> None:
+        """End the group: a later micro-batch of the open step needs a row of the next one."""
+        super().seal()
+        self._row = None
+
+    def fill(self, draft: Draft, row: list[float]) -> None:
+        """Seven digits are all a float32 has."""
+        draft.facts[self._column] = float(f"{row[0] * self._scale:.7g}")

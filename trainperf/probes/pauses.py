@@ -1,0 +1,78 @@
+"""Feeds pauses inside a step: the garbage collector, and graphs that torch.compile built."""
+
+import gc
+import sys
+from typing import ClassVar
+
+from trainperf.phases import Tag
+from trainperf.probes.base import Probe
+from trainperf.recorder import Draft, Recorder
+
+
+GC_SHARE = 0.05
+"""A step that spent more than this share collecting garbage is tagged `gc`."""
+
+
+class GarbageProbe(Probe):
+    """Times the collector through `gc.callbacks`; changes nothing about when it runs."""
+
+    name = "gc"
+    facts: ClassVar[tuple[str, ...]] = ("gc_ns",)
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to listen."""
+        super().attach(recorder)
+        self._column = recorder.column("gc_ns")
+        self._began = self._spent = 0
+        gc.callbacks.append(self._listen)
+
+    def detach(self) -> None:
+        """Stop listening."""
+        if self._listen in gc.callbacks:
+            gc.callbacks.remove(self._listen)
+
+    def close(self, draft: Draft) -> None:
+        """Charge the pauses to the step that ends.  Runs every step."""
+        draft.facts[self._column] = self._spent
+        if self._spent > GC_SHARE * sum(draft.host_ns):
+            draft.tags |= Tag.GC
+        self._spent = 0
+
+    def _listen(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = self.recorder.now_ns()
+        elif self._began:
+            self._spent += self.recorder.now_ns() - self._began
+            self._began = 0
+
+
+class CompileProbe(Probe):
+    """Counts the graphs torch.compile has built, by its own statistics.
+
+    Reads `torch._dynamo.utils.counters`, which is not a public interface; if it goes away, the
+    probe is switched off and recompiles are reported as not measured.
+    """
+
+    name = "compile"
+    facts: ClassVar[tuple[str, ...]] = ("recompiles",)
+
+    def attach(self, recorder: Recorder) -> None:
+        """Note how many graphs there are already."""
+        super().attach(recorder)
+        self._column = recorder.column("recompiles")
+        self._graphs = self._count()
+
+    def close(self, draft: Draft) -> None:
+        """Compare with the step before.  Runs every step."""
+        graphs = self._count()
+        draft.facts[self._column] = graphs - self._graphs
+        if graphs != self._graphs:
+            draft.tags |= Tag.RECOMPILED
+        self._graphs = graphs
+
+    def _count(self) -> int:
+        utils = sys.modules.get("torch._dynamo.utils")
+        if utils is None:
+            return 0
+        graphs: int = utils.counters["stats"]["unique_graphs"]
+        return graphs

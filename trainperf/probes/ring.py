@@ -1,0 +1,95 @@
+"""How does a value get off the device without waiting for it?
+
+Values are written into a preallocated device buffer.  When a group of steps ends, the filled part
+is copied to pinned host memory without blocking; by the time the group's fence has been reached,
+the copy is there.  On a CPU the buffer *is* host memory and the copy a plain one.
+"""
+
+from collections import deque
+
+import torch
+
+
+SLOTS = 256
+"""Rows kept per group; further ones are given up, and counted."""
+
+
+class Ring:
+    """A row of numbers per step, written on the device and read later on the host.
+
+    Rows of the same step in different groups are added when *summed*, else the later one holds.
+    The buffers are made at first use, on the device of the first value.
+    """
+
+    def __init__(self, dtype: torch.dtype, *, summed: bool = False) -> None:
+        self._dtype = dtype
+        self._summed = summed
+        self._device = torch.device("cpu")
+        self._width = 0
+        self._spare: list[torch.Tensor] = []
+        self._current: torch.Tensor | None = None
+        self._views: list[torch.Tensor] = []
+        self._steps: list[int] = []
+        self._sealed: deque[tuple[list[int], torch.Tensor, torch.Tensor]] = deque()
+        self._known: dict[int, list[float]] = {}
+        self.dropped = 0
+        """Values given up because a group had too many."""
+
+    def row(self, step: int, device: torch.device, width: int = 1) -> torch.Tensor | None:
+        """A fresh zeroed row for a value of *step*; `None` when the group has used them all.
+
+        Runs every micro-batch.  Makes a tensor only the first time, or when rows get wider.
+        """
+        if self._current is None or width > self._width or device != self._device:
+            if self._steps:
+                self.seal()
+            self._make(device, width)
+        used = len(self._steps)
+        if used >= SLOTS:
+            self.dropped += 1
+            return None
+        self._steps.append(step)
+        return self._views[used]
+
+    def seal(self) -> None:
+        """Start copying what was written since the last seal."""
+        if self._current is None or not self._steps:
+            return
+        filled = self._current[: len(self._steps)]
+        pinned = self._device.type == "cuda"
+        host = torch.empty(filled.shape, dtype=self._dtype, pin_memory=pinned)
+        host.copy_(filled, non_blocking=True)
+        self._sealed.append((self._steps, host, self._current))
+        self._steps = []
+        self._current = None
+        self._make(self._device, self._width)
+
+    def groups(self) -> int:
+        """How many seals have not been read yet: what `resolve` must be told to read."""
+        return len(self._sealed)
+
+    def resolve(self, groups: int) -> None:
+        """Read the oldest *groups* seals; their fence must have been reached."""
+        for _ in range(groups):
+            steps, host, buffer = self._sealed.popleft()
+            for step, row in zip(steps, host.tolist(), strict=True):
+                before = self._known.get(step)
+                if before is not None and self._summed:
+                    row = [a + b for a, b in zip(before, row, strict=False)]  # noqa: PLW2901
+                self._known[step] = row
+            if buffer.shape[1] == self._width and buffer.device == self._device:
+                self._spare.append(buffer)
+
+    def take(self, step: int) -> list[float] | None:
+        """The row of a step, once; `None` when nothing was written for it."""
+        return self._known.pop(step, None)
+
+    def _make(self, device: torch.device, width: int) -> None:
+        if device != self._device or width != self._width:
+            self._spare.clear()
+            self._device, self._width = device, width
+        if self._spare:
+            self._current = self._spare.pop().zero_()
+        else:
+            self._current = torch.zeros(SLOTS, width, dtype=self._dtype, device=device)
+        self._views = list(self._current.unbind())

@@ -1,0 +1,124 @@
+"""Feeds overflows: which attempted optimizer updates the GradScaler threw away.
+
+Public hooks only, and no host sync.  An *attempt* is announced by the loop; during a fused
+optimizer's `step()` the scaler leaves `optimizer.found_inf` on it, which is copied on the device;
+any other optimizer's `step()` simply does not run when the scaler skips.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from trainperf.phases import Tag
+from trainperf.probes.base import Probe, add
+from trainperf.probes.ring import Ring
+from trainperf.recorder import Draft, Recorder
+
+
+class ScalerProbe(Probe):
+    """Attempts and overflows of every optimizer under one `torch.amp.GradScaler`."""
+
+    name = "scaler"
+    facts: ClassVar[tuple[str, ...]] = ("attempts", "overflows", "loss_scale")
+
+    def __init__(
+        self, scaler: torch.amp.GradScaler, optimizers: Sequence[Optimizer], device: torch.device
+    ) -> None:
+        self._scaler = scaler
+        self._device = device
+        self._optimizers = list(optimizers)
+        self._found = Ring(torch.float32, summed=True)
+        self._scales = Ring(torch.float32)
+        self._handles: list[RemovableHandle] = []
+        self._pending: set[int] = set()
+
+    def attach(self, recorder: Recorder) -> None:
+        """Hook every optimizer's step."""
+        super().attach(recorder)
+        self._attempts = recorder.column("attempts")
+        self._overflows = recorder.column("overflows")
+        self._scale = recorder.column("loss_scale")
+        self._groups: list[tuple[int, int]] = []
+        self._one: torch.Tensor | None = None
+        self._handles = [
+            optimizer.register_step_pre_hook(partial(self._stepping, id(optimizer)))
+            for optimizer in self._optimizers
+        ]
+
+    def detach(self) -> None:
+        """Unhook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def attempt(self, optimizer: object) -> None:
+        """The loop is about to ask the scaler to step *optimizer* with fresh gradients."""
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        self._settle(draft)
+        raw = getattr(optimizer, "optimizer", optimizer)
+        self._pending.add(id(raw))
+        add(draft, self._attempts, 1)
+        add(draft, self._overflows, 0)
+
+    def close(self, draft: Draft) -> None:
+        """An attempt whose `step()` was never called was skipped.  Runs every step."""
+        self._settle(draft)
+
+    def seal(self) -> None:
+        """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
+        draft = self.recorder.draft
+        if draft is not None and self._scaler.is_enabled() and draft.facts[self._attempts]:
+            self._read_scale(draft)
+        found, scales = self._found.groups(), self._scales.groups()
+        self._found.seal()
+        self._scales.seal()
+        self._groups.append((self._found.groups() - found, self._scales.groups() - scales))
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Fused optimizers: fill in what their kernels found."""
+        found, scales = self._groups.pop(0)
+        self._found.resolve(found)
+        self._scales.resolve(scales)
+        for draft in drafts:
+            row = self._found.take(draft.index)
+            if row is not None:
+                add(draft, self._overflows, int(row[0]))
+            scale = self._scales.take(draft.index)
+            if scale is not None:
+                draft.facts[self._scale] = scale[0]
+            if draft.facts[self._overflows]:
+                draft.tags |= Tag.OVERFLOW
+
+    def dropped(self) -> int:
+        """Fused updates whose outcome could not be kept."""
+        return self._found.dropped
+
+    def _settle(self, draft: Draft) -> None:
+        if self._pending:
+            add(draft, self._overflows, len(self._pending))
+            self._pending.clear()
+
+    def _stepping(self, key: int, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        draft = self.recorder.draft
+        if key not in self._pending or draft is None:
+            return
+        self._pending.discard(key)
+        found = getattr(optimizer, "found_inf", None)
+        if not isinstance(found, torch.Tensor):
+            return
+        row = self._found.row(draft.index, found.device)
+        if row is not None:
+            row.copy_(found.reshape(1) > 0, non_blocking=True)
+
+    def _read_scale(self, draft: Draft) -> None:
+        if self._one is None:
+            self._one = torch.ones((), device=self._device)
+        row = self._scales.row(draft.index, self._device)
+        if row is not None:
+            row.copy_(self._scaler.scale(self._one), non_blocking=True)

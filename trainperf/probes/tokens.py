@@ -1,0 +1,113 @@
+"""Feeds tokens: how many the mask keeps, how many there are, how long the sequences are."""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from trainperf.probes.base import Batch, RingProbe, add
+from trainperf.probes.ring import Ring
+from trainperf.recorder import Draft, Recorder
+
+
+MaskFunction = Callable[[object], torch.Tensor]
+"""From a batch to a mask of shape `(batch, tokens)`: true or 1 where a token counts."""
+
+IGNORE_INDEX = -100
+"""Label that the usual loss functions leave out."""
+
+NO_MASK = (
+    "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
+    "tokens=lambda batch: mask"
+)
+_BIN = 16
+"""Width of a bin of the sequence-length histogram, in tokens."""
+
+
+class TokensProbe(RingProbe):
+    """Effective and padded tokens of every step, this rank.
+
+    The mask is `attention_mask`, else `labels != -100`, else what *mask* returns.  A mask on the
+    CPU is summed at once; one on a device is summed there, row by row, and read later.
+    """
+
+    name = "tokens"
+    facts: ClassVar[tuple[str, ...]] = ("tokens_effective", "tokens_padded")
+
+    def __init__(self, mask: MaskFunction | None = None) -> None:
+        super().__init__(Ring(torch.int64, summed=True))
+        self._user_mask = mask
+        self._note = ""
+        self._found = False
+        self.lengths: dict[int, int] = {}
+        """Upper edge of a bin in tokens to the sequences whose effective length falls in it."""
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._effective = recorder.column("tokens_effective")
+        self._padded = recorder.column("tokens_padded")
+        self._waiting: list[npt.NDArray[np.int64]] = []
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Sum the batch's mask.  Runs every micro-batch; no sync."""
+        draft = self.recorder.draft
+        mask = self._mask(batch)
+        if mask is None or draft is None:
+            return
+        add(draft, self._padded, mask.numel())
+        if mask.device.type == "cpu":
+            lengths = mask.detach().numpy().sum(axis=-1, dtype=np.int64)
+            add(draft, self._effective, int(lengths.sum()))
+            self._waiting.append(lengths)
+            return
+        row = self.ring.row(draft.index, mask.device, mask.shape[0])
+        if row is not None:
+            torch.sum(mask, dim=-1, dtype=torch.int64, out=row[: mask.shape[0]])
+
+    def seal(self) -> None:
+        """End the group; also the moment to count sequence lengths, off the hot path."""
+        super().seal()
+        if self._waiting:
+            self._count(np.concatenate(self._waiting))
+            self._waiting.clear()
+
+    def fill(self, draft: Draft, row: list[float]) -> None:
+        """Sum the step's lengths; a row is as wide as the widest batch, and 0 beyond its own."""
+        add(draft, self._effective, int(sum(row)))
+        self._count(np.array([length for length in row if length], dtype=np.int64))
+
+    def reasons(self) -> dict[str, str]:
+        """Why there are no tokens, if none were found."""
+        if self._found:
+            return {}
+        return dict.fromkeys(self.facts, NO_MASK)
+
+    def notes(self) -> dict[str, str]:
+        """Which mask was used."""
+        return {"tokens": self._note} if self._note else {}
+
+    def _mask(self, batch: Batch) -> torch.Tensor | None:
+        if self._user_mask is not None:
+            return self._using(self._user_mask(batch), "the user's mask function")
+        if not isinstance(batch, Mapping):
+            return None
+        mask = batch.get("attention_mask")
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+            return self._using(mask, "attention_mask")
+        labels = batch.get("labels")
+        if isinstance(labels, torch.Tensor) and labels.ndim == 2:
+            return self._using(labels != IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
+        return None
+
+    def _using(self, mask: torch.Tensor, note: str) -> torch.Tensor:
+        if not self._found:
+            self._found, self._note = True, note
+        return mask if mask.ndim > 1 else mask.reshape(1, -1)
+
+    def _count(self, lengths: npt.NDArray[np.int64]) -> None:
+        edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)
+        for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
+            self.lengths[edge] = self.lengths.get(edge, 0) + count

@@ -1,0 +1,47 @@
+"""When is something due?  Counting steps and time, both given by the caller."""
+
+
+class FlushSchedule:
+    """Due every *every* steps, or when *most_ns* has passed; never so often that it costs 2 %.
+
+    The cost of a flush is told to `done`; the next one is due no sooner than fifty times that
+    long after, unless *cap* steps have gathered.
+    """
+
+    cap = 50
+    """Steps after which a flush is due whatever it costs."""
+
+    def __init__(self, every: int, most_ns: int = 5_000_000_000) -> None:
+        self._every = max(1, min(every, self.cap))
+        self._most_ns = most_ns
+        self._last_ns = 0
+        self._cost_ns = 0
+
+    def due(self, steps: int, now_ns: int) -> bool:
+        """Whether to flush, with *steps* waiting.  Runs every step."""
+        if steps >= self.cap:
+            return True
+        passed = now_ns - self._last_ns
+        if steps < self._every and passed < self._most_ns:
+            return False
+        return steps > 0 and passed >= 50 * self._cost_ns
+
+    def done(self, now_ns: int, cost_ns: int) -> None:
+        """A flush ended *now_ns* and took *cost_ns*."""
+        self._last_ns = now_ns
+        self._cost_ns = cost_ns
+
+
+class Interval:
+    """Due at most once per *every_ns*."""
+
+    def __init__(self, every_ns: int) -> None:
+        self._every_ns = every_ns
+        self._next_ns = 0
+
+    def due(self, now_ns: int) -> bool:
+        """Whether it is time; if so, the next time is *every_ns* later."""
+        if now_ns < self._next_ns:
+            return False
+        self._next_ns = now_ns + self._every_ns
+        return True
