@@ -1,0 +1,142 @@
+"""What is known about a run once it has been read: the contents of `summary.json`.
+
+Plain data in SI units, made by `trainperf.summary`, judged by `trainperf.rules`, shown by
+`trainperf.reports`.  `None` means *not measured*; a reading without a value says why.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from trainperf.meters.fold import Reading
+from trainperf.records import SCHEMA_VERSION, Scalar
+
+
+State = Literal["finished", "interrupted", "failed", "running", "killed"]
+Level = Literal["high", "medium", "low"]
+Scope = Literal["step", "fit"]
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the run was, how far it came and how it ended."""
+
+    path: str
+    name: str
+    state: State
+    """`running` and `killed` both lack an end mark; the time of the last write tells them apart."""
+    end_reason: str | None
+    """Class name of the exception that ended the fit."""
+    started_at: str
+    attempts: int
+    continues: str
+    ranks: tuple[int, ...]
+    """Ranks whose files were read; the order of every `per_rank`."""
+    world_size: int
+    device: str
+    steps: int
+    """Steps that every rank recorded: the readings stand on them."""
+    steady_steps: int
+    left_out_steps: int
+    """Steps that only some ranks recorded."""
+    fit_s: float
+    """Host time of the fit on the lowest rank; up to the last line while it is running."""
+    earlier: dict[str, int]
+    """Steps, samples and tokens of earlier fits that this one continues."""
+    software: dict[str, str]
+    hardware: dict[str, Scalar]
+    config: dict[str, Scalar]
+    notes: dict[str, str]
+    faults: dict[str, str]
+    dropped: dict[str, int]
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of profiled steps, and whether the steps after it are as fast as those before.
+
+    Medians over up to fifty steady steps on either side, the slowest rank's wall time.
+    """
+
+    first_step: int
+    last_step: int
+    before_s: float | None
+    after_s: float | None
+    ratio: float | None
+    """`after_s` over `before_s`."""
+    slower: bool
+    """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
+
+
+class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of the step at which ranks wait for each other; over steady steps.
+
+    The transfer is what even the last rank waits, the skew of a rank what it waits beyond that.
+    """
+
+    point: str
+    """`backward` (the all-reduce) or `loop` (between the last hook and the next fetch)."""
+    n: int
+    """Steps in which every rank's wait is known."""
+    wait_s: tuple[float, ...]
+    """Mean wait per rank."""
+    transfer_s: float
+    """Mean of the smallest wait."""
+    skew_s: float | None
+    """Median of the largest skew."""
+    lost_s: float
+    """Mean of the largest skew: what the fastest rank loses here in a step."""
+    straggler: int | None
+    """The rank the others wait for, if it is clearly always the same one."""
+    late_fraction: float
+    """Share of steps in which the most frequent last rank was clearly late."""
+    late_s: float | None
+    """Median time the straggler comes after the typical other rank."""
+    cause: str | None
+    """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
+    cause_s: float | None
+    """Mean excess of that phase over the fastest rank's."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A diagnosis: what it stands on, what to do, and what that gains at most."""
+
+    id: str
+    title: str
+    """The diagnosis in one clause."""
+    advice: str
+    """What to do first, as an imperative of a few words without a full stop."""
+    evidence: tuple[str, ...]
+    """Measured numbers, with their units."""
+    action: str
+    """The change in one line, with the code where there is code to change."""
+    fraction: float | None = None
+    """Share of the scope's wall time that would be saved if the cause vanished altogether."""
+    scope: Scope = "step"
+    """Whether that is a share of a steady step or of the whole fit."""
+    gain_upper_bound: float | None = None
+    """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
+    confidence: Level = "high"
+    severity: Level = "medium"
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, read: what reports show and comparisons compare."""
+
+    schema: int = SCHEMA_VERSION
+    run: RunFacts
+    readings: dict[str, Reading]
+    ledger_s: dict[str, float]
+    """Seconds of the fit per phase and gap on the lowest rank; they sum to `run.fit_s`."""
+    gaps: dict[str, int]
+    """How many gaps of each kind that was."""
+    excluded: dict[str, int]
+    """Tag to the steps left out for it; a step with several counts under the first of them."""
+    synchronisation: tuple[SyncPoint, ...]
+    captures: tuple[Capture, ...]
+    sequence_lengths: dict[int, int]
+    """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
+    actions_s: dict[str, float]
+    """User hook to its host time per step, all steps, on the rank where it is largest."""
+    findings: tuple[Finding, ...] = ()
+    """Ranked by predicted gain."""
+    warnings: tuple[str, ...] = ()
+    """What a reader must know about the files before trusting the numbers."""

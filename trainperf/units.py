@@ -1,0 +1,114 @@
+"""How is a number said to a person?  Units, digits and words for findings and reports.
+
+Everything below reports is in SI; this is the one place that knows milliseconds and GiB.
+"""
+
+import math
+from dataclasses import dataclass
+
+
+_TIMES = ((0.9995e-3, 1e6, "µs"), (0.9995, 1e3, "ms"), (119.95, 1.0, "s"), (7197.0, 1 / 60, "min"))
+_HOURS = (1 / 3600, "h")
+_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """One unit and number of decimals for several durations that are read together."""
+
+    per_second: float
+    unit: str
+    decimals: int
+
+    @classmethod
+    def of(cls, seconds: float) -> "Scale":
+        """The scale in which *seconds* has three digits."""
+        size = abs(seconds)
+        per_second, unit = _HOURS
+        for below, factor, name in _TIMES:
+            if size < below:
+                per_second, unit = factor, name
+                break
+        return cls(per_second=per_second, unit=unit, decimals=_decimals(size * per_second))
+
+    def number(self, seconds: float) -> str:
+        """The duration in this unit, without the unit."""
+        return f"{seconds * self.per_second:,.{self.decimals}f}"
+
+    def say(self, seconds: float) -> str:
+        """The duration in this unit."""
+        return f"{self.number(seconds)} {self.unit}"
+
+
+def duration(seconds: float) -> str:
+    """A duration to three digits, e.g. `55.1 ms`."""
+    return "0 s" if seconds == 0 else Scale.of(seconds).say(seconds)
+
+
+def interval(value: float, low: float | None, high: float | None) -> str:
+    """A duration with its interval, e.g. `55.1 ms [54.8–55.4]`."""
+    scale = Scale.of(value)
+    if low is None or high is None:
+        return scale.say(value)
+    return f"{scale.say(value)} [{scale.number(low)}–{scale.number(high)}]"
+
+
+def share(fraction: float) -> str:
+    """A fraction in whole per cent, e.g. `37 %`; with a decimal below ten."""
+    percent = fraction * 100
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    return f"{percent:.0f} %" if abs(percent) >= 9.95 or percent == 0 else f"{percent:.1f} %"
+
+
+def fine_share(fraction: float) -> str:
+    """A fraction in per cent with one decimal, for columns."""
+    return f"{fraction * 100:.1f} %"
+
+
+def count(number: float) -> str:
+    """An amount with thousands separated; below a hundred to three digits."""
+    if number == int(number):
+        return f"{int(number):,}"
+    return f"{number:,.{_decimals(number)}f}"
+
+
+def size(amount: float) -> str:
+    """Bytes in binary units, e.g. `1.50 GiB`."""
+    for unit, name in _BYTES:
+        if abs(amount) >= unit:
+            return f"{amount / unit:.{_decimals(amount / unit)}f} {name}"
+    return f"{amount:.0f} B"
+
+
+def rate(bytes_per_s: float) -> str:
+    """Bytes per second in decimal units, as links are sold, e.g. `12.3 GB/s`."""
+    for unit, name in _RATES:
+        if bytes_per_s >= unit:
+            return f"{bytes_per_s / unit:.{_decimals(bytes_per_s / unit)}f} {name}"
+    return f"{bytes_per_s:.0f} B/s"
+
+
+def times(factor: float) -> str:
+    """A factor, e.g. `1.58 ×`."""
+    return f"{factor:.0f} ×" if factor >= 9.995 else f"{factor:.2f} ×"
+
+
+def scale_factor(scale: float) -> str:
+    """A loss scale: as a power of two where it is one, e.g. `2¹¹`."""
+    mantissa, exponent = math.frexp(scale)
+    if mantissa == 0.5:
+        return "2" + str(exponent - 1).translate(_SUPERSCRIPTS)
+    return f"{scale:g}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number of things, e.g. `1 rank`, `2 ranks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _decimals(number: float) -> int:
+    size_ = abs(number)
+    return 0 if size_ >= 99.95 else 1 if size_ >= 9.995 else 2
