@@ -1,0 +1,1 @@
+"""Whole training scripts to read and to run, each measured by trainperf."""

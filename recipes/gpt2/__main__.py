@@ -1,0 +1,62 @@
+"""`python -m recipes.gpt2 --preset tiny --stages all --out runs/gpt2`."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from recipes.gpt2.stages import PRESETS, STAGES, chosen
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the walkthrough that the command line describes."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        stages = chosen(options.stages)
+    except ValueError as error:
+        parser.error(str(error))
+    # Before transformers is imported, which reads it then: nothing is needed from the hub.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    from recipes.gpt2.train import Work, walkthrough  # noqa: PLC0415 - seconds; --help needs none
+
+    preset = PRESETS[options.preset]
+    work = Work(
+        preset=preset,
+        steps=options.steps or preset.steps,
+        seed=options.seed,
+        text=options.text,
+        out=options.out or Path("runs") / f"gpt2-{preset.name}",
+        accelerator=options.accelerator,
+    )
+    try:
+        walkthrough(work, stages)
+    except ValueError as error:
+        parser.error(str(error))
+    print(f"\nlook at it: {_command('tensorboard')} --logdir {work.out}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m recipes.gpt2",
+        description="GPT-2 on real text, made faster one change at a time.",
+        epilog="stages: " + "; ".join(f"{stage.name} ({stage.change})" for stage in STAGES),
+    )
+    parser.add_argument("--preset", choices=PRESETS, default="tiny", help="size of the work")
+    parser.add_argument("--stages", default="all", help="comma-separated names; default: all")
+    parser.add_argument("--text", type=Path, help="file or folder; default: Python's own sources")
+    parser.add_argument("--steps", type=int, help="steps per stage; default: the preset's")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="folder of the runs; default: runs/gpt2-PRESET")
+    parser.add_argument("--accelerator", default="auto", help="cpu, gpu, …; default: auto")
+    return parser
+
+
+def _command(name: str) -> str:
+    """A command that works in this shell, whether or not the environment is activated."""
+    beside = Path(sys.executable).with_name(name)
+    return os.path.relpath(beside) if beside.exists() else name
+
+
+if __name__ == "__main__":
+    main()

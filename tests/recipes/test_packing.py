@@ -1,0 +1,162 @@
+"""Packing changes where documents stand, and nothing that the model computes about them."""
+
+import random
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from recipes.gpt2.batches import IGNORED, Batch, Document, block_diagonal, first_fit, pack, pad
+from recipes.gpt2.model import GPT2
+from recipes.gpt2.stages import PRESETS, Settings
+from recipes.gpt2.text import END, PAD
+
+
+WIDTH = 64
+LENGTHS = (64, 40, 23, 17, 9, 2, 1, 50)
+KINDS = ("eager", "sdpa")
+
+
+@pytest.fixture
+def documents() -> list[Document]:
+    """Documents of every kind: as long as a row, of one token, and some that share rows."""
+    draw = random.Random(0)  # noqa: S311 - planted tokens, not secrets
+    return [[*(draw.randrange(256) for _ in range(length - 1)), END] for length in LENGTHS]
+
+
+def model(attention: str) -> GPT2:
+    """A model whose attention matters: with GPT-2's small initial weights it hardly would."""
+    torch.manual_seed(0)
+    made = GPT2(PRESETS["tiny"], Settings(attention=attention)).eval()
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.mul_(5)
+    return made
+
+
+def alone(network: GPT2, document: Document) -> torch.Tensor:
+    """Logits of a document that has a batch to itself."""
+    return network.logits(pad([document]))[0]
+
+
+def pieces(batch: Batch) -> list[tuple[int, slice]]:
+    """Row and columns of each document of a packed batch."""
+    found = []
+    for row, ids in enumerate(batch["document_ids"]):
+        for number in range(int(ids.max()) + 1):
+            columns = (ids == number).nonzero().flatten()
+            found.append((row, slice(int(columns[0]), int(columns[-1]) + 1)))
+    return found
+
+
+@pytest.mark.parametrize("attention", KINDS)
+@torch.no_grad()
+def test_a_packed_document_gets_the_logits_it_gets_alone(
+    attention: str, documents: list[Document]
+) -> None:
+    """No token sees another document, and positions start again at 0."""
+    network = model(attention)
+    batch = pack(documents, WIDTH)
+    logits = network.logits(batch)
+
+    places = pieces(batch)
+
+    assert len(places) == len(documents)
+    assert len(places) > len(logits), "nothing shares a row: the test would prove nothing"
+    for row, columns in places:
+        document = batch["input_ids"][row, columns].tolist()
+        torch.testing.assert_close(
+            logits[row, columns], alone(network, document), atol=1e-5, rtol=1e-5
+        )
+
+
+@torch.no_grad()
+def test_attention_across_documents_would_be_seen(documents: list[Document]) -> None:
+    """The comparison above can fail: with one document id per row the logits differ by far."""
+    network = model("eager")
+    batch = pack(documents, WIDTH)
+    right = network.logits(batch)
+
+    wrong = network.logits({**batch, "document_ids": torch.zeros_like(batch["document_ids"])})
+
+    assert (right - wrong).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_packed_and_padded_have_the_same_loss_and_gradient(
+    attention: str, documents: list[Document]
+) -> None:
+    """The same documents in a step give the same update, so the stages' losses can be compared."""
+    found = []
+    for batch in (pad(documents), pack(documents, WIDTH)):
+        network = model(attention)
+        logits = network.logits(batch).flatten(0, 1)
+        loss = cross_entropy(logits, batch["labels"].flatten(), ignore_index=IGNORED)
+        loss.backward()
+        found.append((loss.detach(), network.network.transformer.wte.weight.grad))
+
+    (padded_loss, padded_gradient), (packed_loss, packed_gradient) = found
+
+    torch.testing.assert_close(packed_loss, padded_loss, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(packed_gradient, padded_gradient, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("build", [pad, lambda documents: pack(documents, WIDTH)])
+def test_a_label_is_the_next_token_of_the_same_document(
+    build: object, documents: list[Document]
+) -> None:
+    """The end token has no label, so that no document predicts the start of the next one."""
+    assert callable(build)
+    batch = build(documents)
+    tokens, labels = batch["input_ids"], batch["labels"]
+
+    expected = torch.roll(tokens, -1, dims=1)
+    expected[(tokens == END) | (tokens == PAD)] = IGNORED
+
+    assert torch.equal(expected, labels)
+
+
+def test_packing_keeps_every_token(documents: list[Document]) -> None:
+    """The same multiset of documents, and as many tokens under the mask as padded."""
+    padded, packed = pad(documents), pack(documents, WIDTH)
+
+    found = [packed["input_ids"][row, columns].tolist() for row, columns in pieces(packed)]
+
+    assert sorted(documents) == sorted(found)
+    assert sum(LENGTHS) == int(padded["attention_mask"].sum())
+    assert sum(LENGTHS) == int(packed["attention_mask"].sum())
+    assert bool(((packed["input_ids"] == PAD) == (packed["attention_mask"] == 0)).all())
+
+
+def test_padding_before_and_after_is_what_is_computed_by_hand() -> None:
+    """Lengths 6, 3, 2 and 1 need four rows of 6 padded, and two rows of 6 packed."""
+    documents = [[1] * 6, [2] * 3, [3] * 2, [4]]
+
+    padded, packed = pad(documents)["attention_mask"], pack(documents, 6)["attention_mask"]
+
+    assert tuple(padded.shape) == (4, 6)
+    assert 24 - int(padded.sum()) == 12
+    assert tuple(packed.shape) == (2, 6)
+    assert 12 - int(packed.sum()) == 0
+
+
+def test_rows_are_filled_first_fit_longest_first() -> None:
+    """3, 2 and 1 fit into what 5 and 4 leave of rows of 7: 5+2 and 4+3, then 1 opens a row."""
+    documents = [[0] * length for length in (1, 5, 2, 4, 3)]
+
+    assert [list(map(len, row)) for row in first_fit(documents, 7)] == [[5, 2], [4, 3], [1]]
+
+
+def test_positions_and_document_numbers_start_again() -> None:
+    """Positions are counted within the document, documents within the row; padding is -1."""
+    batch = pack([[7, 8, 9], [5, 6]], 6)
+
+    assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0]]
+    assert batch["document_ids"].tolist() == [[0, 0, 0, 1, 1, -1]]
+
+
+def test_every_token_attends_to_itself_and_back_within_its_document() -> None:
+    """Block-diagonal and causal; padding has a row of its own, since an empty softmax is NaN."""
+    allowed = block_diagonal(torch.tensor([[0, 0, 1, -1]]))
+
+    assert allowed[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]

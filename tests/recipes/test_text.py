@@ -1,0 +1,98 @@
+"""Text is cut into documents whose bytes can be accounted for."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recipes.gpt2.stages import PRESETS
+from recipes.gpt2.text import END, Documents, find_documents, standard_library, training_order
+
+
+PRESET = replace(PRESETS["tiny"], context=8, documents=2)
+
+
+def write(folder: Path, **files: bytes) -> Path:
+    """A folder of text files."""
+    for name, content in files.items():
+        (folder / f"{name}.txt").write_bytes(content)
+    return folder
+
+
+def read(places: list) -> list[bytes]:
+    """The documents' bytes, their end token taken off and seen to be there."""
+    found = []
+    for tokens in Documents(places):
+        assert tokens[-1] == END
+        found.append(bytes(tokens[:-1]))
+    return found
+
+
+def test_paragraphs_are_documents(tmp_path: Path) -> None:
+    """Blank lines part them, also those with spaces in them and carriage returns."""
+    folder = write(tmp_path, a=b"one\ntwo\n\nthree\n  \nfour\n\r\nfive\n")
+
+    assert read(find_documents(folder, PRESET)) == [b"one\ntwo", b"three", b"four", b"five\n"]
+
+
+def test_two_blank_lines_end_a_document_where_the_preset_says_so(tmp_path: Path) -> None:
+    """Then a single blank line belongs to the document."""
+    folder = write(tmp_path, a=b"a\n\nb\n\n\nc")
+
+    assert read(find_documents(folder, replace(PRESET, blank_lines=2))) == [b"a\n\nb", b"c"]
+
+
+def test_a_document_longer_than_the_context_is_cut_into_pieces_that_fit(tmp_path: Path) -> None:
+    """Nothing of it is thrown away: 7 bytes and the end token make a context of 8."""
+    folder = write(tmp_path, a=b"abcdefghijklmnop")
+    places = find_documents(folder, PRESET)
+
+    assert read(places) == [b"abcdefg", b"hijklmn", b"op"]
+    assert [place.tokens for place in places] == [8, 8, 3]
+
+
+def test_a_single_file_is_a_text(tmp_path: Path) -> None:
+    """`--text book.txt` reads that file and not the folder around it."""
+    folder = write(tmp_path, a=b"one", b=b"two")
+
+    assert read(find_documents(folder / "b.txt", PRESET)) == [b"two"]
+
+
+def test_files_that_are_not_text_are_passed_over(tmp_path: Path) -> None:
+    """A null byte and a name that begins with a dot mark what nobody means to train on."""
+    folder = write(tmp_path, a=b"text", picture=b"\x89PNG\0\0")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_bytes(b"hidden")
+
+    assert read(find_documents(folder, PRESET)) == [b"text"]
+
+
+def test_a_path_without_text_is_refused_with_its_name(tmp_path: Path) -> None:
+    """An empty folder and a path that does not exist end in one line with the remedy."""
+    with pytest.raises(ValueError, match="name a text file or a folder of them"):
+        find_documents(tmp_path, PRESET)
+    with pytest.raises(ValueError, match="nowhere"):
+        find_documents(tmp_path / "nowhere", PRESET)
+
+
+def test_the_order_is_the_seeds_and_repeats_a_short_text(tmp_path: Path) -> None:
+    """Every stage gets the same documents in the same step; each pass is a permutation."""
+    places = find_documents(write(tmp_path, a=b"a\n\nb\n\nc"), PRESET)
+
+    order = training_order(places, PRESET, steps=4, seed=1)
+
+    assert len(order) == 8
+    assert order == training_order(places, PRESET, steps=4, seed=1)
+    assert set(places) == set(order[:3]) == set(order[3:6])
+    assert order != training_order(places, PRESET, steps=4, seed=2)
+
+
+def test_the_standard_library_gives_documents_of_very_different_length() -> None:
+    """The default text exists wherever Python does, and is worth packing."""
+    places = find_documents(None, PRESETS["tiny"])
+    lengths = sorted(place.tokens for place in places)
+
+    assert len(places) > 5_000
+    assert lengths[-1] == PRESETS["tiny"].context
+    assert lengths[len(lengths) // 4] < lengths[-1] / 2
+    assert {standard_library()} == {place.path.parent for place in places}
