@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.clocks.device import DeviceClock
@@ -20,8 +21,8 @@ from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
 from trainperf.phases import Phase, Tag
 from trainperf.probes.base import Batch, Probe
-from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
 from trainperf.recorder import Draft, Recorder
+from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
 from trainperf.schedule import FlushSchedule, Interval
 from trainperf.sinks.base import Sink
 from trainperf.stats.steady import WarmupDetector
@@ -77,6 +78,8 @@ class Monitor:
         self._overhead: int | None = None
         self._switch_ns = 0.0
         self._answered = False
+        self.progress: dict[str, int] = {}
+        """Steps, samples and effective tokens written so far, this rank."""
         self.started = False
         self.finished = False
 
@@ -193,7 +196,9 @@ class Monitor:
         rows = [self._row(draft) for draft in group.drafts]
         if rows:
             self._tell("rows", rows)
-            self._window.observe(StepBlock.from_rows(self._schema, rows))
+            block = StepBlock.from_rows(self._schema, rows)
+            self._count(block)
+            self._window.observe(block)
         if group.gaps:
             entries: list[Entry] = list(group.gaps)
             self._tell("entries", entries)
@@ -206,6 +211,15 @@ class Monitor:
             draft.tags |= Tag.WARMUP
         core = (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches)
         return (*core, *draft.host_ns, *draft.facts)
+
+    def _count(self, block: StepBlock) -> None:
+        done = {"steps": len(block)}
+        for fact in ("samples", "tokens_effective"):
+            values = block.fact(fact)
+            if values is not None:
+                done[fact] = int(np.nansum(values))
+        for key, amount in done.items():
+            self.progress[key] = self.progress.get(key, 0) + amount
 
     def _show(self) -> None:
         steps = self._window.steps

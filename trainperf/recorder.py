@@ -6,6 +6,7 @@ adapter has to get right is which slot is current when.  Nothing else reads the 
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
@@ -13,6 +14,22 @@ from trainperf.records import GapRecord
 
 
 _NO_TIME = [0] * len(PHASES)
+
+
+class PhaseListener(Protocol):
+    """Is told when phases and gaps begin and end, e.g. to mark them in a trace."""
+
+    def entered(self, slot: int) -> None:
+        """A phase or gap began inside the current one."""
+        ...
+
+    def left(self) -> None:
+        """The innermost one ended."""
+        ...
+
+    def cleared(self) -> None:
+        """Whatever was open is over."""
+        ...
 
 
 class Draft:
@@ -65,6 +82,7 @@ class Recorder:
         self.closed: list[Draft] = []
         self.gaps: list[GapRecord] = []
         self.on_close: list[Callable[[Draft], object]] = []
+        self.listener: PhaseListener | None = None
 
     # -- setting up ---------------------------------------------------------------------------
 
@@ -89,6 +107,8 @@ class Recorder:
         self._switches += 1
         if slot < FIRST_GAP:
             self._slot = phase
+        if self.listener is not None:
+            self.listener.entered(self._slot)
 
     def leave(self) -> None:
         """End the innermost phase or gap and go on with the one around it."""
@@ -97,6 +117,8 @@ class Recorder:
         self._since = now
         if self._stack:
             self._slot = self._stack.pop()
+        if self.listener is not None:
+            self.listener.left()
 
     def spent_ns(self, slot: int) -> int:
         """Time accounted to a slot since the step (or the gap) began, up to the last switch."""
@@ -106,6 +128,11 @@ class Recorder:
     def slot(self) -> int:
         """The current phase or gap."""
         return self._slot
+
+    @property
+    def ground(self) -> int:
+        """The phase or gap under everything that is open now."""
+        return self._stack[0] if self._stack else self._slot
 
     def now_ns(self) -> int:
         """The host clock, for the few facts that are host times themselves."""
@@ -117,6 +144,8 @@ class Recorder:
         """Begin a gap inside whatever is current, to be ended with `leave_gap`."""
         self._switch(int(gap), push=True)
         self._gap_started[gap] = self._since
+        if self.listener is not None:
+            self.listener.entered(gap)
 
     def leave_gap(self) -> None:
         """End the gap begun with `enter_gap`."""
@@ -139,6 +168,8 @@ class Recorder:
             started = self._since
         left = dict.fromkeys((*self._stack, self._slot))
         self._stack.clear()
+        if self.listener is not None:
+            self.listener.cleared()
         self._slot = slot
         for before in left:
             if before != slot and before >= FIRST_GAP:
@@ -172,8 +203,7 @@ class Recorder:
 
     def last_hook_done(self) -> None:
         """The step's last hook has returned: from here it is the framework's own time."""
-        ground = self._stack[0] if self._stack else self._slot
-        if ground < FIRST_GAP:
+        if self.ground < FIRST_GAP:
             self._switch(int(Phase.LOOP))
             self._stack.clear()
 

@@ -1,0 +1,206 @@
+"""What do Lightning's actions mean for the timeline?  A state machine over (time, kind, action).
+
+It knows no Lightning object: actions come in by name, time through the recorder's clock, so a log
+of a real fit can be replayed through it.  Every method is called at the start or the stop of an
+action, inside the guard.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from trainperf.guard import Bracket, Guard
+from trainperf.lightning.actions import Action, Role, role_of
+from trainperf.phases import FIRST_GAP, Gap, Phase
+from trainperf.probes.marks import Mark
+from trainperf.recorder import Recorder
+
+
+class BackwardListener(Protocol):
+    """Wants to know when a backward begins and when it has returned."""
+
+    def backward_begins(self) -> object:
+        """Backward is about to run."""
+        ...
+
+    def backward_ends(self) -> object:
+        """Backward has returned; no user hook has run yet."""
+        ...
+
+
+class _Hook:
+    """Counts the exclusive time of one user hook."""
+
+    __slots__ = ("_before", "_recorder", "total_ns")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._before = 0
+        self.total_ns = 0
+
+    def enter(self) -> None:
+        self._recorder.enter(Phase.CALLBACKS)
+        self._before = self._recorder.spent_ns(Phase.CALLBACKS)
+
+    def leave(self) -> None:
+        self._recorder.leave()
+        self.total_ns += self._recorder.spent_ns(Phase.CALLBACKS) - self._before
+
+
+def _nothing() -> None:
+    pass
+
+
+class Boundaries:
+    """Turns actions into brackets, and brackets into phases, gaps and steps."""
+
+    part = "Lightning relay"
+
+    def __init__(self, recorder: Recorder, guard: Guard) -> None:
+        self._recorder = recorder
+        self._guard = guard
+        self._hooks: dict[str, _Hook] = {}
+        self.mark: Callable[[Mark], object] | None = None
+        """Puts a mark into the device's queue; `None` where host and device work in step."""
+        self.backward_listeners: list[BackwardListener] = []
+        self.backward_seen = False
+        """Whether a backward ran since the start of the micro-batch."""
+        self._makers: dict[Role, Callable[[Action, bool], Bracket]] = {
+            Role.FETCH: self._plain(self._fetch_begins, self._fetch_ends),
+            Role.H2D: self._plain(self._phase(Phase.H2D), recorder.leave),
+            Role.COPY: self._plain(self._marks(Mark.COPY_BEGINS), self._marks(Mark.COPY_ENDS)),
+            Role.FORWARD: self._plain(self._phase(Phase.FORWARD), self._forward_ends),
+            Role.OPTIMIZER: self._plain(self._phase(Phase.OPTIMIZER), recorder.leave),
+            Role.BATCH: self._plain(self._batch_begins, _nothing),
+            Role.EPOCH: self._plain(_nothing, recorder.epoch_ended),
+            Role.VALIDATION: self._plain(self._validation, _nothing),
+            Role.SANITY_BEGINS: self._plain(self._sanity_begins, _nothing),
+            Role.SANITY_ENDS: self._plain(_nothing, self._sanity_ends),
+            Role.CHECKPOINT: self._plain(
+                lambda: recorder.enter_gap(Gap.CHECKPOINT), recorder.leave_gap
+            ),
+            Role.SHUTDOWN: self._plain(self._shutdown, _nothing),
+            Role.HOOK: lambda action, _: self._around_hook(action, _nothing, _nothing),
+            Role.LAST_HOOK: self._hook_then(_nothing, recorder.last_hook_done),
+            Role.BACKWARD_BEGINS: self._hook_then(_nothing, self._backward_begins),
+            Role.BACKWARD_ENDS: self._hook_then(self._backward_ends, _nothing),
+        }
+
+    def bracket(self, name: str, *, overridden: bool) -> Bracket | None:
+        """The bracket for an action, to be cached by its name; `None` when it means nothing."""
+        action = Action.parse(name)
+        role = role_of(action, overridden=overridden)
+        if role is Role.NOTHING:
+            return None
+        return self._makers[role](action, overridden)
+
+    def hooks_ns(self) -> dict[str, int]:
+        """Exclusive host time of every user hook inside steps, so far."""
+        return {label: hook.total_ns for label, hook in self._hooks.items() if hook.total_ns}
+
+    # -- making brackets ----------------------------------------------------------------------
+
+    def _plain(
+        self, enter: Callable[[], object], leave: Callable[[], object]
+    ) -> Callable[[Action, bool], Bracket]:
+        bracket = self._guard.bracket(self.part, enter, leave)
+        return lambda _action, _overridden: bracket
+
+    def _hook_then(
+        self, before: Callable[[], object], after: Callable[[], object]
+    ) -> Callable[[Action, bool], Bracket]:
+        """A bracket that means something and may have a user's hook inside."""
+
+        def make(action: Action, overridden: bool) -> Bracket:  # noqa: FBT001 a table of makers
+            if overridden:
+                return self._around_hook(action, before, after)
+            return self._guard.bracket(self.part, before, after)
+
+        return make
+
+    def _around_hook(
+        self, action: Action, before: Callable[[], object], after: Callable[[], object]
+    ) -> Bracket:
+        hook = self._hooks.setdefault(action.label, _Hook(self._recorder))
+        if before is _nothing and after is _nothing:
+            return self._guard.bracket(self.part, hook.enter, hook.leave)
+
+        def enter() -> None:
+            before()
+            hook.enter()
+
+        def leave() -> None:
+            hook.leave()
+            after()
+
+        return self._guard.bracket(self.part, enter, leave)
+
+    def _phase(self, phase: Phase) -> Callable[[], object]:
+        return lambda: self._recorder.enter(phase)
+
+    def _marks(self, mark: Mark) -> Callable[[], object]:
+        def put() -> None:
+            if self.mark is not None and self._recorder.ground < FIRST_GAP:
+                self.mark(mark)
+
+        return put
+
+    # -- what actions mean --------------------------------------------------------------------
+
+    def _fetch_begins(self) -> None:
+        # With `training_step(self, dataloader_iter)` the fetch happens inside the forward.
+        if self._recorder.slot != Phase.FORWARD:
+            self._recorder.boundary()
+            self.backward_seen = False
+        if self.mark is not None:
+            self.mark(Mark.FETCH_BEGINS)
+        self._recorder.enter(Phase.DATA_WAIT)
+
+    def _fetch_ends(self) -> None:
+        self._recorder.leave()
+        if self.mark is not None:
+            self.mark(Mark.FETCH_ENDS)
+
+    def _batch_begins(self) -> None:
+        # Only where no fetch announced the batch; validation may lie before it.
+        if self._recorder.awaits_batch or self._recorder.ground >= FIRST_GAP:
+            self._recorder.boundary()
+            self.backward_seen = False
+
+    def _forward_ends(self) -> None:
+        self._recorder.leave()
+        if self.mark is not None:
+            self.mark(Mark.FORWARD_ENDS)
+
+    def _backward_begins(self) -> None:
+        for listener in self.backward_listeners:
+            listener.backward_begins()
+        self._recorder.enter(Phase.BACKWARD)
+
+    def _backward_ends(self) -> None:
+        if self._recorder.slot != Phase.BACKWARD:
+            return  # an earlier callback's hook ended it
+        if self.mark is not None:
+            self.mark(Mark.BACKWARD_ENDS)
+        for listener in self.backward_listeners:
+            listener.backward_ends()
+        self._recorder.leave()
+        self.backward_seen = True
+
+    def _validation(self) -> None:
+        ground = self._recorder.ground
+        if ground < FIRST_GAP:
+            self._recorder.rest(Gap.VALIDATION, since_last=True)
+        elif ground == Gap.EPOCH_BOUNDARY:
+            self._recorder.rest(Gap.VALIDATION)
+
+    def _sanity_begins(self) -> None:
+        if self._recorder.ground == Gap.STARTUP:
+            self._recorder.rest(Gap.SANITY_CHECK)
+
+    def _sanity_ends(self) -> None:
+        if self._recorder.ground == Gap.SANITY_CHECK:
+            self._recorder.rest(Gap.STARTUP)
+
+    def _shutdown(self) -> None:
+        if self._recorder.ground != Gap.SHUTDOWN:
+            self._recorder.rest(Gap.SHUTDOWN)

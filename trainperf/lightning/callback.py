@@ -1,0 +1,249 @@
+"""The callbacks to attach to a Trainer: one for everything, one per measurement.
+
+Any set of them on one trainer shares one recorder: the first of them leads, the others only say
+what they want measured.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import Callback
+from torch.optim import Optimizer
+
+from trainperf import measures
+from trainperf.errors import ConfigError
+from trainperf.lightning.report import announce, report
+from trainperf.lightning.session import Session
+from trainperf.measures import Measure
+from trainperf.probes.base import Probe
+from trainperf.probes.tokens import MaskFunction
+
+
+_USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
+_HOOKS = tuple(
+    name
+    for name in vars(Callback)
+    if (name.startswith("on_") or name in ("setup", "teardown")) and name not in _USED
+)
+"""Hooks that Lightning skips, bracket and all, while the attribute is `None`."""
+
+
+class Measurement(Callback):
+    """Base of our callbacks.  Attached beside others of its kind, the first one leads."""
+
+    measures: ClassVar[frozenset[Measure]] = frozenset()
+    """What this callback asks for."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        """The fit under measurement, while this callback leads one."""
+        self._restored: dict[str, Any] = {}
+        self._listen()
+
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """The fit begins: choose the run directory and put the relay in place."""
+        del pl_module
+        if stage != "fit" or self._leader(trainer) is not self:
+            return
+        attached = self._attached(trainer)
+        asked = frozenset().union(*(callback.measures for callback in attached))
+        self.session = Session(trainer, asked, self._log_every(attached))
+        self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
+        self._listen("on_train_start", "on_train_batch_end")
+
+    def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Model, optimizers and loaders exist."""
+        session = self.session
+        if session is None:
+            return
+        session.totals = dict(self._restored.get("totals", {}))
+        session.continues = str(self._restored.get("run", ""))
+        attached = self._attached(trainer)
+        mask = next((c.mask for c in attached if c.mask is not None), None)
+        extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
+        session.start(pl_module, mask, extra, announce if self._speaks(trainer) else None)
+        if session.scaler is not None:
+            self._listen("on_train_batch_end", "on_before_optimizer_step")
+
+    def on_train_batch_end(
+        self,
+        trainer: "pl.Trainer",
+        pl_module: "pl.LightningModule",
+        outputs: Any,  # noqa: ANN401 Lightning's type is a union without a public name
+        batch: Any,  # noqa: ANN401 whatever the loader yields
+        batch_idx: int,
+    ) -> None:
+        """Runs every micro-batch; the only hook that always does."""
+        del trainer, pl_module, batch_idx
+        if self.session is not None:
+            self.session.batch_ends(batch, outputs)
+
+    def on_before_optimizer_step(
+        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", optimizer: Optimizer
+    ) -> None:
+        """Runs every step, only under a GradScaler."""
+        del trainer, pl_module
+        if self.session is not None:
+            self.session.attempt(optimizer)
+
+    def on_exception(
+        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException
+    ) -> None:
+        """Files are closed, the profiler is restored, and the numbers so far are reported."""
+        del pl_module
+        interrupted = isinstance(exception, KeyboardInterrupt)
+        self._end(trainer, "interrupted" if interrupted else type(exception).__name__)
+
+    def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """The fit is over."""
+        del pl_module
+        if stage == "fit":
+            self._end(trainer, "finished")
+
+    # -- what a kind of measurement may add ----------------------------------------------------
+
+    dirpath: str | None = None
+    mask: MaskFunction | None = None
+    log_every_n_steps: int | None = None
+    report: bool = True
+
+    def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
+        """Probes beyond those of `measures`."""
+        del session, trainer
+        return []
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _end(self, trainer: "pl.Trainer", reason: str) -> None:
+        session, self.session = self.session, None
+        if session is None:
+            return
+        self._listen()
+        self._restored = session.state()
+        session.finish(reason)
+        report(session, trainer, aloud=self._speaks(trainer), wait=reason == "finished")
+
+    def _speaks(self, trainer: "pl.Trainer") -> bool:
+        return trainer.is_global_zero and all(c.report for c in self._attached(trainer))
+
+    def _listen(self, *hooks: str) -> None:
+        """Be called at these hooks only: each one costs the loop a bracket."""
+        for name in _HOOKS:
+            if name in hooks:
+                self.__dict__.pop(name, None)
+            else:
+                self.__dict__[name] = None
+
+    @staticmethod
+    def _attached(trainer: "pl.Trainer") -> "list[Measurement]":
+        return [c for c in trainer.callbacks if isinstance(c, Measurement)]
+
+    @classmethod
+    def _leader(cls, trainer: "pl.Trainer") -> "Measurement":
+        return cls._attached(trainer)[0]
+
+    @staticmethod
+    def _log_every(attached: "list[Measurement]") -> int | None:
+        return next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None)
+
+
+class TrainPerf(Measurement):
+    """Measures everything that applies to the fit it is attached to.
+
+    Args:
+        tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
+            nor `labels` tells which tokens count.
+        dirpath: Directory under which the run directory is made; by default the logger's.
+        log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
+        report: Whether to print the report when the fit ends.
+
+    Raises:
+        ConfigError: A value is refused; the message says which and what to pass instead.
+    """
+
+    measures = measures.EVERYTHING
+
+    def __init__(
+        self,
+        *,
+        tokens: MaskFunction | None = None,
+        dirpath: str | None = None,
+        log_every_n_steps: int | None = None,
+        report: bool = True,
+    ) -> None:
+        super().__init__()
+        if tokens is not None and not callable(tokens):
+            raise ConfigError(
+                f"tokens={tokens!r}: must be a function from a batch to a mask; try "
+                "tokens=lambda batch: batch['mask']"
+            )
+        if log_every_n_steps is not None and log_every_n_steps < 1:
+            raise ConfigError(
+                f"log_every_n_steps={log_every_n_steps}: must be at least 1; leave it out to use "
+                "the Trainer's"
+            )
+        self.mask = tokens
+        self.dirpath = dirpath
+        self.log_every_n_steps = log_every_n_steps
+        self.report = report
+
+    def state_dict(self) -> dict[str, Any]:
+        """Totals so far; no clock values.  Written into checkpoints."""
+        return self.session.state() if self.session is not None else dict(self._restored)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Totals of the fit that a resumed one continues."""
+        if isinstance(state_dict, Mapping):
+            self._restored = dict(state_dict)
+
+
+class StepTimeMonitor(Measurement):
+    """Step time alone: steady-state median, percentiles, phases, pauses."""
+
+    measures = frozenset({measures.STEP_TIME})
+
+
+class DataWaitMonitor(Measurement):
+    """Data wait and data stall alone."""
+
+    measures = frozenset({measures.DATA_WAIT})
+
+
+class H2DMonitor(Measurement):
+    """The batch transfer alone: time, bytes, rate."""
+
+    measures = frozenset({measures.H2D})
+
+
+class GradScalerMonitor(Measurement):
+    """The GradScaler alone: overflow rate and loss scale."""
+
+    measures = frozenset({measures.SCALER})
+
+
+class TokenThroughputMonitor(Measurement):
+    """Tokens and samples per second alone.
+
+    Args:
+        tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
+            nor `labels` tells which tokens count.
+    """
+
+    measures = frozenset({measures.TOKENS})
+
+    def __init__(self, *, tokens: MaskFunction | None = None) -> None:
+        super().__init__()
+        self.mask = tokens
+
+
+class AllReduceTailMonitor(Measurement):
+    """DDP's all-reduce tail alone."""
+
+    measures = frozenset({measures.TAIL})
+
+
+class MemoryMonitor(Measurement):
+    """Memory peaks alone."""
+
+    measures = frozenset({measures.MEMORY})

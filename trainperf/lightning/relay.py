@@ -1,0 +1,152 @@
+"""How do we hear a Trainer's actions without patching it?  By being its profiler for a while.
+
+`trainer.profiler` is public and looked up at every call.  The relay stands in its place, brackets
+each action, and forwards to the profiler the user configured.  Lightning's own `profile` is a
+generator; a cached bracket is cheaper, which pays for what we measure.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import TracebackType
+
+import lightning.pytorch as pl
+from lightning.pytorch.profilers import PassThroughProfiler, Profiler
+
+
+Bracket = AbstractContextManager[object]
+
+
+class _Both:
+    """The user's profiler around our bracket: its cost is not part of what we bracket."""
+
+    __slots__ = ("_inner", "_name", "_ours")
+
+    def __init__(self, inner: Profiler, name: str, ours: Bracket) -> None:
+        self._inner = inner
+        self._name = name
+        self._ours = ours
+
+    def __enter__(self) -> None:
+        self._inner.start(self._name)
+        self._ours.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ours.__exit__(kind, error, trace)
+        self._inner.stop(self._name)
+
+
+class ProfilerRelay(Profiler):
+    """Stands in for the trainer's profiler between our `setup` and `teardown`."""
+
+    def __init__(self, inner: Profiler, bracket: Callable[[str], Bracket | None]) -> None:
+        super().__init__(dirpath=inner.dirpath, filename=inner.filename)
+        self.inner = inner
+        self._make = bracket
+        self._brackets: dict[str, Bracket] = {}
+        self._null = nullcontext()
+        self._forwards = type(inner) is not PassThroughProfiler
+
+    def profile(self, action_name: str) -> Bracket:  # type: ignore[override]
+        """The bracket of an action.  Runs some sixty times every step."""
+        bracket = self._brackets.get(action_name)
+        return bracket if bracket is not None else self._first(action_name)
+
+    def start(self, action_name: str) -> None:
+        """An action that Lightning does not bracket begins."""
+        self.profile(action_name).__enter__()
+
+    def stop(self, action_name: str) -> None:
+        """An action that Lightning does not bracket ends."""
+        self.profile(action_name).__exit__(None, None, None)
+
+    def renew(self) -> None:
+        """Make every bracket anew: what they do has changed."""
+        self._brackets.clear()
+
+    def silence(self) -> None:
+        """Stop listening, and only forward."""
+        self._make = lambda _name: None
+        self._brackets.clear()
+
+    def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
+        """Forwarded."""
+        self.inner.setup(stage, local_rank, log_dir)
+
+    def teardown(self, stage: str | None) -> None:
+        """Not forwarded: `Profiler.__del__` calls it, long after the user's profiler went on."""
+
+    def describe(self) -> None:
+        """Forwarded."""
+        self.inner.describe()
+
+    def summary(self) -> str:
+        """Forwarded."""
+        return self.inner.summary()
+
+    @property
+    def _lightning_module(self) -> "pl.LightningModule | None":
+        return getattr(self.inner, "_lightning_module", None)
+
+    @_lightning_module.setter
+    def _lightning_module(self, module: "pl.LightningModule") -> None:
+        self.inner._lightning_module = module  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def _first(self, name: str) -> Bracket:
+        ours = self._make(name)
+        bracket: Bracket = self._null if ours is None else ours
+        if self._forwards:
+            bracket = self._forwarding(name, bracket)
+        self._brackets[name] = bracket
+        return bracket
+
+    def _forwarding(self, name: str, ours: Bracket) -> Bracket:
+        if type(self.inner).profile is Profiler.profile:
+            return _Both(self.inner, name, ours)
+        return _Reentrant(lambda: self._through(name, ours))
+
+    @contextmanager
+    def _through(self, name: str, ours: Bracket):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        with self.inner.profile(name), ours:
+            yield
+
+
+class _Reentrant:
+    """A context manager that makes a fresh one at every entry."""
+
+    __slots__ = ("_make", "_open")
+
+    def __init__(self, make: Callable[[], Bracket]) -> None:
+        self._make = make
+        self._open: list[Bracket] = []
+
+    def __enter__(self) -> None:
+        context = self._make()
+        self._open.append(context)
+        context.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.pop().__exit__(kind, error, trace)
+
+
+def install(trainer: "pl.Trainer", bracket: Callable[[str], Bracket | None]) -> ProfilerRelay:
+    """Put a relay in the trainer's profiler's place; a stale one is unwrapped first."""
+    restore(trainer)
+    relay = ProfilerRelay(trainer.profiler, bracket)
+    trainer.profiler = relay
+    return relay
+
+
+def restore(trainer: "pl.Trainer") -> None:
+    """Give the trainer its own profiler back, if a relay stands in for it."""
+    while isinstance(trainer.profiler, ProfilerRelay):
+        trainer.profiler = trainer.profiler.inner

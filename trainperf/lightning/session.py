@@ -1,0 +1,224 @@
+"""One fit under measurement: the relay, the monitor, and where the numbers go."""
+
+import logging
+from collections.abc import Callable, Set
+from pathlib import Path
+
+import lightning.pytorch as pl
+import msgspec
+from lightning.pytorch.utilities.rank_zero import rank_zero_info
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from trainperf import rundir
+from trainperf.clocks.host import wall_clock_anchor
+from trainperf.guard import Bracket
+from trainperf.lightning import relay as relays
+from trainperf.lightning.actions import Action
+from trainperf.lightning.boundaries import Boundaries
+from trainperf.lightning.parts import device_clock, find_probes, run_info
+from trainperf.measures import Measure
+from trainperf.meters import METERS
+from trainperf.meters.fold import Reading
+from trainperf.monitor import Monitor, Parts
+from trainperf.probes.base import Probe
+from trainperf.probes.scaler import ScalerProbe
+from trainperf.probes.tokens import MaskFunction, TokensProbe
+from trainperf.records import Totals
+from trainperf.sinks.base import Sink
+from trainperf.sinks.jsonl import JsonlSink
+from trainperf.sinks.loggers import LoggerSink
+
+
+log = logging.getLogger("trainperf")
+
+PATIENCE = 64
+"""Micro-batches without any optimizer step after which a batch is taken to be a step."""
+
+BATCH_IS_STEP = "no optimizer step was seen in 64 batches, so every batch counts as a step"
+ITERATOR_TAKES_OVER = (
+    "not measurable: training_step takes dataloader_iter and moves the batch itself"
+)
+
+
+class Session:
+    """Everything of one fit.  Made in `setup`, started in `on_train_start`, ended once."""
+
+    def __init__(self, trainer: "pl.Trainer", measures: Set[Measure], log_every: int | None) -> None:
+        self.monitor = Monitor()
+        self.recorder = self.monitor.recorder
+        self.started_at = wall_clock_anchor()
+        self.boundaries = Boundaries(self.recorder, self.monitor.guard)
+        self.run: Path | None = None
+        self.continues = ""
+        self.totals: dict[str, int] = {}
+        self._measures = measures
+        self._trainer = trainer
+        self._log_every = log_every
+        self._global_step = 0
+        self._updates = 0
+        self._batch_is_step = False
+        self._handles: list[RemovableHandle] = []
+        self._tokens: TokensProbe | None = None
+        self.scaler: ScalerProbe | None = None
+        self.relay = relays.install(trainer, self._bracket)
+        self.monitor.guard.when_faulty(Boundaries.part, self.relay.silence)
+
+    def start(
+        self,
+        module: "pl.LightningModule",
+        mask: MaskFunction | None,
+        extra: list[Probe],
+        first_answer: Callable[[dict[str, Reading]], None] | None,
+    ) -> None:
+        """Model, optimizers and loaders exist: attach probes, open sinks."""
+        trainer = self._trainer
+        clock = device_clock(trainer.strategy.root_device)
+        found = find_probes(trainer, self._measures, mask, self.boundaries, clock)
+        self._tokens = next((p for p in found.probes if isinstance(p, TokensProbe)), None)
+        self.scaler = found.scaler if found.scaler in found.probes else None
+        info = run_info(trainer, module, self.started_at)
+        reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
+        shown = {name for measure in self._measures for name in measure.readings} | {"overhead_s"}
+        self.monitor.start(
+            Parts(
+                info=msgspec.structs.replace(
+                    info,
+                    reasons=reasons,
+                    totals=self.totals,
+                    continues=self.continues,
+                    attempt=rundir.attempt(),
+                ),
+                probes=[*found.probes, *extra],
+                sinks=self._sinks(),
+                device=clock,
+                log_every=self._log_every or trainer.log_every_n_steps or 50,
+                totals=self._totals,
+                first_answer=first_answer,
+                meters=[meter for meter in METERS if meter.name in shown],
+            )
+        )
+        self._global_step = trainer.global_step
+        if not module.automatic_optimization:
+            self._handles = [
+                optimizer.register_step_post_hook(self._updated)
+                for optimizer in trainer.optimizers
+            ]
+
+    def batch_ends(self, batch: object, outputs: object) -> None:
+        """Our only hook in the loop.  Runs every micro-batch."""
+        step = self._trainer.global_step + self._updates
+        complete = step != self._global_step or self._batch_is_step
+        self._global_step = step
+        if not complete:
+            self._lose_patience()
+            complete = self._batch_is_step
+        self.monitor.micro_batch(batch, outputs, complete=complete)
+
+    def attempt(self, optimizer: Optimizer) -> None:
+        """The optimizer is about to be stepped.  Runs every step under a GradScaler."""
+        if self.scaler is not None and self.boundaries.backward_seen:
+            self.boundaries.backward_seen = False
+            self.scaler.attempt(optimizer)
+
+    def finish(self, reason: str) -> None:
+        """Close files, restore the profiler.  Safe to call twice."""
+        self.monitor.finish(reason)
+        relays.restore(self._trainer)
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def state(self) -> dict[str, object]:
+        """Totals of this fit and of those it continued; no clock values."""
+        done = self.monitor.progress
+        summed = {key: self.totals.get(key, 0) + done.get(key, 0) for key in {*self.totals, *done}}
+        return {"totals": summed, "run": str(self.run or "")}
+
+    def open_run(self, dirpath: str | None) -> None:
+        """Choose the run directory, on rank 0 for all; called on all ranks."""
+        trainer = self._trainer
+        if trainer.fast_dev_run:  # Lightning writes nothing then, nor do we
+            return
+        base = Path(dirpath or trainer.log_dir or trainer.default_root_dir)
+        chosen: str | None = None
+        if trainer.is_global_zero:
+            try:
+                chosen = str(_choose(base))
+            except OSError as error:
+                log.warning(
+                    "trainperf: no run directory can be written (%s); numbers go to the loggers "
+                    "only",
+                    error,
+                )
+        chosen = trainer.strategy.broadcast(chosen)
+        self.run = Path(chosen) if chosen else None
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _sinks(self) -> list[Sink]:
+        sinks: list[Sink] = []
+        if self.run is not None:
+            rank, attempt = self._trainer.global_rank, rundir.attempt()
+            sinks.append(JsonlSink(rundir.record_file(self.run, rank, attempt)))
+        if self._trainer.is_global_zero and self._trainer.loggers:
+            trainer = self._trainer
+            sinks.append(LoggerSink(trainer.loggers, lambda: trainer.global_step))
+        return sinks
+
+    def _totals(self) -> Totals:
+        lengths = self._tokens.lengths if self._tokens else {}
+        return Totals(
+            at_step=self.recorder.index,
+            actions_ns=self.boundaries.hooks_ns(),
+            sequence_lengths=dict(sorted(lengths.items())),
+            notes={"step": BATCH_IS_STEP} if self._batch_is_step else {},
+        )
+
+    def _lose_patience(self) -> None:
+        """In manual optimization nothing may ever tell us of an update."""
+        draft = self.recorder.draft
+        stuck = draft is not None and draft.index == 0 and draft.micro_batches >= PATIENCE
+        if stuck and not self._trainer.lightning_module.automatic_optimization:
+            self._batch_is_step = True
+            rank_zero_info("trainperf: %s", BATCH_IS_STEP)
+
+    def _updated(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        del optimizer, args, kwargs
+        self._updates += 1
+
+    def _bracket(self, name: str) -> Bracket | None:
+        return self.boundaries.bracket(name, overridden=self._overridden(Action.parse(name)))
+
+    def _overridden(self, action: Action) -> bool:
+        """Whether a hook is more than Lightning's own no-op."""
+        trainer = self._trainer
+        if action.kind == "Callback":
+            owners = [c for c in trainer.callbacks if c.state_key == action.owner]
+            return any(_differs(owner, pl.Callback, action.hook) for owner in owners)
+        if action.kind == "LightningModule":
+            return _differs(trainer.lightning_module, pl.LightningModule, action.hook)
+        if action.kind == "LightningDataModule":
+            return _differs(trainer.datamodule, pl.LightningDataModule, action.hook)  # type: ignore[attr-defined]
+        return False
+
+
+def _differs(owner: object, base: type, hook: str) -> bool:
+    function = getattr(owner, hook, None)
+    return getattr(function, "__func__", function) is not getattr(base, hook, None)
+
+
+def _choose(base: Path) -> Path:
+    if rundir.attempt():
+        before = rundir.latest(base)
+        if before is not None:
+            return before
+    return rundir.create(base)
+
+
+def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
+    code = getattr(module.training_step, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    if "dataloader_iter" not in names:
+        return {}
+    return dict.fromkeys(("h2d_device_ns", "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)

@@ -1,0 +1,37 @@
+"""Where does a run live?  In a directory of its own that is never overwritten."""
+
+import os
+from pathlib import Path
+
+
+def create(base: Path) -> Path:
+    """Make and return `base/trainperf`, or `trainperf-1`, … if that exists.
+
+    Raises:
+        OSError: The directory cannot be made.
+    """
+    for number in range(10_000):
+        path = base / (f"trainperf-{number}" if number else "trainperf")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(f"{base}: ten thousand runs already; clean up")
+
+
+def latest(base: Path) -> Path | None:
+    """The newest run directory under *base*; `None` when there is none."""
+    runs = [path for path in base.glob("trainperf*") if list(path.glob("steps-rank*.jsonl"))]
+    return max(runs, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def attempt() -> int:
+    """How often an elastic launcher has restarted this job; 0 the first time."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") or 0)
+
+
+def record_file(run: Path, rank: int, attempt: int = 0) -> Path:
+    """The record file of one rank; a restart writes one of its own."""
+    suffix = f".attempt{attempt}" if attempt else ""
+    return run / f"steps-rank{rank}{suffix}.jsonl"
