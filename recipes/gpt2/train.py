@@ -94,7 +94,10 @@ def describe(work: Work, places: list[Place], order: list[Place]) -> str:
 
 
 def quieten() -> None:
-    """Leave the terminal to the reports: which chips exist, and that a loader has no workers."""
+    """Leave the terminal to the reports."""
+    # Which accelerators exist, and that max_epochs was reached.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    # Lightning 2.6 calls what torch 2.13 deprecates; there is nothing a reader could do.
+    warnings.filterwarnings("ignore", message=".*treespec.*")
     # That a loader without workers may be slow is what the baseline's report says, with a number.
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
