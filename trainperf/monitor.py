@@ -69,6 +69,7 @@ class Monitor:
         self._groups: deque[_Group] = deque()
         self._parts = Parts(info=RunInfo())
         self._window = Window(())
+        self._watched = False
         self._schema = StepSchema()
         self._micro_batch: list[Callable[[Batch, object], object]] = []
         self._seal: list[Callable[[], object]] = []
@@ -94,6 +95,8 @@ class Monitor:
         self._parts = parts
         self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
         self._window = Window(parts.meters)
+        readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
+        self._watched = bool(readers) or parts.first_answer is not None
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
@@ -198,7 +201,8 @@ class Monitor:
             self._tell("rows", rows)
             block = StepBlock.from_rows(self._schema, rows)
             self._count(block)
-            self._window.observe(block)
+            if self._watched:
+                self._window.observe(block)
         if group.gaps:
             entries: list[Entry] = list(group.gaps)
             self._tell("entries", entries)

@@ -208,6 +208,7 @@ class StepBlock:
     def __init__(self, schema: StepSchema, matrix: Column) -> None:
         self.schema = schema
         self._matrix = matrix
+        self._parts: dict[tuple[str, ...], StepBlock] = {}
 
     @classmethod
     def from_rows(cls, schema: StepSchema, rows: Sequence[Row]) -> "StepBlock":
@@ -265,6 +266,20 @@ class StepBlock:
         """Distribution of wall times in seconds: several meters read it, so it is made once."""
         return Distribution.of(self.wall_ns / 1e9)
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.schema.columns)}
+
+    @cached_property
+    def _sums(self) -> list[float]:
+        sums: list[float] = self._matrix.sum(axis=0).tolist()
+        return sums
+
+    @cached_property
+    def _missing(self) -> list[int]:
+        missing: list[int] = np.isnan(self._matrix[:, _FIRST_FACT:]).sum(axis=0).tolist()
+        return missing
+
     def core(self) -> Column:
         """The core columns as a matrix, one row a step."""
         return self._matrix[:, :_FIRST_FACT]
@@ -273,22 +288,40 @@ class StepBlock:
         """Host time per step in one phase, in whole nanoseconds."""
         return self._matrix[:, _FIRST_PHASE + phase]
 
+    @cached_property
+    def total_wall_ns(self) -> float:
+        """Sum of `wall_ns`."""
+        return sum(self._sums[_FIRST_PHASE:_FIRST_FACT])
+
+    def total_ns(self, phase: Phase) -> float:
+        """Sum of `host_ns` of a phase."""
+        return self._sums[_FIRST_PHASE + phase]
+
     def fact(self, name: str) -> Column | None:
         """Values of a fact, NaN where missing; `None` when no step in the block has it."""
-        if name not in self.schema.columns:
+        place = self._places.get(name)
+        if place is None or self._missing[place] == len(self):
             return None
-        values = self._matrix[:, _FIRST_FACT + self.schema.columns.index(name)]
-        return None if np.isnan(values).all() else values
+        return self._matrix[:, _FIRST_FACT + place]
+
+    def total(self, name: str) -> float:
+        """Sum of a fact that every step has: ask a block that came from `having`."""
+        return self._sums[_FIRST_FACT + self._places[name]]
 
     def having(self, *names: str) -> "StepBlock | None":
         """The steps that have every one of these facts; `None` when there is none."""
-        if any(name not in self.schema.columns for name in names):
+        places = [self._places.get(name) for name in names]
+        missing = [len(self) if place is None else self._missing[place] for place in places]
+        if not len(self) or max(missing) == len(self):
             return None
-        places = [_FIRST_FACT + self.schema.columns.index(name) for name in names]
-        complete = np.logical_not(np.isnan(self._matrix[:, places]).any(axis=1))
-        if not complete.any():
-            return None
-        return self if complete.all() else self.select(complete)
+        if max(missing) == 0:
+            return self
+        known = self._parts.get(names)
+        if known is None:
+            columns = [_FIRST_FACT + place for place in places if place is not None]
+            complete = np.logical_not(np.isnan(self._matrix[:, columns]).any(axis=1))
+            known = self._parts[names] = self.select(complete)
+        return known if len(known) else None
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "StepBlock":
         """The steps for which *chosen* is true."""

@@ -1,6 +1,7 @@
 """All-reduce tail: how long a step still waited for gradients after computing the last one."""
 
 from trainperf.meters.base import Meter
+from trainperf.meters.folds import share_of_wall
 from trainperf.records import StepBlock
 from trainperf.stats.quantiles import Distribution
 from trainperf.stats.reductions import Ratio
@@ -36,8 +37,4 @@ class AllReduceTailFraction(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Tail nanoseconds over wall nanoseconds."""
-        known = block.having("tail_ns")
-        tail = known.fact("tail_ns") if known else None
-        if known is None or tail is None:
-            return None
-        return Ratio(float(tail.sum()), float(known.wall_ns.sum()), len(known))
+        return share_of_wall(block, "tail_ns")

@@ -1,6 +1,7 @@
 """Data-wait fraction: how much of the step the loop spent waiting for input."""
 
 from trainperf.meters.base import Meter, Scope
+from trainperf.meters.folds import share_of_wall
 from trainperf.phases import Phase
 from trainperf.records import StepBlock
 from trainperf.stats.reductions import Ratio
@@ -19,8 +20,8 @@ class DataWait(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Waited nanoseconds over wall nanoseconds."""
-        waited = float(block.host_ns(Phase.DATA_WAIT).sum())
-        return Ratio(waited, float(block.wall_ns.sum()), len(block))
+        waited = block.total_ns(Phase.DATA_WAIT)
+        return Ratio(waited, block.total_wall_ns, len(block))
 
 
 class DataWaitAll(DataWait):
@@ -49,8 +50,4 @@ class DataStall(Meter):
         """Stalled nanoseconds over wall nanoseconds, of the steps whose stall is known."""
         if block.schema.synchronous:
             return DataWait().observe(block)
-        known = block.having("data_stall_ns")
-        stalled = known.fact("data_stall_ns") if known else None
-        if known is None or stalled is None:
-            return None
-        return Ratio(float(stalled.sum()), float(known.wall_ns.sum()), len(known))
+        return share_of_wall(block, "data_stall_ns")

@@ -23,11 +23,9 @@ class OverflowRate(Meter):
     def observe(self, block: StepBlock) -> Ratio | None:
         """Skipped over attempted."""
         known = block.having("attempts", "overflows")
-        attempts = known.fact("attempts") if known else None
-        overflows = known.fact("overflows") if known else None
-        if attempts is None or overflows is None:
+        if known is None:
             return None
-        return Ratio(float(overflows.sum()), float(attempts.sum()), len(attempts))
+        return Ratio(known.total("overflows"), known.total("attempts"), len(known))
 
 
 class LossScale(Meter):

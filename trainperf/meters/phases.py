@@ -36,7 +36,7 @@ class PhaseTime(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Seconds in the phase over steps."""
-        spent = float(block.host_ns(self.phase).sum())
+        spent = block.total_ns(self.phase)
         return Ratio(spent / 1e9, float(len(block)), len(block))
 
 

@@ -46,7 +46,7 @@ class StepMean(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Wall seconds over steps."""
-        return Ratio(float(block.wall_ns.sum()) / 1e9, float(len(block)), len(block))
+        return Ratio(block.total_wall_ns / 1e9, float(len(block)), len(block))
 
 
 class StepIQR(Meter):

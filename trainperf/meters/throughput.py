@@ -49,11 +49,10 @@ class Padding(Meter):
     def observe(self, block: StepBlock) -> Ratio | None:
         """Masked-out tokens over all tokens."""
         known = block.having("tokens_effective", "tokens_padded")
-        kept = known.fact("tokens_effective") if known else None
-        every = known.fact("tokens_padded") if known else None
-        if kept is None or every is None:
+        if known is None:
             return None
-        return Ratio(float(every.sum() - kept.sum()), float(every.sum()), len(every))
+        every = known.total("tokens_padded")
+        return Ratio(every - known.total("tokens_effective"), every, len(known))
 
 
 class Samples(Meter):
@@ -78,4 +77,4 @@ class OptimizerSteps(Meter):
 
     def observe(self, block: StepBlock) -> SharedRate | None:
         """Steps over wall seconds."""
-        return SharedRate(float(len(block)), float(block.wall_ns.sum()) / 1e9, len(block))
+        return SharedRate(float(len(block)), block.total_wall_ns / 1e9, len(block))

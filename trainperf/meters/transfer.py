@@ -1,7 +1,7 @@
 """H2D: how long copying the batch to the device took, how many bytes, at what rate."""
 
 from trainperf.meters.base import Meter
-from trainperf.meters.folds import mean
+from trainperf.meters.folds import mean, share_of_wall
 from trainperf.records import StepBlock
 from trainperf.stats.quantiles import Distribution
 from trainperf.stats.reductions import Ratio
@@ -40,11 +40,9 @@ class H2DRate(Meter):
     def observe(self, block: StepBlock) -> Ratio | None:
         """Copied bytes over seconds on the device."""
         known = block.having("h2d_device_ns", "h2d_bytes")
-        took = known.fact("h2d_device_ns") if known else None
-        copied = known.fact("h2d_bytes") if known else None
-        if known is None or took is None or copied is None:
+        if known is None:
             return None
-        return Ratio(float(copied.sum()), float(took.sum()) / 1e9, len(known))
+        return Ratio(known.total("h2d_bytes"), known.total("h2d_device_ns") / 1e9, len(known))
 
 
 class H2DFraction(Meter):
@@ -57,11 +55,7 @@ class H2DFraction(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Transfer nanoseconds over wall nanoseconds."""
-        known = block.having("h2d_device_ns")
-        took = known.fact("h2d_device_ns") if known else None
-        if known is None or took is None:
-            return None
-        return Ratio(float(took.sum()), float(known.wall_ns.sum()), len(known))
+        return share_of_wall(block, "h2d_device_ns")
 
 
 class H2DBytes(Meter):

@@ -1,6 +1,5 @@
 """Feeds the loss: copied on the device, read when the device has passed it."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -32,15 +31,17 @@ class LossProbe(RingProbe):
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Copy the loss into the step's row.  Runs every micro-batch; no sync."""
-        value = loss.get("loss") if isinstance(loss, Mapping) else loss
+        value = loss.get("loss") if isinstance(loss, dict) else loss
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
             return
+        if value.requires_grad:
+            value = value.detach()
         if self._step != draft.index or self._row is None:
             self._row = self.ring.row(draft.index, value.device)
             self._step = draft.index
         if self._row is not None:
-            self._row.copy_(value.detach(), non_blocking=True)
+            self._row.copy_(value, non_blocking=True)
 
     def seal(self) -> None:
         """End the group: a later micro-batch of the open step needs a row of the next one."""

@@ -55,8 +55,11 @@ class MarksProbe(Probe):
             Mark.FORWARD_ENDS: recorder.column("lead_forward"),
             Mark.BACKWARD_ENDS: recorder.column("lead_backward"),
         }
-        spans = [(first, second, name) for first, second, name in _SPANS if name in recorder.columns]
-        self._columns = {second: (first, recorder.column(name)) for first, second, name in spans}
+        self._columns = {
+            second: (first, recorder.column(fact))
+            for first, second, fact in _SPANS
+            if fact in recorder.columns
+        }
 
     def mark(self, mark: Mark) -> None:
         """Record an event in the open step.  Runs several times every step."""

@@ -14,6 +14,16 @@ SLOTS = 256
 """Rows kept per group; further ones are given up, and counted."""
 
 
+class _Buffer:
+    """A device buffer and its rows, viewed once: `whole[i]` would make a tensor at every value."""
+
+    __slots__ = ("rows", "whole")
+
+    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.whole = torch.zeros(SLOTS, width, dtype=dtype, device=device)
+        self.rows = list(self.whole.unbind())
+
+
 class Ring:
     """A row of numbers per step, written on the device and read later on the host.
 
@@ -26,11 +36,10 @@ class Ring:
         self._summed = summed
         self._device = torch.device("cpu")
         self._width = 0
-        self._spare: list[torch.Tensor] = []
-        self._current: torch.Tensor | None = None
-        self._views: list[torch.Tensor] = []
+        self._spare: list[_Buffer] = []
+        self._buffer = _Buffer(0, dtype, self._device)
         self._steps: list[int] = []
-        self._sealed: deque[tuple[list[int], torch.Tensor, torch.Tensor]] = deque()
+        self._sealed: deque[tuple[list[int], torch.Tensor, _Buffer]] = deque()
         self._known: dict[int, list[float]] = {}
         self.dropped = 0
         """Values given up because a group had too many."""
@@ -40,29 +49,29 @@ class Ring:
 
         Runs every micro-batch.  Makes a tensor only the first time, or when rows get wider.
         """
-        if self._current is None or width > self._width or device != self._device:
-            if self._steps:
-                self.seal()
-            self._make(device, width)
+        if width > self._width or device != self._device:
+            self.seal()
+            self._device, self._width = device, max(width, self._width)
+            self._spare.clear()
+            self._buffer = self._make()
         used = len(self._steps)
         if used >= SLOTS:
             self.dropped += 1
             return None
         self._steps.append(step)
-        return self._views[used]
+        return self._buffer.rows[used]
 
     def seal(self) -> None:
         """Start copying what was written since the last seal."""
-        if self._current is None or not self._steps:
+        if not self._steps:
             return
-        filled = self._current[: len(self._steps)]
+        used = len(self._steps)
         pinned = self._device.type == "cuda"
-        host = torch.empty(filled.shape, dtype=self._dtype, pin_memory=pinned)
-        host.copy_(filled, non_blocking=True)
-        self._sealed.append((self._steps, host, self._current))
+        host = torch.empty(used, self._width, dtype=self._dtype, pin_memory=pinned)
+        host.copy_(self._buffer.whole[:used], non_blocking=True)
+        self._sealed.append((self._steps, host, self._buffer))
         self._steps = []
-        self._current = None
-        self._make(self._device, self._width)
+        self._buffer = self._spare.pop() if self._spare else self._make()
 
     def groups(self) -> int:
         """How many seals have not been read yet: what `resolve` must be told to read."""
@@ -77,19 +86,13 @@ class Ring:
                 if before is not None and self._summed:
                     row = [a + b for a, b in zip(before, row, strict=False)]  # noqa: PLW2901
                 self._known[step] = row
-            if buffer.shape[1] == self._width and buffer.device == self._device:
+            if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
+                buffer.whole.zero_()
                 self._spare.append(buffer)
 
     def take(self, step: int) -> list[float] | None:
         """The row of a step, once; `None` when nothing was written for it."""
         return self._known.pop(step, None)
 
-    def _make(self, device: torch.device, width: int) -> None:
-        if device != self._device or width != self._width:
-            self._spare.clear()
-            self._device, self._width = device, width
-        if self._spare:
-            self._current = self._spare.pop().zero_()
-        else:
-            self._current = torch.zeros(SLOTS, width, dtype=self._dtype, device=device)
-        self._views = list(self._current.unbind())
+    def _make(self) -> _Buffer:
+        return _Buffer(self._width, self._dtype, self._device)
