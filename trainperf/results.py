@@ -140,3 +140,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
+
+
+def encode_summary(summary: Summary) -> bytes:
+    """The contents of `summary.json`, indented for people."""
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"

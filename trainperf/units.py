@@ -47,12 +47,15 @@ def duration(seconds: float) -> str:
     return "0 s" if seconds == 0 else Scale.of(seconds).say(seconds)
 
 
-def interval(value: float, low: float | None, high: float | None) -> str:
-    """A duration with its interval, e.g. `55.1 ms [54.8–55.4]`."""
+def bracket(value: float, low: float | None, high: float | None) -> str:
+    """The interval of a duration in its own unit, e.g. ` [54.8–55.4]`; empty if there is none.
+
+    Also empty where the ends cannot be told apart at the digits that are shown.
+    """
     scale = Scale.of(value)
-    if low is None or high is None:
-        return scale.say(value)
-    return f"{scale.say(value)} [{scale.number(low)}–{scale.number(high)}]"
+    if low is None or high is None or scale.number(low) == scale.number(high):
+        return ""
+    return f" [{scale.number(low)}–{scale.number(high)}]"
 
 
 def share(fraction: float) -> str:

@@ -1,0 +1,22 @@
+"""The command line.  To add a subcommand: a file here and a line in `COMMANDS`.
+
+Offline only: nothing here imports torch.
+"""
+
+from collections.abc import Callable
+
+from trainperf.commands.entry import run
+from trainperf.commands.report import report
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (report,)
+
+__all__ = ["COMMANDS", "main"]
+
+
+def main() -> int:
+    """Run `trainperf` with the process's arguments and return the exit code.
+
+    0; 2 for unusable input, said in one line on stderr.
+    """
+    return run(COMMANDS)

@@ -1,0 +1,81 @@
+"""What is the answer, in one sentence?"""
+
+from trainperf.phases import Phase
+from trainperf.reports.view import PhaseRow, phase_rows
+from trainperf.results import Finding, Summary
+from trainperf.units import bracket, duration, plural, share, times
+
+
+COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+_DOING = {
+    Phase.DATA_WAIT: "waiting for data",
+    Phase.H2D: "moving the batch to the device",
+    Phase.CALLBACKS: "in callbacks",
+    Phase.LOOP: "in the framework's loop between steps",
+    Phase.OTHER: "in no phase that is known",
+}
+_HIDDEN_STALL = 0.25
+"""Of the host's wait for data: with less than that lost on the device, the wait is no answer."""
+
+
+def headline(summary: Summary) -> str:
+    """Step time, its largest share, and what to do first with the most it can gain."""
+    return " ".join(part for part in (_where(summary), _what_first(summary)) if part)
+
+
+def _where(summary: Summary) -> str:
+    run, step = summary.run, summary.readings["step_s"]
+    if not run.steps:
+        return f"No step was recorded in a fit of {duration(run.fit_s)}."
+    rows = phase_rows(summary)
+    largest = _largest(summary, rows)
+    if step.value is not None:
+        sure = bracket(step.value, step.low, step.high)
+        return f"{duration(step.value)} a step{sure}{largest}."
+    mean_s = sum(row.seconds for row in rows)
+    if run.steps == 1:
+        return f"One step of {duration(mean_s)}{largest}."
+    return (
+        f"No steady state in {plural(run.steps, 'step')}: {duration(mean_s)} on average{largest}."
+    )
+
+
+def _what_first(summary: Summary) -> str:
+    first = next(iter(summary.findings), None)
+    if first is not None:
+        return f"{first.advice} first{bound(first)}."
+    if not summary.run.steady_steps:
+        return ""
+    return "Nothing stands out that could be removed."
+
+
+def bound(finding: Finding) -> str:
+    """The most a finding can gain, e.g. `: at most 1.58 × faster`; empty where it is not known."""
+    if finding.gain_upper_bound is None:
+        return ""
+    whole = "the fit " if finding.scope == "fit" else ""
+    return f": {whole}at most {times(finding.gain_upper_bound)} faster"
+
+
+def _largest(summary: Summary, rows: list[PhaseRow]) -> str:
+    candidates = [row for row in rows if not _hidden(summary, row)]
+    top = max(candidates, key=lambda row: row.fraction, default=None)
+    if top is None:
+        return ""
+    if top.phase not in COMPUTE:
+        return f", {share(top.fraction)} of it {_DOING[top.phase]}"
+    together = share(sum(row.fraction for row in rows if row.phase in COMPUTE))
+    if summary.run.device == "cpu":
+        return f", {together} of it computing (forward, backward, optimizer)"
+    # An asynchronous device is only given its work there: the host's time is not compute time.
+    return f", {together} of it in forward, backward and optimizer (host time)"
+
+
+def _hidden(summary: Summary, row: PhaseRow) -> bool:
+    stalled = summary.readings["data_stall_fraction"].value
+    return (
+        row.phase is Phase.DATA_WAIT
+        and summary.run.device != "cpu"
+        and stalled is not None
+        and stalled < _HIDDEN_STALL * row.fraction
+    )

@@ -1,0 +1,26 @@
+"""How can a name chosen by a user appear in a report without becoming part of its markup?"""
+
+import re
+import unicodedata
+
+
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories that move the cursor, reorder text or show nothing: escape sequences begin
+with one of them, and so do the marks that make text read backwards."""
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~$])")
+
+
+def plain(text: str) -> str:
+    """*text* on one line, with nothing in it that a terminal would obey."""
+    spaced = re.sub(r"[\t\n\r\v\f]+", " ", text)
+    return "".join(
+        _REPLACEMENT if unicodedata.category(letter) in _HIDDEN else letter for letter in spaced
+    )
+
+
+def markdown(text: str) -> str:
+    """*text* as one line of markdown that reads as it is written: no markup, no HTML, no cell."""
+    escaped = _MARKDOWN.sub(r"\\\1", plain(text))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

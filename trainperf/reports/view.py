@@ -1,0 +1,173 @@
+"""What do all report formats show?  The summary's numbers, put into rows and words once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainperf.phases import GAPS, PHASES, Phase, Tag
+from trainperf.results import Summary
+from trainperf.units import count, duration, fine_share, plural, rate, scale_factor, share, size
+
+
+DEVICES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseRow:
+    """One phase of the mean step."""
+
+    phase: Phase
+    seconds: float
+    fraction: float
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        """The phase's name for people."""
+        return self.phase.label.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A number with its name, in words."""
+
+    name: str
+    said: str
+
+
+def device(summary: Summary) -> str:
+    """The device for people."""
+    return DEVICES.get(summary.run.device, summary.run.device)
+
+
+def phase_rows(summary: Summary) -> list[PhaseRow]:
+    """The phases of the mean steady step; of the mean step of all where none is steady."""
+    seconds = [_phase_s(summary, phase) for phase in PHASES]
+    step_s = sum(seconds)
+    if step_s <= 0:
+        return []
+    return [
+        PhaseRow(
+            phase=phase,
+            seconds=spent_s,
+            fraction=spent_s / step_s,
+            note=_note(summary, phase),
+        )
+        for phase, spent_s in zip(PHASES, seconds, strict=True)
+    ]
+
+
+def applies(summary: Summary, row: PhaseRow) -> bool:
+    """Whether a phase can take time at all: on a CPU nothing is moved to the device."""
+    return not (row.phase is Phase.H2D and summary.run.device == "cpu" and row.fraction < 0.001)
+
+
+def facts(summary: Summary) -> list[Fact]:
+    """Throughput and the other single numbers that were measured."""
+    said = (
+        _fact(summary, "effective_tokens_per_s", "effective tokens/s", _whole),
+        _fact(summary, "samples_per_s", "samples/s", count)
+        if _value(summary, "effective_tokens_per_s") is None
+        else None,
+        _fact(summary, "padding_fraction", "padding", fine_share),
+        _overflow(summary),
+        _fact(summary, "first_step_s", "first step", duration),
+        _fact(summary, "step_p95_s", "p95", duration),
+        _fact(summary, "step_p99_s", "p99", duration),
+        _fact(summary, "allreduce_tail_s", "all-reduce tail", duration),
+        _fact(summary, "host_bound_fraction", "host-bound steps", share),
+        _fact(summary, "memory_peak_bytes", "peak memory", size),
+        _fact(summary, "resident_peak_bytes", "resident", size),
+        _fact(summary, "loss", "loss", _loss),
+        _fact(summary, "overhead_s", "our cost a step", duration),
+    )
+    return [fact for fact in said if fact is not None]
+
+
+def ledger(summary: Summary) -> list[tuple[str, float]]:
+    """Seconds of the fit: steps, then each kind of gap, largest first, then what is left over."""
+    entries = summary.ledger_s
+    phases = {phase.label for phase in PHASES}
+    steps = sum(spent_s for slot, spent_s in entries.items() if slot in phases)
+    gaps = [(slot, spent_s) for slot, spent_s in entries.items() if slot not in phases]
+    order = {gap.label: place for place, gap in enumerate(GAPS)}
+    gaps.sort(key=lambda gap: (gap[0] not in order, -gap[1]))
+    return [("steps", steps), *((slot.replace("_", " "), spent_s) for slot, spent_s in gaps)]
+
+
+def left_out(summary: Summary) -> str:
+    """The steps that are not steady and why, e.g. `12 warm-up, 6 after validation left out`."""
+    reasons = [f"{steps:,} {_tag(label)}" for label, steps in summary.excluded.items()]
+    return f"{', '.join(reasons)} left out" if reasons else ""
+
+
+def progress(summary: Summary) -> str:
+    """How far the run came and how it ended, e.g. `459 steady steps (12 warm-up left out)`."""
+    run = summary.run
+    ended = {
+        "finished": "",
+        "interrupted": f"interrupted after {plural(run.steps, 'step')}",
+        "failed": f"ended by {run.end_reason} after {plural(run.steps, 'step')}",
+        "running": f"still running, {plural(run.steps, 'step')} so far",
+        "killed": f"cut off after {plural(run.steps, 'step')}",
+    }[run.state]
+    why = left_out(summary)
+    steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"
+    return f"{ended} · {steady}" if ended else steady
+
+
+def _tag(label: str) -> str:
+    return "warm-up" if label == Tag.WARMUP.label else label.replace("_", " ")
+
+
+def _phase_s(summary: Summary, phase: Phase) -> float:
+    if summary.run.steady_steps:
+        return _value(summary, f"phase_{phase.label}_s") or 0.0
+    return summary.ledger_s.get(phase.label, 0.0) / max(1, summary.run.steps)
+
+
+def _note(summary: Summary, phase: Phase) -> str:
+    if phase is Phase.DATA_WAIT:
+        return _loader(summary)
+    if phase is Phase.CALLBACKS:
+        return next(iter(summary.actions_s), "")
+    if phase is Phase.LOOP and len(summary.run.ranks) > 1:
+        return "waiting for other ranks is in it"
+    if phase is Phase.H2D:
+        copied, speed = _value(summary, "h2d_bytes"), _value(summary, "h2d_bytes_per_s")
+        return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
+    return ""
+
+
+def _loader(summary: Summary) -> str:
+    stalled = _value(summary, "data_stall_fraction")
+    workers = summary.run.config.get("num_workers")
+    said = [f"num_workers={workers}"] if workers is not None else []
+    if stalled is not None and summary.run.device != "cpu":
+        said.append(f"device idle for {share(stalled)}")
+    return "; ".join(said)
+
+
+def _overflow(summary: Summary) -> Fact | None:
+    overflowed, scale = _value(summary, "overflow_rate"), _value(summary, "loss_scale")
+    if overflowed is None:
+        return None
+    at = f" (scale {scale_factor(scale)})" if scale is not None else ""
+    return Fact(name="overflow", said=fine_share(overflowed) + at)
+
+
+def _fact(summary: Summary, reading: str, name: str, say: Callable[[float], str]) -> Fact | None:
+    found = _value(summary, reading)
+    return None if found is None else Fact(name=name, said=say(found))
+
+
+def _whole(number: float) -> str:
+    return count(round(number)) if number >= 100 else count(number)
+
+
+def _loss(loss: float) -> str:
+    return f"{loss:.4g}"
+
+
+def _value(summary: Summary, name: str) -> float | None:
+    reading = summary.readings.get(name)
+    return reading.value if reading else None

@@ -1,0 +1,59 @@
+"""The diagnoses.  To add one: a file here and a line in `RULES`."""
+
+from trainperf.results import Finding, Summary
+from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
+from trainperf.rules.callbacks import callbacks
+from trainperf.rules.checkpoint import checkpoint
+from trainperf.rules.data_wait import data_wait
+from trainperf.rules.epoch_start import epoch_start
+from trainperf.rules.first_step import first_step
+from trainperf.rules.garbage import garbage
+from trainperf.rules.host_bound import host_bound
+from trainperf.rules.loop import loop
+from trainperf.rules.no_steady_state import no_steady_state
+from trainperf.rules.overflow import overflow
+from trainperf.rules.own_cost import own_cost
+from trainperf.rules.padding import padding
+from trainperf.rules.slow_after_capture import slow_after_capture
+from trainperf.rules.straggler import straggler
+from trainperf.rules.transfer import transfer
+from trainperf.rules.validation import validation
+
+
+RULES: tuple[Rule, ...] = (
+    no_steady_state,
+    data_wait,
+    epoch_start,
+    transfer,
+    callbacks,
+    loop,
+    straggler,
+    host_bound,
+    padding,
+    overflow,
+    validation,
+    checkpoint,
+    garbage,
+    first_step,
+    slow_after_capture,
+    own_cost,
+)
+
+__all__ = ["LIMITS", "RULES", "Rule", "Thresholds", "diagnose"]
+
+
+def diagnose(summary: Summary) -> tuple[Finding, ...]:
+    """What all rules find, the largest predicted gain first.
+
+    Gains are compared as shares of the whole fit; a finding without a bound comes after those
+    that have one.
+    """
+    found = [finding for rule in RULES if (finding := rule(summary)) is not None]
+    steps = all_steps_s(summary) / summary.run.fit_s if summary.run.fit_s else 0.0
+    return tuple(sorted(found, key=lambda finding: -_of_fit(finding, steps)))
+
+
+def _of_fit(finding: Finding, steps: float) -> float:
+    if finding.fraction is None:
+        return 0.0
+    return finding.fraction if finding.scope == "fit" else finding.fraction * steps

@@ -1,0 +1,106 @@
+"""What is a rule?  A pure function from a summary to a finding, or to `None`.
+
+`None` means that the rule sees nothing wrong, or that the data it needs is missing: then it says
+nothing rather than guess.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainperf.phases import PHASES, Phase
+from trainperf.results import Finding, Level, Summary
+
+
+Rule = Callable[[Summary], Finding | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """When something counts as a problem: shares of a steady step unless said otherwise."""
+
+    notable: float = 0.10
+    """Warn from here on (TraceML warns at 10 % of the step)."""
+    critical: float = 0.20
+    """Severe from here on (TraceML's critical band)."""
+    hidden: float = 0.25
+    """A stall below this share of the host's data wait: the device hides the rest."""
+    epoch_start: float = 0.05
+    """Of all step time: what the data wait of epoch starts adds to that of steady steps."""
+    validation: float = 0.20
+    """Of the fit."""
+    checkpoint: float = 0.10
+    """Of the fit."""
+    overflow: float = 0.02
+    """Of the updates; a scaler that settled skips one in its growth interval of 2,000."""
+    overflows: int = 10
+    """A scale that starts at 2¹⁶ may be halved so often before it fits."""
+    padding: float = 0.20
+    """Of the tokens; ordinary batches of unequal documents have 30–66 % (parcae#8)."""
+    host_bound: float = 0.50
+    """Of the steps."""
+    garbage: float = 0.02
+    """Of all step time."""
+    first_step: float = 0.10
+    """Of the fit: a compilation that the run is too short to pay back."""
+    first_step_s: float = 10.0
+    """In a fit of seconds the first step always stands out and never matters."""
+    own_cost: float = 0.03
+    """Our promise (design §8)."""
+    steps: int = 20
+    """Fewer steady steps carry no diagnosis of theirs."""
+
+
+LIMITS = Thresholds()
+
+
+def value(summary: Summary, name: str) -> float | None:
+    """A reading's value over all ranks; `None` when it was not measured."""
+    reading = summary.readings.get(name)
+    return reading.value if reading else None
+
+
+def worst(summary: Summary, name: str) -> float | None:
+    """A reading's largest value on any rank: a bound on a gain must hold for the slowest."""
+    reading = summary.readings.get(name)
+    if reading is None or reading.value is None:
+        return None
+    return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
+
+
+def phase_fraction(summary: Summary, phase: Phase) -> float | None:
+    """Share of the mean steady step on the rank where it is largest; `None` without enough."""
+    if summary.run.steady_steps < LIMITS.steps:
+        return None
+    spent, step = worst(summary, f"phase_{phase.label}_s"), value(summary, "step_mean_s")
+    return min(spent / step, 1.0) if spent is not None and step else None
+
+
+def gap_fraction(summary: Summary, gap: str) -> float:
+    """Share of the fit; 0 when there was none."""
+    return summary.ledger_s.get(gap, 0.0) / summary.run.fit_s if summary.run.fit_s else 0.0
+
+
+def all_steps_s(summary: Summary) -> float:
+    """Time of all steps of the fit, steady or not."""
+    return sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES)
+
+
+def at_most(fraction: float) -> float | None:
+    """Amdahl's law: how many times faster it gets when *fraction* of it vanishes."""
+    return 1 / (1 - fraction) if fraction < 1 else None
+
+
+def severity(fraction: float) -> Level:
+    """How much a share of the step matters."""
+    if fraction >= LIMITS.critical:
+        return "high"
+    return "medium" if fraction >= LIMITS.notable else "low"
+
+
+def setting(summary: Summary, name: str) -> float | None:
+    """A number from the run's configuration or hardware; `None` when it is not known."""
+    for known in (summary.run.config, summary.run.hardware):
+        found = known.get(name)
+        if isinstance(found, (int, float)):
+            return found
+    return None

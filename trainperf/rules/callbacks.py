@@ -1,0 +1,26 @@
+"""Do callbacks and hooks take a notable part of the step, and which ones?"""
+
+from trainperf.phases import Phase
+from trainperf.results import Finding, Summary
+from trainperf.rules.base import LIMITS, at_most, phase_fraction, severity
+from trainperf.units import duration, share
+
+
+def callbacks(summary: Summary) -> Finding | None:
+    """User hooks are a notable part of the step; the most expensive one is named."""
+    lost = phase_fraction(summary, Phase.CALLBACKS)
+    if lost is None or lost < LIMITS.notable:
+        return None
+    named = list(summary.actions_s.items())[:2]
+    worst_hook = named[0][0] if named else None
+    return Finding(
+        id="callbacks",
+        title=f"callbacks take {share(lost)} of the step",
+        advice=f"Lighten {worst_hook}" if worst_hook else "Lighten the callbacks",
+        evidence=tuple(f"{hook}: {duration(spent_s)} a step" for hook, spent_s in named)
+        or ("no hook was timed by name",),
+        action=f"do the work of {worst_hook or 'the callbacks'} every n-th step, or not at all",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        severity=severity(lost),
+    )

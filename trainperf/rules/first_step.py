@@ -1,0 +1,29 @@
+"""Is the run too short to pay back its first step?"""
+
+from trainperf.results import Finding, Summary
+from trainperf.rules.base import LIMITS, at_most, severity, value
+from trainperf.units import duration, share
+
+
+def first_step(summary: Summary) -> Finding | None:
+    """Compilation or autotuning in the first step takes a notable part of the whole fit."""
+    first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
+    # A running fit will be longer than it is now.
+    if first_s is None or step_s is None or summary.run.state == "running":
+        return None
+    extra_s = first_s - step_s
+    if extra_s < LIMITS.first_step_s or extra_s < LIMITS.first_step * summary.run.fit_s:
+        return None
+    lost = extra_s / summary.run.fit_s
+    return Finding(
+        id="first_step",
+        title=f"the first step takes {share(lost)} of the fit",
+        advice="Pay for the first step once",
+        evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
+        action="train longer in one go, keep the compilation cache, or do not compile short runs",
+        fraction=lost,
+        scope="fit",
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+    )

@@ -1,0 +1,26 @@
+"""Does the Python garbage collector take a notable part of the fit?"""
+
+from trainperf.results import Finding, Summary
+from trainperf.rules.base import LIMITS, at_most, severity, worst
+from trainperf.units import duration, share
+
+
+def garbage(summary: Summary) -> Finding | None:
+    """Steps stand still for the garbage collector."""
+    paused_s = worst(summary, "gc_s")
+    if paused_s is None or not summary.run.fit_s:
+        return None
+    lost = paused_s / summary.run.fit_s
+    if lost < LIMITS.garbage:
+        return None
+    return Finding(
+        id="garbage",
+        title=f"the garbage collector takes {share(lost)} of the fit",
+        advice="Tame the garbage collector",
+        evidence=(f"{duration(paused_s)} of pauses inside steps",),
+        action="gc.freeze() after set-up, and gc.collect() only between epochs",
+        fraction=lost,
+        scope="fit",
+        gain_upper_bound=at_most(lost),
+        severity=severity(lost),
+    )

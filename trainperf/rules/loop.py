@@ -1,0 +1,35 @@
+"""Does the framework itself take a notable part of the step between the steps' work?"""
+
+from trainperf.phases import Phase
+from trainperf.results import Finding, Summary
+from trainperf.rules.base import LIMITS, at_most, phase_fraction, severity, value
+from trainperf.units import duration, share
+
+
+def loop(summary: Summary) -> Finding | None:
+    """Logging, progress bars and metrics after the last hook take a notable part of the step.
+
+    On several ranks only what even the last rank spends there counts.  Where a device works on
+    while the host waits there, the wait is not lost: no finding, unless the run is host-bound.
+    """
+    lost, step_s = phase_fraction(summary, Phase.LOOP), value(summary, "step_mean_s")
+    if lost is None or not step_s:
+        return None
+    together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == "loop"]
+    lost = min([lost, *together])
+    host_bound = value(summary, "host_bound_fraction") or 0.0
+    hidden = summary.run.device != "cpu" and host_bound < LIMITS.host_bound
+    if lost < LIMITS.notable or hidden:
+        return None
+    return Finding(
+        id="loop",
+        title=f"the framework takes {share(lost)} of the step after the last hook",
+        advice="Log less often",
+        evidence=(f"{duration(lost * step_s)} of {duration(step_s)} between hook and fetch",),
+        action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
+        "progress bar is read back in every batch",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+    )

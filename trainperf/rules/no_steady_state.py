@@ -1,0 +1,35 @@
+"""Is there a steady state to speak about at all?"""
+
+from trainperf.results import Finding, Summary
+from trainperf.stats.steady import TOLERANCE, WINDOW
+from trainperf.units import plural, share
+
+
+def no_steady_state(summary: Summary) -> Finding | None:
+    """The warm-up was never seen to end, so there are no steady statistics.
+
+    A run that is still being written may yet settle.
+    """
+    run = summary.run
+    if run.steady_steps or not run.steps or run.state == "running":
+        return None
+    least = 2 * WINDOW + 1
+    if run.steps < least:
+        return Finding(
+            id="no_steady_state",
+            title=f"{plural(run.steps, 'step')} are too few for a steady state",
+            advice="Train longer",
+            evidence=(f"at least {least} ordinary steps are needed to see the warm-up end",),
+            action="Trainer(max_steps=200) is enough for a first answer",
+            severity="low",
+        )
+    return Finding(
+        id="no_steady_state",
+        title="the step time never settled",
+        advice="Find what keeps changing",
+        evidence=(
+            f"{plural(run.steps, 'step')}; medians of {WINDOW} differ by over {share(TOLERANCE)}",
+        ),
+        action="look for changing shapes, recompilations, or other work on this machine",
+        severity="medium",
+    )

@@ -1,0 +1,55 @@
+"""Do ranks wait for each other, and for which one?"""
+
+from trainperf.results import Finding, Summary, SyncPoint
+from trainperf.rules.base import LIMITS, at_most, severity, value
+from trainperf.units import duration, share
+
+
+def straggler(summary: Summary) -> Finding | None:
+    """The ranks lose a notable part of the step to skew; the late one is named if it is one."""
+    step_s = value(summary, "step_mean_s")
+    points = summary.synchronisation
+    if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
+        return None
+    lost = sum(point.lost_s for point in points) / step_s
+    named = [point for point in points if point.straggler is not None]
+    if lost < LIMITS.notable and not named:
+        return None
+    first = max(named, key=lambda point: point.lost_s, default=None)
+    title = f"ranks lose {share(lost)} of the step waiting for each other"
+    return Finding(
+        id="straggler",
+        title=title if first is None else f"rank {first.straggler} is late: {title}",
+        advice="Even out the ranks" if first is None else f"Look at rank {first.straggler}",
+        evidence=tuple(said(point) for point in points),
+        action=_action(first),
+        fraction=min(lost, 0.99),
+        gain_upper_bound=at_most(min(lost, 0.99)),
+        confidence="medium" if first is None else "high",
+        severity=severity(lost),
+    )
+
+
+def said(point: SyncPoint) -> str:
+    """One synchronisation point in a line, e.g. for a report's block about ranks."""
+    if point.straggler is None or point.late_s is None:
+        return f"{duration(point.lost_s)} a step at {point.point}, not always for the same rank"
+    cause = (
+        f"{duration(point.cause_s)} of it in {point.cause}"
+        if point.cause and point.cause_s is not None
+        else "no host phase explains it: a slower device?"
+    )
+    return (
+        f"rank {point.straggler} is {duration(point.late_s)} late at {point.point} in "
+        f"{share(point.late_fraction)} of the steps; {cause}"
+    )
+
+
+def _action(point: SyncPoint | None) -> str:
+    if point is None:
+        return "give every rank the same work: batches of equal length, the same input speed"
+    if point.cause == "data_wait":
+        return f"give rank {point.straggler} a loader as fast as the others'"
+    if point.cause:
+        return f"find what rank {point.straggler} does in {point.cause} that the others do not"
+    return f"compare the device and host of rank {point.straggler} with the others'"

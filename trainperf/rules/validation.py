@@ -1,0 +1,17 @@
+"""Does validation take a notable part of the fit?"""
+
+from trainperf.phases import Gap
+from trainperf.results import Finding, Summary
+from trainperf.rules.base import LIMITS
+from trainperf.rules.fit_gaps import gap_finding
+
+
+def validation(summary: Summary) -> Finding | None:
+    """The fit stands still for validation."""
+    return gap_finding(
+        summary,
+        Gap.VALIDATION,
+        LIMITS.validation,
+        advice="Validate less",
+        action="Trainer(val_check_interval=…) less often, or limit_val_batches=…",
+    )

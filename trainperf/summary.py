@@ -1,0 +1,226 @@
+"""What does a run say?  All meters, the ledger, the ranks and the findings, from its directory."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.captures import CaptureFold
+from trainperf.ledger import UNATTRIBUTED, Journal
+from trainperf.meters import METERS
+from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
+from trainperf.phases import DISQUALIFYING, TAGS
+from trainperf.ranks import LatenessFold
+from trainperf.records import RunInfo
+from trainperf.replay import Replay
+from trainperf.results import RunFacts, State, Summary, encode_summary
+from trainperf.rules import diagnose
+from trainperf.run import Run
+from trainperf.units import duration, plural
+
+
+SILENT_S = 120.0
+"""A run without an end mark that wrote nothing for so long, or for a hundred steps, is dead."""
+
+TOLERABLE = 0.01
+"""Share of the fit that may be in no record; by construction it is nearly none."""
+
+_SILENT_STEPS = 100
+_ENDINGS: dict[str, State] = {"finished": "finished", "interrupted": "interrupted"}
+_FLOPS = "no FLOP count was made of this model"
+_NOT_COUNTED = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
+
+
+def summarize(run: Run, *, now_s: float | None = None) -> Summary:
+    """Read a run once, in constant memory, and say what it shows.
+
+    Args:
+        run: The opened run directory.
+        now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
+            without it every run that lacks an end mark counts as running.
+    """
+    replay = Replay(run)
+    folds = [Fold(METERS) for _ in run.ranks]
+    lateness, captures, excluded = LatenessFold(run.ranks), CaptureFold(), Excluded()
+    for blocks in replay.blocks():
+        for fold, block in zip(folds, blocks, strict=True):
+            fold.observe(block)
+        lateness.observe(blocks)
+        walls = [block.wall_ns for block in blocks]
+        captures.observe(blocks[0], np.maximum.reduce(walls) / 1e9)
+        excluded.observe(blocks[0].tags)
+    first = replay.journals[run.ranks[0]]
+    info = _learned(run.info, first)
+    found = readings(folds, info)
+    found["allreduce_skew_s"] = _skew(lateness, info, folds[0])
+    for name, unit in _NOT_COUNTED.items():
+        found.setdefault(name, Reading(value=None, unit=unit, reason=_FLOPS))
+    facts = _facts(run, replay, folds[0], found, now_s=now_s)
+    summary = Summary(
+        run=facts,
+        readings=found,
+        ledger_s=first.ledger_s(),
+        gaps=first.gap_counts,
+        excluded=excluded.steps,
+        synchronisation=lateness.points(),
+        captures=captures.captures(),
+        sequence_lengths=_sequence_lengths(replay),
+        actions_s=_actions_s(replay),
+        warnings=_warnings(run, replay, facts),
+    )
+    return msgspec.structs.replace(summary, findings=diagnose(summary))
+
+
+def write_summary(path: Path | str, *, now_s: float | None = None) -> Summary:
+    """Summarize the run at *path* and write `summary.json` into it, whole or not at all.
+
+    Raises:
+        RunError: It is no run directory.
+        OSError: The file cannot be written.
+    """
+    run = Run.open(path)
+    summary = summarize(run, now_s=now_s)
+    target = run.path / "summary.json"
+    # Readers never see half a file: the rename replaces it in one go.
+    draft = target.with_name(f".summary-{os.getpid()}.json")
+    try:
+        draft.write_bytes(encode_summary(summary))
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return summary
+
+
+class Excluded:
+    """Counts the steps left out of the steady statistics, each under its first reason.
+
+    A step with several disqualifying tags is counted once, under the first in the order of `Tag`.
+    """
+
+    def __init__(self) -> None:
+        self.steps: dict[str, int] = {}
+
+    def observe(self, tags: npt.NDArray[np.int64]) -> None:
+        """Take the tags of the next steps."""
+        left = tags & DISQUALIFYING
+        for tag in TAGS:
+            mine = (left & tag) != 0
+            if mine.any():
+                self.steps[tag.label] = self.steps.get(tag.label, 0) + int(mine.sum())
+                left = np.where(mine, 0, left)
+
+
+def _learned(info: RunInfo, journal: Journal) -> RunInfo:
+    """The header with what was learned while training."""
+    return msgspec.structs.replace(
+        info,
+        notes={**info.notes, **journal.totals.notes},
+        reasons={**info.reasons, **journal.totals.reasons},
+    )
+
+
+def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:
+    """Median over steady steps of the largest skew at the all-reduce, seconds."""
+    skew = lateness.skew()
+    if skew is not None:
+        low, high = skew.interval() or (None, None)
+        return Reading(value=skew.value(), unit="s", n=skew.n, low=low, high=high)
+    if info.world_size == 1:
+        reason = "one rank: nobody to wait for"
+    elif "tail_ns" in info.reasons:
+        reason = info.reasons["tail_ns"]
+    elif not fold.steady_steps:
+        reason = NO_STEADY_STATE
+    else:
+        reason = "not measured: needs the all-reduce tail of at least two ranks"
+    return Reading(value=None, unit="s", reason=reason)
+
+
+def _facts(
+    run: Run, replay: Replay, fold: Fold, found: dict[str, Reading], *, now_s: float | None
+) -> RunFacts:
+    info, first = run.info, replay.journals[run.ranks[0]]
+    learned = _learned(info, first)
+    silent_s = max(SILENT_S, _SILENT_STEPS * (found["step_mean_s"].value or 0.0))
+    silent = now_s is not None and now_s - run.last_write_s() > silent_s
+    state = _state(first, silent=silent)
+    return RunFacts(
+        path=str(run.path),
+        name=run.name,
+        state=state,
+        end_reason=first.end.reason if first.end and state == "failed" else None,
+        started_at=run.attempts[0][0].info.started_at,
+        attempts=len(run.attempts),
+        continues=info.continues,
+        ranks=run.ranks,
+        world_size=info.world_size,
+        device=info.device,
+        steps=fold.steps,
+        steady_steps=fold.steady_steps,
+        left_out_steps=replay.left_out,
+        fit_s=first.fit_ns / 1e9,
+        earlier=info.totals,
+        software=info.software,
+        hardware=info.hardware,
+        config=info.config,
+        notes=learned.notes,
+        faults=first.totals.faults,
+        dropped=first.totals.dropped,
+    )
+
+
+def _state(journal: Journal, *, silent: bool) -> State:
+    if journal.end is None:
+        return "killed" if silent else "running"
+    return _ENDINGS.get(journal.end.reason, "failed")
+
+
+def _sequence_lengths(replay: Replay) -> dict[int, int]:
+    lengths: dict[int, int] = {}
+    for journal in replay.journals.values():
+        for edge, number in journal.totals.sequence_lengths.items():
+            lengths[edge] = lengths.get(edge, 0) + number
+    return dict(sorted(lengths.items()))
+
+
+def _actions_s(replay: Replay) -> dict[str, float]:
+    slowest: dict[str, float] = {}
+    for journal in replay.journals.values():
+        for action, spent_ns in journal.totals.actions_ns.items():
+            per_step_s = spent_ns / 1e9 / max(1, journal.steps)
+            slowest[action] = max(slowest.get(action, 0.0), per_step_s)
+    return dict(sorted(slowest.items(), key=lambda item: -item[1]))
+
+
+def _warnings(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
+    warnings = list(run.warnings)
+    missing = sorted(set(range(facts.world_size)) - set(facts.ranks))
+    if missing:
+        warnings.append(_missing_ranks(missing, facts))
+    for journal in replay.journals.values():
+        if journal.damaged_lines:
+            lines = plural(journal.damaged_lines, "damaged line")
+            warnings.append(f"rank {journal.rank}: {lines} left out")
+    # While a run is being written its ranks have flushed different steps: nothing is wrong.
+    if facts.left_out_steps and facts.state != "running":
+        steps = plural(facts.left_out_steps, "step")
+        warnings.append(f"{steps} left out: not every rank recorded them")
+    loose_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
+    if abs(loose_s) > TOLERABLE * facts.fit_s:
+        warnings.append(f"{duration(loose_s)} of the fit are in no record")
+    warnings += [f"{part} was switched off: {error}" for part, error in facts.faults.items()]
+    warnings += [
+        f"{part}: {plural(number, 'measurement')} dropped, a buffer was full"
+        for part, number in facts.dropped.items()
+    ]
+    return tuple(warnings)
+
+
+def _missing_ranks(missing: list[int], facts: RunFacts) -> str:
+    named = ", ".join(str(rank) for rank in missing[:8]) + (", …" if len(missing) > 8 else "")
+    return (
+        f"{len(facts.ranks)} of {facts.world_size} ranks read (missing: {named}): "
+        "sums over ranks are too low"
+    )
