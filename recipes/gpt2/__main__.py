@@ -45,11 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="size of the work")
     parser.add_argument("--stages", default="all", help="comma-separated names; default: all")
     parser.add_argument("--text", type=Path, help="file or folder; default: Python's own sources")
-    parser.add_argument("--steps", type=int, help="steps per stage; default: the preset's")
+    parser.add_argument("--steps", type=_positive, help="steps per stage; default: the preset's")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder of the runs; default: runs/gpt2-PRESET")
     parser.add_argument("--accelerator", default="auto", help="cpu, gpu, …; default: auto")
     return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return number
 
 
 def _command(name: str) -> str:
