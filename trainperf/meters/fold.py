@@ -80,9 +80,9 @@ def _reading(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> Reading:
         return Reading(value=None, unit=meter.unit, reason="nothing to divide by: no such event")
     low, high = combined.interval() or (None, None)
     per_rank = tuple(r.value() if r else None for r in found) if len(found) > 1 else ()
-    return Reading(
-        value=value, unit=meter.unit, n=combined.n, low=low, high=high, per_rank=per_rank
-    )
+    # Ranks ran the same steps: pooling their amounts does not make them more.
+    steps = max(reduction.n for reduction in present)
+    return Reading(value=value, unit=meter.unit, n=steps, low=low, high=high, per_rank=per_rank)
 
 
 def _reason(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> str:

@@ -7,7 +7,7 @@ autocorrelation, which widens the interval of the median: neighbouring steps are
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from statistics import NormalDist
 
@@ -52,6 +52,8 @@ class Serial:
 
     def merge(self, later: "Serial") -> "Serial":
         """Sums of this run followed by *later*."""
+        if not self.n or not later.n:
+            return self if self.n else later
         return Serial(
             n=self.n + later.n,
             total=self.total + later.total,
@@ -63,18 +65,26 @@ class Serial:
 
     def autocorrelation(self) -> float:
         """Lag-1 autocorrelation, between 0 (or negative: taken as 0) and 0.99."""
+        if self.n < 3:
+            return 0.0
         mean = self.total / self.n
         variance = self.squares / self.n - mean * mean
-        if self.n < 3 or variance <= 1e-12:
+        if variance <= 1e-12:
             return 0.0
         ends = self.first + self.last
         covariance = (self.products - mean * (2 * self.total - ends)) / (self.n - 1) + mean * mean
         return min(max(covariance / variance, 0.0), 0.99)
 
 
+_NO_VALUES = Serial(n=0, total=0.0, squares=0.0, products=0.0, first=0.0, last=0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Counts of positive values in logarithmic bins.  Its value is the median."""
+    """Counts of values in logarithmic bins, zeros apart.  Its value is the median.
+
+    Negative values and NaN are no durations and are not counted.
+    """
 
     lowest: int
     """Bin number of `counts[0]`."""
@@ -82,36 +92,47 @@ class Distribution:
     serial: Serial
     percentile: float = 50.0
     """Which quantile `value` returns."""
+    zeros: int = 0
+    ranks: int = 1
+    """How many ranks are pooled: their steps are the same steps and no further evidence."""
 
     @classmethod
     def of(cls, values: npt.NDArray[np.float64], percentile: float = 50.0) -> "Distribution | None":
-        """Distribution of the positive *values*, in their order; `None` when there is none."""
+        """Distribution of the *values*, in their order; `None` when there is none."""
         positive = values[values > 0]
+        zeros = 0 if len(positive) == len(values) else int((values == 0).sum())
         if not len(positive):
-            return None
+            return cls(0, np.zeros(1, int), _NO_VALUES, percentile, zeros) if zeros else None
         logs = np.log(positive)
         bins = np.floor(logs / _LOG_GROWTH).astype(np.int64)
         lowest = int(bins.min())
-        return cls(lowest, np.bincount(bins - lowest), Serial.of(logs), percentile)
+        return cls(lowest, np.bincount(bins - lowest), Serial.of(logs), percentile, zeros)
 
     @property
     def n(self) -> int:
         """How many values."""
-        return self.serial.n
+        return self.serial.n + self.zeros
 
     def at(self, percentile: float) -> "Distribution":
         """The same distribution, read at another percentile."""
-        return Distribution(self.lowest, self.counts, self.serial, percentile)
+        return Distribution(
+            self.lowest, self.counts, self.serial, percentile, self.zeros, self.ranks
+        )
 
     def merge(self, other: "Distribution") -> "Distribution":
         """Counts of both, *other* following this one."""
-        lowest = min(self.lowest, other.lowest)
-        end = max(self.lowest + len(self.counts), other.lowest + len(other.counts))
-        counts = np.zeros(end - lowest, dtype=np.int64)
-        for part in (self, other):
-            start = part.lowest - lowest
-            counts[start : start + len(part.counts)] += part.counts
-        return Distribution(lowest, counts, self.serial.merge(other.serial), self.percentile)
+        binned = self if self.serial.n else other
+        lowest, counts = binned.lowest, binned.counts
+        if self.serial.n and other.serial.n:
+            lowest = min(self.lowest, other.lowest)
+            end = max(self.lowest + len(self.counts), other.lowest + len(other.counts))
+            counts = np.zeros(end - lowest, dtype=np.int64)
+            for part in (self, other):
+                start = part.lowest - lowest
+                counts[start : start + len(part.counts)] += part.counts
+        serial, zeros = self.serial.merge(other.serial), self.zeros + other.zeros
+        ranks = max(self.ranks, other.ranks)
+        return Distribution(lowest, counts, serial, self.percentile, zeros, ranks)
 
     def quantile(self, percentile: float) -> float:
         """The value below which *percentile* % of the values lie, right to 0.1 %."""
@@ -125,7 +146,7 @@ class Distribution:
         """A 95 % interval of that quantile from order statistics, widened for autocorrelation."""
         share = self.percentile / 100
         correlation = self.serial.autocorrelation()
-        independent = self.n * (1 - correlation) / (1 + correlation)
+        independent = self.n / self.ranks * (1 - correlation) / (1 + correlation)
         if independent < _LEAST_FOR_INTERVAL:
             return None
         reach = _Z95 * math.sqrt(share * (1 - share) / independent)
@@ -142,11 +163,14 @@ class Distribution:
 
     @classmethod
     def across(cls, ranks: "Sequence[Distribution]") -> "Distribution":
-        """Ranks are pooled: each rank's steps count."""
-        return reduce(lambda a, b: a.merge(b), ranks)
+        """Ranks are pooled, but are no more evidence than one: they ran the same steps."""
+        pooled = reduce(lambda a, b: a.merge(b), ranks)
+        return replace(pooled, ranks=len(ranks))
 
     def _order_statistic(self, place: float) -> float:
-        place = min(max(place, 0.0), float(self.n - 1))
+        place = min(max(place, 0.0), float(self.n - 1)) - self.zeros
+        if place < 0:
+            return 0.0
         below = int(np.searchsorted(np.cumsum(self.counts), place, side="right"))
         return math.exp((self.lowest + min(below, len(self.counts) - 1) + 0.5) * _LOG_GROWTH)
 
