@@ -5,7 +5,7 @@ counted, and shown in the report.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TypeVar
 
@@ -44,6 +44,10 @@ class Guard:
                 return None
 
         return guarded
+
+    def each(self, hooks: Iterable[tuple[str, Callable[..., object]]]) -> "GuardedHooks":
+        """Several parts' hooks behind one call, each switched off by its own fault only."""
+        return GuardedHooks(self, hooks)
 
     def run(self, part: str, function: Callable[[], R]) -> R | None:
         """Call *function* once under the guard."""
@@ -106,5 +110,24 @@ class Bracket:
     ) -> None:
         try:
             self._leave()
-        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-            self._guard.fault(self._part, error)
+        except Exception as fault:  # noqa: BLE001 the one boundary for our own faults
+            self._guard.fault(self._part, fault)
+
+
+class GuardedHooks:
+    """Calls the same hook of several parts; one `try` each, and no frame of its own per part."""
+
+    __slots__ = ("_guard", "_hooks")
+
+    def __init__(self, guard: Guard, hooks: Iterable[tuple[str, Callable[..., object]]]) -> None:
+        self._guard = guard
+        self._hooks = [hook for hook in hooks if hook[0] not in guard.faults]
+
+    def __call__(self, *args: object) -> None:
+        """Call every hook that has not failed.  Runs every step."""
+        for part, hook in self._hooks:
+            try:
+                hook(*args)
+            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+                self._guard.fault(part, error)
+                self._hooks = [other for other in self._hooks if other[0] != part]

@@ -1,4 +1,4 @@
-"""Which measurements are there to ask for?  Each is the probes it needs and the readings it gives."""
+"""Which measurements are there to ask for?  Each is the facts it needs and its readings."""
 
 from dataclasses import dataclass
 

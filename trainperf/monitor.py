@@ -16,12 +16,12 @@ from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.clocks.device import DeviceClock
 from trainperf.clocks.host import monotonic_ns
 from trainperf.codec import Entry
-from trainperf.guard import Guard
+from trainperf.guard import Guard, GuardedHooks
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
 from trainperf.phases import Phase, Tag
 from trainperf.probes.base import Batch, Probe
-from trainperf.recorder import Draft, Recorder
+from trainperf.recorder import Draft, PhaseBracket, Recorder
 from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
 from trainperf.schedule import FlushSchedule, Interval
 from trainperf.sinks.base import Sink
@@ -71,9 +71,7 @@ class Monitor:
         self._window = Window(())
         self._watched = False
         self._schema = StepSchema()
-        self._micro_batch: list[Callable[[Batch, object], object]] = []
-        self._seal: list[Callable[[], object]] = []
-        self._resolve: list[Callable[[Sequence[Draft]], object]] = []
+        self._micro_batch = self._seal = self._resolve = self.guard.each(())
         self._flush_schedule = FlushSchedule(1)
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
@@ -101,15 +99,18 @@ class Monitor:
         self._switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
         for probe in probes:
-            self._attach(probe)
+            self.guard.wrap(probe.name, probe.attach)(self.recorder)
+        self._micro_batch = self._hooks(probes, "micro_batch")
+        self._seal = self._hooks(probes, "seal")
+        self._resolve = self._hooks(probes, "resolve")
+        self.recorder.on_close = self._hooks(probes, "close")
         self.started = True
         self._tell("begin", self._parts.info)
 
     def micro_batch(self, batch: Batch, loss: object, *, complete: bool) -> None:
         """A forward-backward pass is over.  Runs every micro-batch."""
         begun = self._clock()
-        for hook in self._micro_batch:
-            hook(batch, loss)
+        self._micro_batch(batch, loss)
         recorder = self.recorder
         recorder.micro_batch_done(complete=complete)
         if complete and self._flush_schedule.due(len(recorder.closed), begun):
@@ -168,22 +169,16 @@ class Monitor:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _attach(self, probe: Probe) -> None:
-        name, wrap = probe.name, self.guard.wrap
-        wrap(name, probe.attach)(self.recorder)
-        kind = type(probe)
-        if kind.micro_batch is not Probe.micro_batch:
-            self._micro_batch.append(wrap(name, probe.micro_batch))
-        if kind.close is not Probe.close:
-            self.recorder.on_close.append(wrap(name, probe.close))
-        if kind.seal is not Probe.seal:
-            self._seal.append(wrap(name, probe.seal))
-        if kind.resolve is not Probe.resolve:
-            self._resolve.append(wrap(name, probe.resolve))
+    def _hooks(self, probes: Sequence[Probe], hook: str) -> GuardedHooks:
+        """One hook of the probes that have it."""
+        return self.guard.each(
+            (probe.name, getattr(probe, hook))
+            for probe in probes
+            if getattr(type(probe), hook) is not getattr(Probe, hook)
+        )
 
     def _seal_group(self) -> None:
-        for seal in self._seal:
-            seal()
+        self._seal()
         drafts, gaps = self.recorder.take()
         device = self._parts.device
         self._groups.append(_Group(drafts, gaps, device.mark() if device else None))
@@ -192,8 +187,7 @@ class Monitor:
         return group.fence is None or group.fence.query()
 
     def _write(self, group: _Group) -> None:
-        for resolve in self._resolve:
-            resolve(group.drafts)
+        self._resolve(group.drafts)
         if group.fence is not None and self._parts.device is not None:
             self._parts.device.release([group.fence])
         rows = [self._row(draft) for draft in group.drafts]
@@ -247,8 +241,7 @@ class Monitor:
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:
     """Nanoseconds one switch between phases costs on this machine, clock reading included."""
-    probe = Recorder(clock)
-    bracket = Guard().bracket("calibration", lambda: probe.enter(Phase.FORWARD), probe.leave)
+    bracket = PhaseBracket(Recorder(clock), Phase.FORWARD)
     begun = clock()
     for _ in range(pairs):
         with bracket:

@@ -6,13 +6,17 @@ action, inside the guard.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
-from trainperf.guard import Bracket, Guard
+from trainperf.guard import Guard
 from trainperf.lightning.actions import Action, Role, role_of
 from trainperf.phases import FIRST_GAP, Gap, Phase
 from trainperf.probes.marks import Mark
-from trainperf.recorder import Recorder
+from trainperf.recorder import PhaseBracket, Recorder
+
+
+Bracket = AbstractContextManager[None]
 
 
 class BackwardListener(Protocol):
@@ -27,25 +31,6 @@ class BackwardListener(Protocol):
         ...
 
 
-class _Hook:
-    """Counts the exclusive time of one user hook."""
-
-    __slots__ = ("_before", "_recorder", "total_ns")
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._before = 0
-        self.total_ns = 0
-
-    def enter(self) -> None:
-        self._recorder.enter(Phase.CALLBACKS)
-        self._before = self._recorder.spent_ns(Phase.CALLBACKS)
-
-    def leave(self) -> None:
-        self._recorder.leave()
-        self.total_ns += self._recorder.spent_ns(Phase.CALLBACKS) - self._before
-
-
 def _nothing() -> None:
     pass
 
@@ -58,19 +43,21 @@ class Boundaries:
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder = recorder
         self._guard = guard
-        self._hooks: dict[str, _Hook] = {}
+        self._hooks: dict[str, PhaseBracket] = {}
         self.mark: Callable[[Mark], object] | None = None
         """Puts a mark into the device's queue; `None` where host and device work in step."""
         self.backward_listeners: list[BackwardListener] = []
         self.backward_seen = False
         """Whether a backward ran since the start of the micro-batch."""
-        self._makers: dict[Role, Callable[[Action, bool], Bracket]] = {
+        self.fetches_inside = False
+        """Whether `training_step` takes the loader's iterator and fetches by itself."""
+        self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
             Role.FETCH: self._plain(self._fetch_begins, self._fetch_ends),
-            Role.H2D: self._plain(self._phase(Phase.H2D), recorder.leave),
-            Role.COPY: self._plain(self._marks(Mark.COPY_BEGINS), self._marks(Mark.COPY_ENDS)),
-            Role.FORWARD: self._plain(self._phase(Phase.FORWARD), self._forward_ends),
-            Role.OPTIMIZER: self._plain(self._phase(Phase.OPTIMIZER), recorder.leave),
-            Role.BATCH: self._plain(self._batch_begins, _nothing),
+            Role.H2D: lambda _action, _overridden: PhaseBracket(recorder, Phase.H2D),
+            Role.COPY: self._copy,
+            Role.FORWARD: self._forward,
+            Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
+            Role.BATCH: self._batch,
             Role.EPOCH: self._plain(_nothing, recorder.epoch_ended),
             Role.VALIDATION: self._plain(self._validation, _nothing),
             Role.SANITY_BEGINS: self._plain(self._sanity_begins, _nothing),
@@ -101,13 +88,13 @@ class Boundaries:
 
     def _plain(
         self, enter: Callable[[], object], leave: Callable[[], object]
-    ) -> Callable[[Action, bool], Bracket]:
+    ) -> Callable[[Action, bool], Bracket | None]:
         bracket = self._guard.bracket(self.part, enter, leave)
         return lambda _action, _overridden: bracket
 
     def _hook_then(
         self, before: Callable[[], object], after: Callable[[], object]
-    ) -> Callable[[Action, bool], Bracket]:
+    ) -> Callable[[Action, bool], Bracket | None]:
         """A bracket that means something and may have a user's hook inside."""
 
         def make(action: Action, overridden: bool) -> Bracket:  # noqa: FBT001 a table of makers
@@ -120,24 +107,42 @@ class Boundaries:
     def _around_hook(
         self, action: Action, before: Callable[[], object], after: Callable[[], object]
     ) -> Bracket:
-        hook = self._hooks.setdefault(action.label, _Hook(self._recorder))
+        hook = self._hooks.setdefault(action.label, PhaseBracket(self._recorder, Phase.CALLBACKS))
         if before is _nothing and after is _nothing:
-            return self._guard.bracket(self.part, hook.enter, hook.leave)
+            return hook
 
         def enter() -> None:
             before()
-            hook.enter()
+            hook.__enter__()
 
         def leave() -> None:
-            hook.leave()
+            hook.__exit__(None, None, None)
             after()
 
         return self._guard.bracket(self.part, enter, leave)
 
-    def _phase(self, phase: Phase) -> Callable[[], object]:
-        return lambda: self._recorder.enter(phase)
+    def _copy(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
+        del action, overridden
+        if self.mark is None:
+            return None
+        begins, ends = self._puts(Mark.COPY_BEGINS), self._puts(Mark.COPY_ENDS)
+        return self._guard.bracket(self.part, begins, ends)
 
-    def _marks(self, mark: Mark) -> Callable[[], object]:
+    def _forward(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
+        del action, overridden
+        if self.mark is None:
+            return PhaseBracket(self._recorder, Phase.FORWARD)
+        return self._guard.bracket(
+            self.part, lambda: self._recorder.enter(Phase.FORWARD), self._forward_ends
+        )
+
+    def _batch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
+        del action, overridden
+        if not self.fetches_inside:
+            return None
+        return self._guard.bracket(self.part, self._batch_begins, _nothing)
+
+    def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
             if self.mark is not None and self._recorder.ground < FIRST_GAP:
                 self.mark(mark)

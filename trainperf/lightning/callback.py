@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
-from torch.optim import Optimizer
 
 from trainperf import measures
 from trainperf.errors import ConfigError
@@ -50,7 +49,7 @@ class Measurement(Callback):
         asked = frozenset().union(*(callback.measures for callback in attached))
         self.session = Session(trainer, asked, self._log_every(attached))
         self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
-        self._listen("on_train_start", "on_train_batch_end")
+        self._listen("on_train_start")
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Model, optimizers and loaders exist."""
@@ -63,29 +62,10 @@ class Measurement(Callback):
         mask = next((c.mask for c in attached if c.mask is not None), None)
         extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
         session.start(pl_module, mask, extra, announce if self._speaks(trainer) else None)
+        # Called by Lightning as if it were a method: one frame less in every step.
+        self.__dict__["on_train_batch_end"] = session.on_train_batch_end
         if session.scaler is not None:
-            self._listen("on_train_batch_end", "on_before_optimizer_step")
-
-    def on_train_batch_end(
-        self,
-        trainer: "pl.Trainer",
-        pl_module: "pl.LightningModule",
-        outputs: Any,  # noqa: ANN401 Lightning's type is a union without a public name
-        batch: Any,  # noqa: ANN401 whatever the loader yields
-        batch_idx: int,
-    ) -> None:
-        """Runs every micro-batch; the only hook that always does."""
-        del trainer, pl_module, batch_idx
-        if self.session is not None:
-            self.session.batch_ends(batch, outputs)
-
-    def on_before_optimizer_step(
-        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", optimizer: Optimizer
-    ) -> None:
-        """Runs every step, only under a GradScaler."""
-        del trainer, pl_module
-        if self.session is not None:
-            self.session.attempt(optimizer)
+            self.__dict__["on_before_optimizer_step"] = session.on_before_optimizer_step
 
     def on_exception(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException

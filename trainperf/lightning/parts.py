@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import lightning.pytorch as pl
@@ -55,12 +55,12 @@ def device_clock(device: torch.device) -> DeviceClock | None:
     """Timing events of an asynchronous device; `None` for a CPU."""
     if device.type != "cuda":
         return None
-    return DeviceClock(lambda: torch.cuda.Event(enable_timing=True))
+    return DeviceClock(lambda: torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
 
 
 def find_probes(
     trainer: "pl.Trainer",
-    asked: Set[Measure],
+    asked: frozenset[Measure],
     mask: MaskFunction | None,
     boundaries: Boundaries,
     clock: DeviceClock | None,
@@ -105,18 +105,14 @@ def _device(
     return lambda: marks.mark(Mark.LAST_GRADIENT)
 
 
-def _scaler(
-    found: Found, trainer: "pl.Trainer", facts: set[str], device: torch.device
-) -> None:
+def _scaler(found: Found, trainer: "pl.Trainer", facts: set[str], device: torch.device) -> None:
     scaler = getattr(trainer.precision_plugin, "scaler", None)
     if isinstance(scaler, torch.amp.GradScaler):
         found.scaler = ScalerProbe(scaler, trainer.optimizers, device)
         found.add(facts, found.scaler)
         return
     precision = str(trainer.precision)
-    found.without(
-        ScalerProbe.facts, f"not applicable: precision {precision} uses no GradScaler"
-    )
+    found.without(ScalerProbe.facts, f"not applicable: precision {precision} uses no GradScaler")
 
 
 def _tail(
@@ -226,5 +222,3 @@ def _flat(loaders: object) -> Iterable["DataLoader[object]"]:
     elif isinstance(loaders, list | tuple):
         for value in loaders:
             yield from _flat(value)
-
-

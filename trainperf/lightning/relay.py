@@ -94,7 +94,7 @@ class ProfilerRelay(Profiler):
 
     @_lightning_module.setter
     def _lightning_module(self, module: "pl.LightningModule") -> None:
-        self.inner._lightning_module = module  # type: ignore[attr-defined]  # noqa: SLF001
+        self.inner._lightning_module = module  # noqa: SLF001
 
     def _first(self, name: str) -> Bracket:
         ours = self._make(name)

@@ -1,8 +1,10 @@
 """One fit under measurement: the relay, the monitor, and where the numbers go."""
 
+import inspect
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import lightning.pytorch as pl
 import msgspec
@@ -12,10 +14,9 @@ from torch.utils.hooks import RemovableHandle
 
 from trainperf import rundir
 from trainperf.clocks.host import wall_clock_anchor
-from trainperf.guard import Bracket
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
-from trainperf.lightning.boundaries import Boundaries
+from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.parts import device_clock, find_probes, run_info
 from trainperf.measures import Measure
 from trainperf.meters import METERS
@@ -44,7 +45,9 @@ ITERATOR_TAKES_OVER = (
 class Session:
     """Everything of one fit.  Made in `setup`, started in `on_train_start`, ended once."""
 
-    def __init__(self, trainer: "pl.Trainer", measures: Set[Measure], log_every: int | None) -> None:
+    def __init__(
+        self, trainer: "pl.Trainer", measures: frozenset[Measure], log_every: int | None
+    ) -> None:
         self.monitor = Monitor()
         self.recorder = self.monitor.recorder
         self.started_at = wall_clock_anchor()
@@ -56,6 +59,7 @@ class Session:
         self._trainer = trainer
         self._log_every = log_every
         self._global_step = 0
+        self._steps: UpdateCounter = _GlobalStep(trainer)
         self._updates = 0
         self._batch_is_step = False
         self._handles: list[RemovableHandle] = []
@@ -98,16 +102,21 @@ class Session:
                 meters=[meter for meter in METERS if meter.name in shown],
             )
         )
-        self._global_step = trainer.global_step
+        self.boundaries.fetches_inside = _takes_iterator(module)
+        self.relay.renew()  # marks and the loop's kind are known only now
+        self._steps = _update_counter(trainer, module)
+        self._global_step = self._steps.completed
         if not module.automatic_optimization:
             self._handles = [
-                optimizer.register_step_post_hook(self._updated)
-                for optimizer in trainer.optimizers
+                optimizer.register_step_post_hook(self._updated) for optimizer in trainer.optimizers
             ]
 
-    def batch_ends(self, batch: object, outputs: object) -> None:
-        """Our only hook in the loop.  Runs every micro-batch."""
-        step = self._trainer.global_step + self._updates
+    def on_train_batch_end(
+        self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        """Our only hook in the loop, with the callback's signature.  Runs every micro-batch."""
+        del trainer, module, batch_idx
+        step = self._steps.completed + self._updates
         complete = step != self._global_step or self._batch_is_step
         self._global_step = step
         if not complete:
@@ -115,8 +124,11 @@ class Session:
             complete = self._batch_is_step
         self.monitor.micro_batch(batch, outputs, complete=complete)
 
-    def attempt(self, optimizer: Optimizer) -> None:
-        """The optimizer is about to be stepped.  Runs every step under a GradScaler."""
+    def on_before_optimizer_step(
+        self, trainer: object, module: object, optimizer: Optimizer
+    ) -> None:
+        """An attempt, with the callback's signature.  Runs every step under a GradScaler."""
+        del trainer, module
         if self.scaler is not None and self.boundaries.backward_seen:
             self.boundaries.backward_seen = False
             self.scaler.attempt(optimizer)
@@ -199,7 +211,7 @@ class Session:
         if action.kind == "LightningModule":
             return _differs(trainer.lightning_module, pl.LightningModule, action.hook)
         if action.kind == "LightningDataModule":
-            return _differs(trainer.datamodule, pl.LightningDataModule, action.hook)  # type: ignore[attr-defined]
+            return _differs(trainer.datamodule, pl.LightningDataModule, action.hook)
         return False
 
 
@@ -216,9 +228,45 @@ def _choose(base: Path) -> Path:
     return rundir.create(base)
 
 
+class UpdateCounter(Protocol):
+    """Counts optimizer updates, exactly as `trainer.global_step` does."""
+
+    @property
+    def completed(self) -> int:
+        """Updates so far."""
+        ...
+
+
+class _GlobalStep:
+    """`trainer.global_step` itself: right, but six properties deep."""
+
+    def __init__(self, trainer: "pl.Trainer") -> None:
+        self._trainer = trainer
+
+    @property
+    def completed(self) -> int:
+        return self._trainer.global_step
+
+
+def _update_counter(trainer: "pl.Trainer", module: "pl.LightningModule") -> UpdateCounter:
+    """The progress object that `trainer.global_step` reads, where Lightning has it."""
+    loop = trainer.fit_loop.epoch_loop
+    try:
+        if module.automatic_optimization:
+            counter = loop.automatic_optimization.optim_progress.optimizer.step.total
+        else:
+            counter = loop.manual_optimization.optim_step_progress.total
+        exact = counter.completed == trainer.global_step
+    except AttributeError:
+        return _GlobalStep(trainer)
+    return counter if exact else _GlobalStep(trainer)
+
+
+def _takes_iterator(module: "pl.LightningModule") -> bool:
+    return "dataloader_iter" in inspect.signature(module.training_step).parameters
+
+
 def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
-    code = getattr(module.training_step, "__code__", None)
-    names = code.co_varnames[: code.co_argcount] if code is not None else ()
-    if "dataloader_iter" not in names:
+    if not _takes_iterator(module):
         return {}
     return dict.fromkeys(("h2d_device_ns", "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)

@@ -92,7 +92,7 @@ class TokensProbe(RingProbe):
     def _mask(self, batch: Batch) -> torch.Tensor | None:
         if self._user_mask is not None:
             return self._using(self._user_mask(batch), "the user's mask function")
-        if not isinstance(batch, Mapping):
+        if not isinstance(batch, dict | Mapping):  # a dict is told much faster than a Mapping
             return None
         mask = batch.get("attention_mask")
         if isinstance(mask, torch.Tensor) and mask.ndim == 2:
