@@ -31,6 +31,9 @@ from trainperf.window import Window
 
 TOTALS_EVERY_NS = 10_000_000_000
 
+SHOW_BUDGET = 100
+"""Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
+
 
 @dataclass(slots=True)
 class _Group:
@@ -77,6 +80,7 @@ class Monitor:
         self._overhead: int | None = None
         self._switch_ns = 0.0
         self._answered = False
+        self._show_next_ns = 0
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = False
@@ -220,8 +224,9 @@ class Monitor:
             self.progress[key] = self.progress.get(key, 0) + amount
 
     def _show(self) -> None:
-        steps = self._window.steps
-        if not steps or (steps < self._parts.log_every and not self.finished):
+        steps, begun = self._window.steps, self._clock()
+        waiting = steps < self._parts.log_every or begun < self._show_next_ns
+        if not steps or (waiting and not self.finished):
             return
         learned = {k: v for probe in self._parts.probes for k, v in probe.reasons().items()}
         info = self._parts.info
@@ -233,6 +238,8 @@ class Monitor:
             self._answered = True
             if self._parts.first_answer is not None and not self.finished:
                 self._parts.first_answer(readings)
+        now = self._clock()
+        self._show_next_ns = now + SHOW_BUDGET * (now - begun)
 
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:
