@@ -71,7 +71,9 @@ def make_steps(
     return steps
 
 
-def make_gap(gap: Gap, milliseconds: float, *, start_ns: int = 0, after_step: int = -1) -> GapRecord:
+def make_gap(
+    gap: Gap, milliseconds: float, *, start_ns: int = 0, after_step: int = -1
+) -> GapRecord:
     """A gap of so many milliseconds."""
     return GapRecord(
         gap=gap.label,

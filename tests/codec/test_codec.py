@@ -70,7 +70,14 @@ def test_the_header_comes_back() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"[1,2,3]", b"[", b"\x00\xff", b"[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]", b'["a"]', b"[[1]]"],
+    [
+        b"[1,2,3]",
+        b"[",
+        b"\x00\xff",
+        b"[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]",
+        b'["a"]',
+        b"[[1]]",
+    ],
 )
 def test_a_damaged_step_among_others_is_left_out_and_counted(line: bytes) -> None:
     """The lines around it are not lost."""
