@@ -2,10 +2,10 @@
 
 
 class FlushSchedule:
-    """Due every *every* steps, or when *most_ns* has passed; never so often that it costs 2 %.
+    """Due every *every* steps, or when *most_ns* has passed; never so often that it costs 0.5 %.
 
-    The cost of a flush is told to `done`; the next one is due no sooner than fifty times that
-    long after, unless *cap* steps have gathered.
+    The cost of a flush is told to `done`; the next one is due no sooner than 200 times that long
+    after, unless *cap* steps have gathered.
     """
 
     cap = 50
@@ -24,7 +24,7 @@ class FlushSchedule:
         passed = now_ns - self._last_ns
         if steps < self._every and passed < self._most_ns:
             return False
-        return steps > 0 and passed >= 50 * self._cost_ns
+        return steps > 0 and passed >= 200 * self._cost_ns
 
     def done(self, now_ns: int, cost_ns: int) -> None:
         """A flush ended *now_ns* and took *cost_ns*."""

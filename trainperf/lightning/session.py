@@ -17,12 +17,13 @@ from trainperf.clocks.host import wall_clock_anchor
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
-from trainperf.lightning.parts import device_clock, find_probes, run_info
+from trainperf.lightning.parts import objects, run_info
 from trainperf.measures import Measure
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 from trainperf.monitor import Monitor, Parts
 from trainperf.probes.base import Probe
+from trainperf.probes.choose import choose
 from trainperf.probes.scaler import ScalerProbe
 from trainperf.probes.tokens import MaskFunction, TokensProbe
 from trainperf.records import Totals
@@ -77,10 +78,10 @@ class Session:
     ) -> None:
         """Model, optimizers and loaders exist: attach probes, open sinks."""
         trainer = self._trainer
-        clock = device_clock(trainer.strategy.root_device)
-        found = find_probes(trainer, self._measures, mask, self.boundaries, clock)
-        self._tokens = next((p for p in found.probes if isinstance(p, TokensProbe)), None)
-        self.scaler = found.scaler if found.scaler in found.probes else None
+        found = choose(objects(trainer, mask), self._measures)
+        self._tokens, self.scaler = found.tokens, found.scaler
+        self.boundaries.mark = found.marks.mark if found.marks else None
+        self.boundaries.backward_listeners = [found.tail] if found.tail else []
         info = run_info(trainer, module, self.started_at)
         reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
         shown = {name for measure in self._measures for name in measure.readings} | {"overhead_s"}
@@ -95,7 +96,7 @@ class Session:
                 ),
                 probes=[*found.probes, *extra],
                 sinks=self._sinks(),
-                device=clock,
+                device=found.clock,
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
                 totals=self._totals,
                 first_answer=first_answer,

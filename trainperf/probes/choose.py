@@ -1,0 +1,127 @@
+"""Which probes does a run need?  Those asked for that apply; every other fact gets a reason."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from trainperf import measures
+from trainperf.clocks.device import DeviceClock
+from trainperf.measures import Measure
+from trainperf.probes.base import Probe
+from trainperf.probes.batches import SamplesProbe, TransferProbe
+from trainperf.probes.ddp import TailProbe
+from trainperf.probes.loss import LossProbe
+from trainperf.probes.marks import Mark, MarksProbe
+from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
+from trainperf.probes.pauses import CompileProbe, GarbageProbe
+from trainperf.probes.scaler import ScalerProbe
+from trainperf.probes.tokens import MaskFunction, TokensProbe
+
+
+CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
+CPU_IN_STEP = "not applicable (CPU): host and device are the same"
+ONE_RANK = "not applicable: one rank reduces nothing"
+
+
+@dataclass(slots=True, kw_only=True)
+class Objects:
+    """What a loop is made of, as far as probes look at it."""
+
+    device: torch.device
+    module: object = None
+    """The module as it is trained: wrapped in DDP, if it is."""
+    optimizers: Sequence[Optimizer] = ()
+    scaler: object = None
+    world_size: int = 1
+    precision: str = "this loop"
+    """What uses no GradScaler, if none is used."""
+    loss_scale: float = 1.0
+    """Undoes a division of the loss that the loop has applied already."""
+    mask: MaskFunction | None = None
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Probes for one run, the few that adapters must talk to, and why some facts have none."""
+
+    probes: list[Probe] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    marks: MarksProbe | None = None
+    scaler: ScalerProbe | None = None
+    tail: TailProbe | None = None
+    tokens: TokensProbe | None = None
+    clock: DeviceClock | None = None
+
+    def without(self, facts: Iterable[str], reason: str) -> None:
+        """Say why these facts are not measured; the first reason holds."""
+        for fact in facts:
+            self.reasons.setdefault(fact, reason)
+
+
+def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
+    """The probes for what was asked and applies."""
+    chosen = Chosen(clock=device_clock(objects.device))
+    for measure in measures.EVERYTHING - asked:
+        chosen.without((*measure.facts, *measure.readings), measures.NOT_ASKED)
+    facts = {fact for measure in asked for fact in measure.facts}
+    if "loss" in facts:
+        chosen.probes.append(LossProbe(scale=objects.loss_scale))
+    if "tokens_effective" in facts:
+        chosen.tokens = TokensProbe(objects.mask)
+        chosen.probes += [SamplesProbe(), chosen.tokens]
+    if "gc_ns" in facts:
+        chosen.probes += [GarbageProbe(), CompileProbe()]
+    _device(chosen, facts, objects)
+    _scaler(chosen, facts, objects)
+    _tail(chosen, facts, objects)
+    return chosen
+
+
+def device_clock(device: torch.device) -> DeviceClock | None:
+    """Timing events of an asynchronous device; `None` for a CPU."""
+    if device.type != "cuda":
+        return None
+    return DeviceClock(lambda: torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+
+
+def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    clock, memory = chosen.clock, "peak_bytes" in facts
+    if clock is None:
+        chosen.without(measures.H2D.facts, CPU_COPIES_NOTHING)
+        chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
+        chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
+        chosen.probes += [ResidentMemoryProbe()] if memory else []
+        return
+    chosen.without(ResidentMemoryProbe.facts, "not applicable: device memory is reported instead")
+    chosen.probes += [DeviceMemoryProbe(objects.device)] if memory else []
+    chosen.probes += [TransferProbe()] if "h2d_bytes" in facts else []
+    if facts & {*MarksProbe.facts, "tail_ns"}:
+        chosen.marks = MarksProbe(clock)
+        chosen.probes.append(chosen.marks)
+
+
+def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    if not isinstance(objects.scaler, torch.amp.GradScaler):
+        reason = f"not applicable: {objects.precision} uses no GradScaler"
+        chosen.without(ScalerProbe.facts, reason)
+    elif "overflows" in facts:
+        chosen.scaler = ScalerProbe(objects.scaler, objects.optimizers, objects.device)
+        chosen.probes.append(chosen.scaler)
+
+
+def _tail(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    if objects.world_size == 1:
+        chosen.without(TailProbe.facts, ONE_RANK)
+    elif not isinstance(objects.module, DistributedDataParallel):
+        kind = type(objects.module).__name__
+        chosen.without(TailProbe.facts, f"not covered: {kind} is not DistributedDataParallel")
+    elif "tail_ns" in facts:
+        chosen.tail = TailProbe(objects.module, _last_gradient(chosen.marks))
+        chosen.probes.append(chosen.tail)
+
+
+def _last_gradient(marks: MarksProbe | None) -> Callable[[], object] | None:
+    return None if marks is None else lambda: marks.mark(Mark.LAST_GRADIENT)
