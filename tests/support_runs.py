@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainperf.codec import Entry, encode_entry, encode_rows
-from trainperf.phases import PHASES, Gap, Phase, Tag
+from trainperf.phases import PHASES, Gap, Tag
 from trainperf.records import (
     FACTS,
     EndMark,
@@ -17,6 +17,9 @@ from trainperf.records import (
     Totals,
     row_of,
 )
+from trainperf.results import Summary
+from trainperf.run import Run
+from trainperf.summary import summarize
 
 
 MS = 1_000_000
@@ -138,3 +141,8 @@ def _entries(spec: RankSpec) -> list[Entry]:
 
 def _fields(info: RunInfo) -> dict[str, object]:
     return {name: getattr(info, name) for name in info.__struct_fields__}
+
+
+def summary_of(path: Path, ranks: Iterable[RankSpec], *, now_s: float | None = None) -> Summary:
+    """The summary of a run directory made for it."""
+    return summarize(Run.open(make_run_dir(path / "gpt2" / "trainperf", ranks)), now_s=now_s)

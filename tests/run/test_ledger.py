@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +16,6 @@ from support_runs import (
     make_step,
     make_steps,
 )
-
-import msgspec
 
 from trainperf.ledger import UNATTRIBUTED, Journal
 from trainperf.phases import GAPS, PHASES, Gap

@@ -1,0 +1,216 @@
+"""Who is late: planted delays are found at their point, with their cause; noise names nobody."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from support_runs import MS, make_step
+
+from trainperf.ranks import LatenessFold
+from trainperf.records import StepBlock, StepRecord, StepSchema
+from trainperf.results import SyncPoint
+
+
+Phases = Mapping[str, float]
+
+BASE: Phases = {"data_wait": 2, "forward": 10, "backward": 20, "optimizer": 3, "callbacks": 1}
+STEPS = 200
+
+
+def simulate(
+    early: Sequence[Phases], late: Sequence[Phases], noise_ms: float = 0.1, transfer_ms: float = 1
+) -> list[list[StepRecord]]:
+    """Ranks that wait for each other at both points.
+
+    *early* and *late* give each rank's extra milliseconds by phase, before the all-reduce and
+    after it; what a rank waits goes into its tail (and backward) or its loop phase.
+    """
+    rng = np.random.default_rng(5)
+    ranks: list[list[StepRecord]] = [[] for _ in early]
+    for index in range(STEPS):
+        jitter = rng.uniform(0, noise_ms, (2, len(early)))
+        before = [sum(extra.values()) + jitter[0, r] for r, extra in enumerate(early)]
+        after = [sum(extra.values()) + jitter[1, r] for r, extra in enumerate(late)]
+        for rank, steps in enumerate(ranks):
+            tail = transfer_ms + max(before) - before[rank]
+            phases = dict(BASE)
+            for extra in (early[rank], late[rank]):
+                for phase, spent in extra.items():
+                    phases[phase] = phases.get(phase, 0.0) + spent
+            phases["forward"] += jitter[0, rank]
+            phases["optimizer"] += jitter[1, rank]
+            phases["backward"] += tail
+            phases["loop"] = 0.5 + max(after) - after[rank]
+            steps.append(make_step(index, facts={"tail_ns": round(tail * MS)}, **phases))
+    return ranks
+
+
+def points(ranks: list[list[StepRecord]], block: int = 64) -> dict[str, SyncPoint]:
+    """The synchronisation points of simulated ranks, folded in blocks."""
+    fold = LatenessFold(range(len(ranks)))
+    schema = StepSchema(("tail_ns",))
+    for first in range(0, STEPS, block):
+        blocks = [StepBlock.from_records(steps[first : first + block], schema) for steps in ranks]
+        fold.observe(blocks)
+    return {point.point: point for point in fold.points()}
+
+
+NOTHING: Phases = {}
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward", "callbacks"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_delay_before_the_all_reduce_is_found_there_with_its_cause(phase: str, rank: int) -> None:
+    """20 ms on one of two ranks: late at backward, by 20 ms, because of that phase."""
+    early = [NOTHING, NOTHING]
+    early[rank] = {phase: 20}
+
+    found = points(simulate(early, [NOTHING, NOTHING]))
+
+    backward = found["backward"]
+    assert (backward.straggler, backward.cause) == (rank, phase)
+    assert backward.late_s == pytest.approx(0.020, rel=0.02)
+    assert backward.cause_s == pytest.approx(0.020, rel=0.05)
+    assert backward.late_fraction == 1.0
+    assert found["loop"].straggler is None
+
+
+@pytest.mark.parametrize("phase", ["optimizer", "callbacks", "other"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_delay_after_the_all_reduce_is_found_at_the_loop(phase: str, rank: int) -> None:
+    """It never reaches the tail: the other rank waits before its next fetch."""
+    late = [NOTHING, NOTHING]
+    late[rank] = {phase: 20}
+
+    found = points(simulate([NOTHING, NOTHING], late))
+
+    loop = found["loop"]
+    assert (loop.straggler, loop.cause) == (rank, phase)
+    assert loop.late_s == pytest.approx(0.020, rel=0.02)
+    assert found["backward"].straggler is None
+
+
+def test_ranks_late_at_different_points_do_not_cancel() -> None:
+    """Rank 0 slow in the loader and rank 1 in the optimizer: both are named, 40 ms are lost."""
+    found = points(simulate([{"data_wait": 20}, NOTHING], [NOTHING, {"optimizer": 20}]))
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "data_wait")
+    assert (found["loop"].straggler, found["loop"].cause) == (1, "optimizer")
+    lost = found["backward"].lost_s + found["loop"].lost_s
+    assert lost == pytest.approx(0.040, rel=0.02)
+
+
+def test_a_late_loader_is_not_blamed_on_callbacks_that_are_late_after_it() -> None:
+    """Callbacks run on both sides of backward and explain only what the other phases do not."""
+    found = points(simulate([{"data_wait": 20}, NOTHING], [{"callbacks": 30}, NOTHING]))
+
+    assert found["backward"].cause == "data_wait"
+    assert (found["loop"].straggler, found["loop"].cause) == (0, "callbacks")
+    assert found["loop"].cause_s == pytest.approx(0.030, rel=0.05)
+
+
+def test_callbacks_blamed_at_backward_are_not_blamed_again_at_the_loop() -> None:
+    """Late 20 ms before and 20 ms in the optimizer after: two delays, two causes."""
+    found = points(simulate([{"callbacks": 20}, NOTHING], [{"optimizer": 20}, NOTHING]))
+
+    assert (found["backward"].cause, found["loop"].cause) == ("callbacks", "optimizer")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_healthy_ranks_name_nobody(ranks: int) -> None:
+    """0.2 ms of noise is what equal ranks have."""
+    found = points(simulate([NOTHING] * ranks, [NOTHING] * ranks, noise_ms=0.2))
+
+    assert [point.straggler for point in found.values()] == [None, None]
+
+
+def test_a_rank_that_is_late_every_other_step_is_not_named() -> None:
+    """A coin flip is no straggler, though its time is lost all the same."""
+    slow = simulate([{"forward": 20}, NOTHING], [NOTHING, NOTHING])
+    swapped = simulate([NOTHING, {"forward": 20}], [NOTHING, NOTHING])
+    mixed = [
+        [(a if index % 2 else b)[index] for index in range(STEPS)]
+        for a, b in zip(slow, swapped, strict=True)
+    ]
+
+    backward = points(mixed)["backward"]
+
+    assert backward.straggler is None
+    assert backward.lost_s == pytest.approx(0.020, rel=0.02)
+
+
+def test_one_early_rank_makes_nobody_late() -> None:
+    """Three of four ranks arrive together; that the fourth waits for them is no one's fault."""
+    early: list[Phases] = [{"data_wait": 20}, {"data_wait": 20}, {"data_wait": 20}, NOTHING]
+
+    assert points(simulate(early, [NOTHING] * 4))["backward"].straggler is None
+
+
+def test_one_late_rank_of_four_is_named() -> None:
+    """All the others wait for it."""
+    early = [NOTHING, NOTHING, {"h2d": 5}, NOTHING]
+
+    backward = points(simulate(early, [NOTHING] * 4))["backward"]
+
+    assert (backward.straggler, backward.cause) == (2, "h2d")
+
+
+def test_the_transfer_is_what_even_the_last_rank_waits() -> None:
+    """3 ms of all-reduce are nobody's delay."""
+    early = [{"forward": 10}, NOTHING]
+    backward = points(simulate(early, [NOTHING, NOTHING], noise_ms=0, transfer_ms=3))["backward"]
+
+    assert backward.transfer_s == pytest.approx(0.003)
+    assert backward.skew_s == pytest.approx(0.010, rel=0.002)
+    assert backward.wait_s == (pytest.approx(0.003), pytest.approx(0.013))
+
+
+def test_a_delay_below_a_millisecond_or_a_twentieth_of_the_step_is_not_worth_a_name() -> None:
+    """1.5 ms of a 38 ms step."""
+    found = points(simulate([{"forward": 1.5}, NOTHING], [NOTHING, NOTHING], noise_ms=0))
+
+    assert found["backward"].straggler is None
+    assert found["backward"].skew_s == pytest.approx(0.0015, rel=0.002)
+
+
+def test_a_delay_that_no_phase_explains_has_no_cause() -> None:
+    """A slower device shows in the waits and in no host time."""
+    ranks = simulate([NOTHING, NOTHING], [NOTHING, NOTHING], noise_ms=0)
+    waiting = [
+        make_step(s.index, facts={"tail_ns": 15 * MS}, **{**BASE, "backward": 36.0})
+        for s in ranks[1]
+    ]
+
+    backward = points([ranks[0], waiting])["backward"]
+
+    assert backward.straggler == 0
+    assert backward.cause is None
+
+
+def test_without_a_tail_only_the_loop_is_judged() -> None:
+    """Another strategy than DDP, say."""
+    ranks = simulate([NOTHING, NOTHING], [{"callbacks": 20}, NOTHING])
+    bare = [[make_step(s.index, **_phases(s)) for s in steps] for steps in ranks]
+
+    assert list(points(bare)) == ["loop"]
+
+
+def test_one_rank_waits_for_nobody() -> None:
+    """No points at all."""
+    assert points(simulate([NOTHING], [NOTHING])) == {}
+
+
+def test_the_size_of_the_blocks_does_not_matter() -> None:
+    """Constant memory, the same answer."""
+    ranks = simulate([{"forward": 20}, NOTHING], [NOTHING, {"callbacks": 9}])
+
+    small, large = points(ranks, block=7), points(ranks, block=STEPS)
+
+    for point, found in small.items():
+        assert found.lost_s == pytest.approx(large[point].lost_s)
+        assert (found.straggler, found.cause) == (large[point].straggler, large[point].cause)
+
+
+def _phases(step: StepRecord) -> dict[str, float]:
+    names = ("data_wait", "h2d", "forward", "backward", "optimizer", "callbacks", "loop", "other")
+    return {name: ns / MS for name, ns in zip(names, step.host_ns, strict=True)}
