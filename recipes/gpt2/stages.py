@@ -96,30 +96,30 @@ _LOADER = replace(_SDPA, workers=1)
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="baseline",
-        change="fp32, eager attention, padded, no workers",
+        change="fp32, eager, padded",
         reason="what a first script does: one document per row, padded to the longest of the "
         "batch, read and tokenised when it is asked for",
         settings=_BASELINE,
     ),
     Stage(
         name="packed",
-        change="several documents per row",
+        change="documents packed",
         reason="padding is computed like text and teaches nothing: the padding fraction is the "
         "share of the work that goes away",
         settings=_PACKED,
     ),
     Stage(
         name="sdpa",
-        change='attn_implementation="sdpa"',
-        reason="eager attention writes every score to memory and reads it back four times; the "
-        "fused kernel keeps it in cache",
+        change="fused attention",
+        reason="eager attention writes a score for every pair of tokens to memory, several times "
+        "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
         settings=_SDPA,
     ),
     Stage(
         name="loader",
-        change="num_workers=1, persistent",
-        reason="while the step computes, another process can read and tokenise the next one; the "
-        "data-wait fraction is the most this can gain",
+        change="one worker",
+        reason="while the step computes, another process (num_workers=1) can read and tokenise "
+        "the next one; the data-wait fraction is the most this can gain",
         settings=_LOADER,
     ),
 )

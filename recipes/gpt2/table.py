@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from recipes.gpt2.stages import Stage
@@ -20,6 +20,7 @@ COLUMNS = (
     "data wait",
     "loss",
 )
+TEXT = ("stage", "change")
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -32,7 +33,12 @@ def print_table(runs: Sequence[tuple[Stage, Path]], out: Path) -> None:
     """Print the table and write it to `walkthrough.md` in *out*."""
     rows = [row(stage, read_summary(run)) for stage, run in runs]
     (out / "walkthrough.md").write_text(markdown(rows), encoding="utf-8")
-    table = Table(*COLUMNS, box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in COLUMNS:
+        # Broken here, so that the table fits into 80 columns.
+        header = name.replace("effective ", "effective\n")
+        side: JustifyMethod = "left" if name in TEXT else "right"
+        table.add_column(header, justify=side, no_wrap=name != "change")
     for cells in rows:
         table.add_row(*cells)
     console = Console()
@@ -61,7 +67,7 @@ def row(stage: Stage, summary: Summary) -> list[str]:
 
 def markdown(rows: Sequence[Sequence[str]]) -> str:
     """The rows as a markdown table."""
-    lines = [COLUMNS, ["---"] * 2 + ["--:"] * (len(COLUMNS) - 2), *rows]
+    lines = [COLUMNS, ["---" if name in TEXT else "--:" for name in COLUMNS], *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

@@ -1,11 +1,13 @@
 """The loop: each stage trains the same model on the same text, and leaves a run directory."""
 
 import functools
+import itertools
 import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from textwrap import fill, indent
 
 import lightning as L  # noqa: N812 - the name Lightning's own documentation uses
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -40,7 +42,7 @@ def walkthrough(work: Work, stages: Sequence[Stage]) -> list[Path]:
     print(describe(work, places, order))
     runs = []
     for stage in stages:
-        print(f"\n{stage.name}: {stage.change}\n  {stage.reason}\n")
+        print(f"\n{stage.name}: {stage.change}\n{indent(fill(stage.reason, 94), '  ')}", flush=True)
         runs.append(train(stage, work, order))
     print_table(list(zip(stages, runs, strict=True)), work.out)
     return runs
@@ -51,12 +53,13 @@ def train(stage: Stage, work: Work, order: list[Place]) -> Path:
     # Before the model is made: the same seed gives every stage the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
     model = GPT2(work.preset, stage.settings)
-    tensorboard = TensorBoardLogger(work.out, name=stage.name)
+    folder = free_folder(work.out, stage.name)
+    tensorboard = TensorBoardLogger(work.out, name="", version=folder.name)
     trainer = L.Trainer(
         max_epochs=1,
         accelerator=work.accelerator,
         devices=1,
-        logger=[tensorboard, CSVLogger(tensorboard.log_dir, name="csv", version="")],
+        logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
         callbacks=[TrainPerf()],
         log_every_n_steps=10,
         # Nothing here is worth keeping, and a bar would draw over the report.
@@ -66,7 +69,13 @@ def train(stage: Stage, work: Work, order: list[Place]) -> Path:
     )
     tensorboard.log_hyperparams({**asdict(work.preset), **asdict(stage.settings)})
     trainer.fit(model, loader(work.preset, stage.settings, order))
-    return Path(tensorboard.log_dir) / "trainperf"
+    return folder / "trainperf"
+
+
+def free_folder(out: Path, name: str) -> Path:
+    """Where a stage's run goes: `baseline`, or `baseline-1` when there is one already."""
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
+    return next(out / free for free in names if not (out / free).exists())
 
 
 def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader[list[int]]:
