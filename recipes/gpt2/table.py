@@ -48,6 +48,10 @@ def print_table(runs: Sequence[tuple[Stage, Path]], out: Path) -> None:
 
 def read_summary(run: Path) -> Summary:
     """The summary that the run left when its fit ended."""
+    # trainperf never stops a training: a full disk or a fault of its own leaves no summary, and
+    # the table of the other stages is still worth printing.
+    if not (run / "summary.json").exists():
+        return Summary(readings={})
     return msgspec.json.decode((run / "summary.json").read_bytes(), type=Summary)
 
 

@@ -44,6 +44,13 @@ def test_a_step_time_without_an_interval_says_on_how_many_steps_it_stands(tmp_pa
     assert cells[2] == "50.0 (n=4)"
 
 
+def test_a_run_without_a_summary_has_a_row_of_dashes(tmp_path: Path) -> None:
+    """The other stages' numbers are not lost with it."""
+    cells = row(STAGES[0], read_summary(tmp_path))
+
+    assert cells == [STAGES[0].name, STAGES[0].change, "–", "–", "–", "–", "–"]
+
+
 def test_the_table_is_printed_and_left_as_markdown(tmp_path: Path, capsys: object) -> None:
     """One row per stage under the same columns."""
     runs = [(stage, write(tmp_path / stage.name, READINGS)) for stage in STAGES[:2]]
