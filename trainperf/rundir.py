@@ -4,6 +4,16 @@ import os
 from pathlib import Path
 
 
+def choose(base: Path) -> Path:
+    """The directory of a new run, or of the one an elastic launcher is restarting.
+
+    Raises:
+        OSError: The directory cannot be made.
+    """
+    before = latest(base) if attempt() else None
+    return before if before is not None else create(base)
+
+
 def create(base: Path) -> Path:
     """Make and return `base/trainperf`, or `trainperf-1`, … if that exists.
 

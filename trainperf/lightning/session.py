@@ -157,7 +157,7 @@ class Session:
         chosen: str | None = None
         if trainer.is_global_zero:
             try:
-                chosen = str(_choose(base))
+                chosen = str(rundir.choose(base))
             except OSError as error:
                 log.warning(
                     "trainperf: no run directory can be written (%s); numbers go to the loggers "
@@ -219,14 +219,6 @@ class Session:
 def _differs(owner: object, base: type, hook: str) -> bool:
     function = getattr(owner, hook, None)
     return getattr(function, "__func__", function) is not getattr(base, hook, None)
-
-
-def _choose(base: Path) -> Path:
-    if rundir.attempt():
-        before = rundir.latest(base)
-        if before is not None:
-            return before
-    return rundir.create(base)
 
 
 class UpdateCounter(Protocol):

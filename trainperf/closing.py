@@ -1,0 +1,54 @@
+"""What happens after the fit: the summary is written and the report printed, by rank 0.
+
+The offline tower is loaded only here, when nothing trains any more.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from trainperf.clocks.host import monotonic_ns
+from trainperf.results import Summary
+from trainperf.rundir import record_file
+
+
+WAIT_NS = 5_000_000_000
+"""Longest wait for the other ranks on this file system to close their files."""
+
+
+def close_run(run: Path, *, ranks: int, aloud: bool) -> Summary:
+    """Write `summary.json` once every rank has ended, and print the report if *aloud*.
+
+    Raises:
+        RunError: The directory holds no run.
+        OSError: The summary cannot be written.
+    """
+    from trainperf.reports.terminal import write_report  # noqa: PLC0415
+    from trainperf.summary import write_summary  # noqa: PLC0415
+
+    _wait_for(run, ranks)
+    summary = write_summary(run)
+    if aloud:
+        sys.stdout.write("\n")
+        write_report(summary, sys.stdout)
+        sys.stdout.write(f"\n  {run}\n")
+        sys.stdout.flush()
+    return summary
+
+
+def _wait_for(run: Path, ranks: int) -> None:
+    """Other ranks end within moments; those on other machines may never appear here."""
+    deadline = monotonic_ns() + WAIT_NS
+    waiting = [record_file(run, rank) for rank in range(1, ranks)]
+    while waiting and monotonic_ns() < deadline:
+        waiting = [path for path in waiting if not _ended(path)]
+        time.sleep(0.02)
+
+
+def _ended(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 200))
+            return b'"kind":"end"' in file.read()
+    except OSError:
+        return False
