@@ -24,13 +24,14 @@ from torch.optim import Optimizer
 from typing_extensions import Self
 
 from trainperf import identity, rundir
+from trainperf.brackets import Brackets
 from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns, wall_clock_anchor
 from trainperf.closing import close_run
 from trainperf.errors import ConfigError
 from trainperf.measures import EVERYTHING
 from trainperf.monitor import Monitor, Parts
-from trainperf.phases import Gap, Phase
+from trainperf.phases import Phase
 from trainperf.probes.choose import Chosen, Objects, choose
 from trainperf.probes.marks import Mark
 from trainperf.probes.tokens import MaskFunction
@@ -44,12 +45,6 @@ from trainperf.sinks.tensorboard import TensorBoardSink, Writer
 log = logging.getLogger("trainperf")
 
 T = TypeVar("T")
-
-_PHASES = {
-    phase.label: phase
-    for phase in (Phase.H2D, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.CALLBACKS)
-}
-_GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
 NEVER_ENDED = "end_step() was not called in 64 batches, so every batch counts as a step"
@@ -99,7 +94,7 @@ class LoopMonitor:
         self._model: torch.nn.Module | None = None
         self._rank = 0
         self._chosen = Chosen()
-        self._brackets: dict[str, AbstractContextManager[None]] = {}
+        self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
         self._batch: object = None
         self._pending = False
         self._batch_is_step = False
@@ -136,7 +131,7 @@ class LoopMonitor:
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The loader's batches, one epoch; the time each takes to come is data wait."""
         self._start(loader)
-        recorder, mark = self.monitor.recorder, self._mark
+        recorder, mark = self.monitor.recorder, self._brackets.mark
         iterator = iter(loader)
         while True:
             self._end_micro_batch()
@@ -167,10 +162,7 @@ class LoopMonitor:
         """
         if optimizer is not None or (self._chosen.scaler is not None and name == "optimizer"):
             self.monitor.guard.run("scaler", lambda: self._attempt(optimizer))
-        bracket = self._brackets.get(name)
-        if bracket is None:
-            bracket = self._brackets[name] = self._bracket(name)
-        return bracket
+        return self._brackets.named(name)
 
     def end_step(self, loss: object = None) -> None:
         """The optimizer was stepped: the step is complete.  With accumulation, once per group.
@@ -216,7 +208,7 @@ class LoopMonitor:
         if dist.is_available() and dist.is_initialized():
             self._rank, self._objects.world_size = dist.get_rank(), dist.get_world_size()
         self._chosen = choose(self._objects, EVERYTHING)
-        self._brackets.clear()
+        self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
         self._open_run()
         sinks: list[Sink] = []
         if self.run is not None:
@@ -249,46 +241,6 @@ class LoopMonitor:
         with PhaseBracket(recorder, Phase.CALLBACKS):
             self.monitor.micro_batch(batch, loss, complete=complete or self._batch_is_step)
         recorder.last_hook_done()
-
-    def _bracket(self, name: str) -> AbstractContextManager[None]:
-        """Made once per name and run; a bracket may be entered again and again."""
-        recorder, bracket = self.monitor.recorder, self.monitor.guard.bracket
-        if name in _GAPS:
-            gap = _GAPS[name]
-            return bracket("loop", lambda: recorder.enter_gap(gap), recorder.leave_gap)
-        if name not in _PHASES:
-            known = ", ".join((*_PHASES, *_GAPS))
-            raise ConfigError(f"phase {name!r}: there is none of that name; use one of {known}")
-        phase = _PHASES[name]
-        if phase is Phase.BACKWARD and (self._chosen.tail or self._chosen.marks):
-            return bracket("loop", self._backward_begins, self._backward_ends)
-        if phase in (Phase.H2D, Phase.FORWARD) and self._chosen.marks:
-            return bracket("loop", lambda: self._begins(phase), lambda: self._ends(phase))
-        return PhaseBracket(recorder, phase)
-
-    def _mark(self, mark: Mark) -> None:
-        if self._chosen.marks is not None:
-            self._chosen.marks.mark(mark)
-
-    def _begins(self, phase: Phase) -> None:
-        if phase is Phase.H2D:
-            self._mark(Mark.COPY_BEGINS)
-        self.monitor.recorder.enter(phase)
-
-    def _ends(self, phase: Phase) -> None:
-        self.monitor.recorder.leave()
-        self._mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
-
-    def _backward_begins(self) -> None:
-        if self._chosen.tail is not None:
-            self._chosen.tail.backward_begins()
-        self.monitor.recorder.enter(Phase.BACKWARD)
-
-    def _backward_ends(self) -> None:
-        self._mark(Mark.BACKWARD_ENDS)
-        if self._chosen.tail is not None:
-            self._chosen.tail.backward_ends()
-        self.monitor.recorder.leave()
 
     def _attempt(self, optimizer: Optimizer | None) -> None:
         known = self._objects.optimizers

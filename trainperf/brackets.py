@@ -1,0 +1,85 @@
+"""Which context manager stands for a phase of a plain loop?  Made once per name, entered often."""
+
+from contextlib import AbstractContextManager
+
+from trainperf.errors import ConfigError
+from trainperf.guard import Guard
+from trainperf.phases import Gap, Phase
+from trainperf.probes.choose import Chosen
+from trainperf.probes.marks import Mark
+from trainperf.recorder import PhaseBracket, Recorder
+
+
+_PHASES = {
+    phase.label: phase
+    for phase in (Phase.H2D, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.CALLBACKS)
+}
+_GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
+
+
+class Brackets:
+    """Brackets of one run, with the device's marks and the tail where there are any."""
+
+    part = "loop phases"
+
+    def __init__(self, recorder: Recorder, guard: Guard, chosen: Chosen) -> None:
+        self._recorder = recorder
+        self._guard = guard
+        self._marks = chosen.marks
+        self._tail = chosen.tail
+        self._made: dict[str, AbstractContextManager[None]] = {}
+
+    def named(self, name: str) -> AbstractContextManager[None]:
+        """The bracket of a phase or gap.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        bracket = self._made.get(name)
+        if bracket is None:
+            bracket = self._made[name] = self._make(name)
+        return bracket
+
+    def mark(self, mark: Mark) -> None:
+        """Put a mark into the device's queue, if there is one.  Runs several times every step."""
+        if self._marks is not None:
+            self._marks.mark(mark)
+
+    def _make(self, name: str) -> AbstractContextManager[None]:
+        recorder = self._recorder
+        if name in _GAPS:
+            gap = _GAPS[name]
+            return self._guard.bracket(
+                self.part, lambda: recorder.enter_gap(gap), recorder.leave_gap
+            )
+        if name not in _PHASES:
+            known = ", ".join((*_PHASES, *_GAPS))
+            raise ConfigError(f"phase {name!r}: there is none of that name; use one of {known}")
+        phase = _PHASES[name]
+        if phase is Phase.BACKWARD and (self._tail or self._marks):
+            return self._guard.bracket(self.part, self._backward_begins, self._backward_ends)
+        if phase in (Phase.H2D, Phase.FORWARD) and self._marks:
+            return self._guard.bracket(
+                self.part, lambda: self._begins(phase), lambda: self._ends(phase)
+            )
+        return PhaseBracket(recorder, phase)
+
+    def _begins(self, phase: Phase) -> None:
+        if phase is Phase.H2D:
+            self.mark(Mark.COPY_BEGINS)
+        self._recorder.enter(phase)
+
+    def _ends(self, phase: Phase) -> None:
+        self._recorder.leave()
+        self.mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
+
+    def _backward_begins(self) -> None:
+        if self._tail is not None:
+            self._tail.backward_begins()
+        self._recorder.enter(Phase.BACKWARD)
+
+    def _backward_ends(self) -> None:
+        self.mark(Mark.BACKWARD_ENDS)
+        if self._tail is not None:
+            self._tail.backward_ends()
+        self._recorder.leave()
