@@ -2,7 +2,7 @@
 
 Values are written into a preallocated device buffer.  When a group of steps ends, the filled part
 is copied to pinned host memory without blocking; by the time the group's fence has been reached,
-the copy is there.  On a CPU the buffer *is* host memory and the copy a plain one.
+the copy is there.  On a CPU the buffer *is* host memory, and nothing is copied.
 """
 
 from collections import deque
@@ -15,13 +15,19 @@ SLOTS = 256
 
 
 class _Buffer:
-    """A device buffer and its rows, viewed once: `whole[i]` would make a tensor at every value."""
+    """A device buffer, its rows (viewed once: `whole[i]` makes a tensor), its host mirror."""
 
-    __slots__ = ("rows", "whole")
+    __slots__ = ("host", "rows", "whole")
 
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.whole = torch.zeros(SLOTS, width, dtype=dtype, device=device)
         self.rows = list(self.whole.unbind())
+        # Pinned memory is allocated here, once: doing it at a seal may wait for the device.
+        self.host = (
+            self.whole
+            if device.type == "cpu"
+            else torch.zeros(SLOTS, width, dtype=dtype, pin_memory=device.type == "cuda")
+        )
 
 
 class Ring:
@@ -39,7 +45,7 @@ class Ring:
         self._spare: list[_Buffer] = []
         self._buffer = _Buffer(0, dtype, self._device)
         self._steps: list[int] = []
-        self._sealed: deque[tuple[list[int], torch.Tensor, _Buffer]] = deque()
+        self._sealed: deque[tuple[list[int], _Buffer]] = deque()
         self._known: dict[int, list[float]] = {}
         self.dropped = 0
         """Values given up because a group had too many."""
@@ -65,11 +71,10 @@ class Ring:
         """Start copying what was written since the last seal."""
         if not self._steps:
             return
-        used = len(self._steps)
-        pinned = self._device.type == "cuda"
-        host = torch.empty(used, self._width, dtype=self._dtype, pin_memory=pinned)
-        host.copy_(self._buffer.whole[:used], non_blocking=True)
-        self._sealed.append((self._steps, host, self._buffer))
+        used, buffer = len(self._steps), self._buffer
+        if buffer.host is not buffer.whole:
+            buffer.host[:used].copy_(buffer.whole[:used], non_blocking=True)
+        self._sealed.append((self._steps, buffer))
         self._steps = []
         self._buffer = self._spare.pop() if self._spare else self._make()
 
@@ -80,8 +85,8 @@ class Ring:
     def resolve(self, groups: int) -> None:
         """Read the oldest *groups* seals; their fence must have been reached."""
         for _ in range(groups):
-            steps, host, buffer = self._sealed.popleft()
-            for step, row in zip(steps, host.tolist(), strict=True):
+            steps, buffer = self._sealed.popleft()
+            for step, row in zip(steps, buffer.host[: len(steps)].tolist(), strict=True):
                 before = self._known.get(step)
                 if before is not None and self._summed:
                     row = [a + b for a, b in zip(before, row, strict=False)]  # noqa: PLW2901

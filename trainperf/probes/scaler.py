@@ -31,7 +31,7 @@ class ScalerProbe(Probe):
         self._scaler = scaler
         self._device = device
         self._optimizers = list(optimizers)
-        self._found = Ring(torch.float32, summed=True)
+        self._found = Ring(torch.bool, summed=True)
         self._scales = Ring(torch.float32)
         self._handles: list[RemovableHandle] = []
         self._pending: set[int] = set()
@@ -114,7 +114,7 @@ class ScalerProbe(Probe):
             return
         row = self._found.row(draft.index, found.device)
         if row is not None:
-            row.copy_(found.reshape(1) > 0, non_blocking=True)
+            torch.gt(found.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
 
     def _read_scale(self, draft: Draft) -> None:
         if self._one is None:
