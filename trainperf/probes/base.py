@@ -73,17 +73,17 @@ class RingProbe(Probe):
         self._outstanding = total
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Read the group's copies and hand each step its row."""
+        """Read the group's copies and hand each step its rows."""
         groups = self._groups.popleft()
         self._outstanding -= groups
         self.ring.resolve(groups)
         for draft in drafts:
-            row = self.ring.take(draft.index)
-            if row is not None:
-                self.fill(draft, row)
+            rows = self.ring.take(draft.index)
+            if rows:
+                self.fill(draft, rows)
 
-    def fill(self, draft: Draft, row: list[float]) -> None:
-        """Put a step's row into its facts."""
+    def fill(self, draft: Draft, rows: list[list[float]]) -> None:
+        """Put a step's rows into its facts."""
         raise NotImplementedError
 
     def dropped(self) -> int:

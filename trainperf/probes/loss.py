@@ -48,6 +48,6 @@ class LossProbe(RingProbe):
         super().seal()
         self._row = None
 
-    def fill(self, draft: Draft, row: list[float]) -> None:
-        """Seven digits are all a float32 has."""
-        draft.facts[self._column] = float(f"{row[0] * self._scale:.7g}")
+    def fill(self, draft: Draft, rows: list[list[float]]) -> None:
+        """The last one holds; seven digits are all a float32 has."""
+        draft.facts[self._column] = float(f"{rows[-1][0] * self._scale:.7g}")

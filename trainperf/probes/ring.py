@@ -31,22 +31,20 @@ class _Buffer:
 
 
 class Ring:
-    """A row of numbers per step, written on the device and read later on the host.
+    """Rows of numbers for each step, written on the device and read later on the host.
 
-    Rows of the same step in different groups are added when *summed*, else the later one holds.
     The buffers are made at first use, on the device of the first value.
     """
 
-    def __init__(self, dtype: torch.dtype, *, summed: bool = False) -> None:
+    def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
-        self._summed = summed
         self._device = torch.device("cpu")
         self._width = 0
         self._spare: list[_Buffer] = []
         self._buffer = _Buffer(0, dtype, self._device)
         self._steps: list[int] = []
         self._sealed: deque[tuple[list[int], _Buffer]] = deque()
-        self._known: dict[int, list[float]] = {}
+        self._known: dict[int, list[list[float]]] = {}
         self.dropped = 0
         """Values given up because a group had too many."""
 
@@ -87,17 +85,14 @@ class Ring:
         for _ in range(groups):
             steps, buffer = self._sealed.popleft()
             for step, row in zip(steps, buffer.host[: len(steps)].tolist(), strict=True):
-                before = self._known.get(step)
-                if before is not None and self._summed:
-                    row = [a + b for a, b in zip(before, row, strict=False)]  # noqa: PLW2901
-                self._known[step] = row
+                self._known.setdefault(step, []).append(row)
             if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
                 buffer.whole.zero_()
                 self._spare.append(buffer)
 
-    def take(self, step: int) -> list[float] | None:
-        """The row of a step, once; `None` when nothing was written for it."""
-        return self._known.pop(step, None)
+    def take(self, step: int) -> list[list[float]]:
+        """The rows of a step in the order they were written, once."""
+        return self._known.pop(step, [])
 
     def _make(self) -> _Buffer:
         return _Buffer(self._width, self._dtype, self._device)

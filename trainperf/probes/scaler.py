@@ -31,7 +31,7 @@ class ScalerProbe(Probe):
         self._scaler = scaler
         self._device = device
         self._optimizers = list(optimizers)
-        self._found = Ring(torch.bool, summed=True)
+        self._found = Ring(torch.bool)
         self._scales = Ring(torch.float32)
         self._handles: list[RemovableHandle] = []
         self._pending: set[int] = set()
@@ -86,12 +86,12 @@ class ScalerProbe(Probe):
         self._found.resolve(found)
         self._scales.resolve(scales)
         for draft in drafts:
-            row = self._found.take(draft.index)
-            if row is not None:
-                add(draft, self._overflows, int(row[0]))
+            found_here = self._found.take(draft.index)
+            if found_here:
+                add(draft, self._overflows, sum(bool(row[0]) for row in found_here))
             scale = self._scales.take(draft.index)
-            if scale is not None:
-                draft.facts[self._scale] = scale[0]
+            if scale:
+                draft.facts[self._scale] = scale[-1][0]
             if draft.facts[self._overflows]:
                 draft.tags |= Tag.OVERFLOW
 

@@ -37,7 +37,7 @@ class TokensProbe(RingProbe):
     facts: ClassVar[tuple[str, ...]] = ("tokens_effective", "tokens_padded")
 
     def __init__(self, mask: MaskFunction | None = None) -> None:
-        super().__init__(Ring(torch.int64, summed=True))
+        super().__init__(Ring(torch.int64))
         self._user_mask = mask
         self._note = ""
         self._found = False
@@ -59,7 +59,7 @@ class TokensProbe(RingProbe):
             return
         add(draft, self._padded, mask.numel())
         if mask.device.type == "cpu":
-            lengths = mask.detach().numpy().sum(axis=-1, dtype=np.int64)
+            lengths = mask.detach().numpy().sum(axis=-1)
             add(draft, self._effective, int(lengths.sum()))
             self._waiting.append(lengths)
             return
@@ -74,10 +74,11 @@ class TokensProbe(RingProbe):
             self._count(np.concatenate(self._waiting))
             self._waiting.clear()
 
-    def fill(self, draft: Draft, row: list[float]) -> None:
+    def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Sum the step's lengths; a row is as wide as the widest batch, and 0 beyond its own."""
-        add(draft, self._effective, int(sum(row)))
-        self._count(np.array([length for length in row if length], dtype=np.int64))
+        lengths = np.array([length for row in rows for length in row if length], dtype=np.int64)
+        add(draft, self._effective, int(lengths.sum()))
+        self._count(lengths)
 
     def reasons(self) -> dict[str, str]:
         """Why there are no tokens, if none were found."""
@@ -105,6 +106,8 @@ class TokensProbe(RingProbe):
     def _using(self, mask: torch.Tensor, note: str) -> torch.Tensor:
         if not self._found:
             self._found, self._note = True, note
+        if mask.is_floating_point():
+            mask = mask != 0
         return mask if mask.ndim > 1 else mask.reshape(1, -1)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
