@@ -4,10 +4,10 @@ Everything below reports is in SI; this is the one place that knows milliseconds
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
-_TIMES = ((0.9995e-3, 1e6, "µs"), (0.9995, 1e3, "ms"), (119.95, 1.0, "s"), (7197.0, 1 / 60, "min"))
+_TIMES = ((0.9995e-3, 1e6, "µs"), (0.9995, 1e3, "ms"), (599.5, 1.0, "s"), (7197.0, 1 / 60, "min"))
 _HOURS = (1 / 3600, "h")
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"))
@@ -32,6 +32,12 @@ class Scale:
                 per_second, unit = factor, name
                 break
         return cls(per_second=per_second, unit=unit, decimals=_decimals(size * per_second))
+
+    @classmethod
+    def fine(cls, seconds: float) -> "Scale":
+        """The same with at least one decimal: for the parts of *seconds*."""
+        scale = cls.of(seconds)
+        return replace(scale, decimals=max(1, scale.decimals))
 
     def number(self, seconds: float) -> str:
         """The duration in this unit, without the unit."""
@@ -105,6 +111,11 @@ def scale_factor(scale: float) -> str:
     if mantissa == 0.5:
         return "2" + str(exponent - 1).translate(_SUPERSCRIPTS)
     return f"{scale:g}"
+
+
+def words(label: str) -> str:
+    """The label of a phase, gap or tag in words, e.g. `data wait`."""
+    return "warm-up" if label == "warmup" else label.replace("_", " ")
 
 
 def plural(number: int, noun: str) -> str:

@@ -14,6 +14,14 @@ _DOING = {
     Phase.LOOP: "in the framework's loop between steps",
     Phase.OTHER: "in no phase that is known",
 }
+_ACTED_ON = {
+    "data_wait": Phase.DATA_WAIT,
+    "transfer": Phase.H2D,
+    "callbacks": Phase.CALLBACKS,
+    "loop": Phase.LOOP,
+}
+"""Findings about one phase: that is the share to name, though computing may take a larger one."""
+
 _HIDDEN_STALL = 0.25
 """Of the host's wait for data: with less than that lost on the device, the wait is no answer."""
 
@@ -58,17 +66,32 @@ def bound(finding: Finding) -> str:
 
 
 def _largest(summary: Summary, rows: list[PhaseRow]) -> str:
-    candidates = [row for row in rows if not _hidden(summary, row)]
-    top = max(candidates, key=lambda row: row.fraction, default=None)
+    first = next(iter(summary.findings), None)
+    if first is not None and first.fraction is not None:
+        if first.id == "straggler":
+            return f", {share(first.fraction)} of it lost by ranks that wait for each other"
+        if first.id in _ACTED_ON:
+            slowest = " on the slowest rank" if len(summary.run.ranks) > 1 else ""
+            return f", {share(first.fraction)} of it {_DOING[_ACTED_ON[first.id]]}{slowest}"
+    top = max(rows, key=lambda row: row.fraction, default=None)
     if top is None:
         return ""
+    if _hidden(summary, top):
+        return f", {share(top.fraction)} of it a wait for data behind a busy device"
     if top.phase not in COMPUTE:
         return f", {share(top.fraction)} of it {_DOING[top.phase]}"
     together = share(sum(row.fraction for row in rows if row.phase in COMPUTE))
-    if summary.run.device == "cpu":
-        return f", {together} of it computing (forward, backward, optimizer)"
-    # An asynchronous device is only given its work there: the host's time is not compute time.
-    return f", {together} of it in forward, backward and optimizer (host time)"
+    return f", {together} of it {_computing(summary)}"
+
+
+def _computing(summary: Summary) -> str:
+    if summary.run.device != "cpu":
+        # The device is only given its work there: the host's time is not compute time.
+        return "in forward, backward and optimizer (host time)"
+    if len(summary.run.ranks) > 1:
+        # The wait for the other ranks' gradients is in it.
+        return "in forward, backward and optimizer"
+    return "computing (forward, backward, optimizer)"
 
 
 def _hidden(summary: Summary, row: PhaseRow) -> bool:

@@ -10,6 +10,10 @@ from trainperf.rules.straggler import said as lateness
 from trainperf.units import Scale, duration, fine_share, plural
 
 
+_NOTE = 3
+"""Place of the column that is words and not numbers."""
+
+
 def render(summary: Summary) -> str:
     """The whole report.  Names from users are escaped: none can open markup, HTML or a cell."""
     blocks = [
@@ -35,14 +39,14 @@ def _phases(summary: Summary) -> str:
     rows = phase_rows(summary)
     if not rows:
         return ""
-    scale = Scale.of(sum(row.seconds for row in rows))
+    scale = Scale.fine(sum(row.seconds for row in rows))
     cells = [
         (row.label, scale.say(row.seconds), fine_share(row.fraction), safe(row.note))
         if applies(summary, row)
         else (row.label, "not applicable (CPU)", "", "")
         for row in rows
     ]
-    return _table(("phase", "time a step", "share", ""), cells)
+    return _table(("phase", "time a step", "share", "note"), cells)
 
 
 def _ranks(summary: Summary) -> list[str]:
@@ -72,7 +76,8 @@ def _findings(findings: Sequence[Finding]) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    rule = ["---:" if 0 < place < _NOTE else "---" for place in range(len(head))]
+    lines = [head, rule, *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 

@@ -84,7 +84,7 @@ def _phases(summary: Summary) -> list[Text]:
     rows = phase_rows(summary)
     if not rows:
         return []
-    scale = Scale.of(sum(row.seconds for row in rows))
+    scale = Scale.fine(sum(row.seconds for row in rows))
     numbers = [scale.say(row.seconds) for row in rows]
     place = max(len(number) for number in numbers)
     return [
@@ -111,7 +111,7 @@ def _bar(fraction: float) -> str:
 
 def _numbers(summary: Summary, width: int) -> list[Text]:
     said = [
-        f"{fact.said} {fact.name}" if fact.name.endswith("/s") else f"{fact.name} {fact.said}"
+        f"{fact.said} {fact.name}" if fact.first else f"{fact.name} {fact.said}"
         for fact in facts(summary)
     ]
     return [*_flow(said, width, " · "), *_flow(_fit(summary), width, _PLUS)]
@@ -156,7 +156,7 @@ def _spread(summary: Summary, name: str, label: str) -> str:
         return ""
     (least, _), (most, rank) = min(values), max(values)
     scale = Scale.of(most)
-    return f"{label} {scale.number(least)}–{scale.say(most)} (rank {rank} longest)"
+    return f"{label} {scale.number(least)}–{scale.say(most)} (rank {rank})"
 
 
 def _next(summary: Summary, width: int) -> list[Text]:

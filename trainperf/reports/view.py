@@ -3,9 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainperf.phases import GAPS, PHASES, Phase, Tag
+from trainperf.phases import GAPS, PHASES, Phase
 from trainperf.results import Summary
-from trainperf.units import count, duration, fine_share, plural, rate, scale_factor, share, size
+from trainperf.units import (
+    count,
+    duration,
+    fine_share,
+    plural,
+    rate,
+    scale_factor,
+    share,
+    size,
+    words,
+)
 
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
@@ -23,7 +33,7 @@ class PhaseRow:
     @property
     def label(self) -> str:
         """The phase's name for people."""
-        return self.phase.label.replace("_", " ")
+        return words(self.phase.label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +42,8 @@ class Fact:
 
     name: str
     said: str
+    first: bool = False
+    """Whether the number is said before its name, as rates are."""
 
 
 def device(summary: Summary) -> str:
@@ -64,11 +76,10 @@ def applies(summary: Summary, row: PhaseRow) -> bool:
 def facts(summary: Summary) -> list[Fact]:
     """Throughput and the other single numbers that were measured."""
     said = (
-        _fact(summary, "effective_tokens_per_s", "effective tokens/s", _whole),
-        _fact(summary, "samples_per_s", "samples/s", count)
-        if _value(summary, "effective_tokens_per_s") is None
-        else None,
+        _tokens(summary),
+        _samples(summary),
         _fact(summary, "padding_fraction", "padding", fine_share),
+        _lengths(summary),
         _overflow(summary),
         _fact(summary, "first_step_s", "first step", duration),
         _fact(summary, "step_p95_s", "p95", duration),
@@ -78,7 +89,7 @@ def facts(summary: Summary) -> list[Fact]:
         _fact(summary, "memory_peak_bytes", "peak memory", size),
         _fact(summary, "resident_peak_bytes", "resident", size),
         _fact(summary, "loss", "loss", _loss),
-        _fact(summary, "overhead_s", "our cost a step", duration),
+        _fact(summary, "overhead_s", "our cost", lambda cost_s: f"{duration(cost_s)} a step"),
     )
     return [fact for fact in said if fact is not None]
 
@@ -91,12 +102,12 @@ def ledger(summary: Summary) -> list[tuple[str, float]]:
     gaps = [(slot, spent_s) for slot, spent_s in entries.items() if slot not in phases]
     order = {gap.label: place for place, gap in enumerate(GAPS)}
     gaps.sort(key=lambda gap: (gap[0] not in order, -gap[1]))
-    return [("steps", steps), *((slot.replace("_", " "), spent_s) for slot, spent_s in gaps)]
+    return [("steps", steps), *((words(slot), spent_s) for slot, spent_s in gaps)]
 
 
 def left_out(summary: Summary) -> str:
     """The steps that are not steady and why, e.g. `12 warm-up, 6 after validation left out`."""
-    reasons = [f"{steps:,} {_tag(label)}" for label, steps in summary.excluded.items()]
+    reasons = [f"{steps:,} {words(label)}" for label, steps in summary.excluded.items()]
     return f"{', '.join(reasons)} left out" if reasons else ""
 
 
@@ -115,10 +126,6 @@ def progress(summary: Summary) -> str:
     return f"{ended} · {steady}" if ended else steady
 
 
-def _tag(label: str) -> str:
-    return "warm-up" if label == Tag.WARMUP.label else label.replace("_", " ")
-
-
 def _phase_s(summary: Summary, phase: Phase) -> float:
     if summary.run.steady_steps:
         return _value(summary, f"phase_{phase.label}_s") or 0.0
@@ -131,7 +138,7 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.CALLBACKS:
         return next(iter(summary.actions_s), "")
     if phase is Phase.LOOP and len(summary.run.ranks) > 1:
-        return "waiting for other ranks is in it"
+        return "with the wait for ranks"
     if phase is Phase.H2D:
         copied, speed = _value(summary, "h2d_bytes"), _value(summary, "h2d_bytes_per_s")
         return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
@@ -145,6 +152,32 @@ def _loader(summary: Summary) -> str:
     if stalled is not None and summary.run.device != "cpu":
         said.append(f"device idle for {share(stalled)}")
     return "; ".join(said)
+
+
+def _tokens(summary: Summary) -> Fact | None:
+    rate_per_s, mask = _value(summary, "effective_tokens_per_s"), summary.run.notes.get("tokens")
+    if rate_per_s is None:
+        return None
+    name = f"effective tokens/s{f' ({mask})' if mask else ''}"
+    return Fact(name=name, said=_whole(rate_per_s), first=True)
+
+
+def _samples(summary: Summary) -> Fact | None:
+    rate_per_s = _value(summary, "samples_per_s")
+    if rate_per_s is None or _value(summary, "effective_tokens_per_s") is not None:
+        return None
+    return Fact(name="samples/s", said=_whole(rate_per_s), first=True)
+
+
+def _lengths(summary: Summary) -> Fact | None:
+    """Median and maximum of the sequence lengths, each as the upper edge of its bin."""
+    lengths = summary.sequence_lengths
+    half, below = sum(lengths.values()) / 2, 0
+    for edge, number in lengths.items():
+        below += number
+        if below >= half:
+            return Fact(name="sequences", said=f"half ≤ {edge:,}, longest ≤ {max(lengths):,}")
+    return None
 
 
 def _overflow(summary: Summary) -> Fact | None:

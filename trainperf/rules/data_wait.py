@@ -33,7 +33,7 @@ def data_wait(summary: Summary) -> Finding | None:
     cause, action = _remedy(summary, lost, step_s)
     return Finding(
         id="data_wait",
-        title=f"{share(lost)} of the step is spent waiting for data",
+        title=f"{share(lost)} of the step is spent waiting for data{_where(summary)}",
         advice="Fix the loader",
         evidence=(
             f"{duration(waited * step_s)} of {duration(step_s)} a step in the loader's next()",
@@ -47,6 +47,10 @@ def data_wait(summary: Summary) -> Finding | None:
         confidence="medium" if summary.run.device == "cpu" else "high",
         severity=severity(lost),
     )
+
+
+def _where(summary: Summary) -> str:
+    return " on the rank that waits longest" if len(summary.run.ranks) > 1 else ""
 
 
 def _stall(stalled: float | None, summary: Summary) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ def no_steady_state(summary: Summary) -> Finding | None:
     if run.steady_steps or not run.steps or run.state == "running":
         return None
     least = 2 * WINDOW + 1
+    if run.steps < least and run.state != "finished":
+        return None
     if run.steps < least:
         return Finding(
             id="no_steady_state",

@@ -1,8 +1,9 @@
 """Do ranks wait for each other, and for which one?"""
 
+from trainperf.phases import Phase
 from trainperf.results import Finding, Summary, SyncPoint
 from trainperf.rules.base import LIMITS, at_most, severity, value
-from trainperf.units import duration, share
+from trainperf.units import duration, share, words
 
 
 def straggler(summary: Summary) -> Finding | None:
@@ -35,21 +36,23 @@ def said(point: SyncPoint) -> str:
     if point.straggler is None or point.late_s is None:
         return f"{duration(point.lost_s)} a step at {point.point}, not always for the same rank"
     cause = (
-        f"{duration(point.cause_s)} of it in {point.cause}"
+        f"{duration(point.cause_s)} more in {words(point.cause)}"
         if point.cause and point.cause_s is not None
         else "no host phase explains it: a slower device?"
     )
     return (
-        f"rank {point.straggler} is {duration(point.late_s)} late at {point.point} in "
-        f"{share(point.late_fraction)} of the steps; {cause}"
+        f"rank {point.straggler} is {duration(point.late_s)} late at {point.point}: {cause}; in "
+        f"{share(point.late_fraction)} of the steps"
     )
 
 
 def _action(point: SyncPoint | None) -> str:
     if point is None:
         return "give every rank the same work: batches of equal length, the same input speed"
-    if point.cause == "data_wait":
+    if point.cause == Phase.DATA_WAIT.label:
         return f"give rank {point.straggler} a loader as fast as the others'"
     if point.cause:
-        return f"find what rank {point.straggler} does in {point.cause} that the others do not"
+        return (
+            f"find what rank {point.straggler} does in {words(point.cause)} that the others do not"
+        )
     return f"compare the device and host of rank {point.straggler} with the others'"

@@ -1,0 +1,139 @@
+"""The report for a terminal: short, the answer first, and never obeying a name."""
+
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from support_cases import CASES, Case
+from support_golden import summary_of_case
+from support_runs import RankSpec, make_info, make_steps, summary_of
+
+from trainperf.records import Totals
+from trainperf.reports import FORMATS, text
+from trainperf.reports.headline import headline
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("name", CASES)
+def test_it_fits_the_terminal(name: str, width: int, tmp_path: Path) -> None:
+    """At most 25 lines, none wider than the terminal."""
+    lines = text.lines(summary_of_case(CASES[name](), tmp_path), width)
+
+    assert len(lines) <= text.MOST_LINES
+    assert max(cell_len(line.plain) for line in lines) <= width
+
+
+def test_with_everything_to_say_it_is_still_short(tmp_path: Path) -> None:
+    """Sixty-four ranks, warnings from all over, every fact and several findings."""
+    facts = {"tail_ns": 2_000_000, "tokens_effective": 10, "tokens_padded": 99, "loss": 1.0}
+    specs = [
+        RankSpec(
+            steps=make_steps(
+                40, data_wait=20, forward=20, backward=30, callbacks=20, loop=20, facts=facts
+            ),
+            info=make_info(rank=rank, world_size=70, config={"num_workers": 0}),
+            totals=Totals(at_step=1, faults={f"probe {n}": "KeyError: 'x'" for n in range(40)}),
+        )
+        for rank in range(64)
+    ]
+
+    lines = [line.plain for line in text.lines(summary_of(tmp_path, specs), 80)]
+
+    assert len(lines) <= text.MOST_LINES
+    assert any(line.startswith("  next") for line in lines)
+    assert any(line.startswith("  note  64 of 70 ranks read") for line in lines)
+
+
+def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
+    """Step time, the largest share, what to do and the most it can gain."""
+    steps = make_steps(200, data_wait=20, forward=30)
+    report = text.render(summary_of(tmp_path, [RankSpec(steps=steps)])).splitlines()
+
+    assert report[0].startswith("trainperf · gpt2 · 1 rank · CPU · 188 steady steps")
+    assert report[2] == (
+        "  50.0 ms a step, 40 % of it waiting for data. Fix the loader first: "
+        "at most 1.67 × faster."
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("data_wait", "waiting for data"),
+        ("h2d", "moving the batch to the device"),
+        ("forward", "computing (forward, backward, optimizer)"),
+        ("backward", "computing (forward, backward, optimizer)"),
+        ("optimizer", "computing (forward, backward, optimizer)"),
+        ("callbacks", "in callbacks"),
+        ("loop", "in the framework's loop between steps"),
+        ("other", "in no phase that is known"),
+    ],
+)
+def test_the_largest_share_is_named_whatever_it_is(tmp_path: Path, phase: str, said: str) -> None:
+    """60 of 65 ms."""
+    phases = {"forward": 5.0, phase: 60.0}
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, **phases))])
+
+    assert f"of it {said}." in headline(summary)
+
+
+def test_the_share_to_act_on_is_named_before_a_larger_one_that_is_just_work(
+    tmp_path: Path,
+) -> None:
+    """80 % is computing; what can be removed is the loader's 20 %."""
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, data_wait=10, forward=40))])
+
+    assert headline(summary).startswith("50.0 ms a step, 20 % of it waiting for data. Fix the load")
+
+
+def test_no_action_is_invented_where_nothing_can_be_removed(tmp_path: Path) -> None:
+    """A compute-bound run is told so."""
+    summary = summary_of_case(CASES["compute_bound"](), tmp_path)
+
+    assert "faster" not in text.render(summary)
+    assert "Nothing stands out" in headline(summary)
+
+
+def test_the_wait_for_data_is_no_answer_where_the_device_hides_it(tmp_path: Path) -> None:
+    """Named for what it is, and nothing is promised for it."""
+    summary = summary_of_case(CASES["hidden_wait"](), tmp_path)
+
+    assert "a wait for data behind a busy device. Nothing stands out" in headline(summary)
+
+
+def test_host_time_of_an_asynchronous_device_is_not_called_computing(tmp_path: Path) -> None:
+    """The host only enqueues there."""
+    spec = RankSpec(steps=make_steps(100, forward=20, backward=30), info=make_info(device="cuda"))
+
+    assert "in forward, backward and optimizer (host time)" in headline(
+        summary_of(tmp_path, [spec])
+    )
+
+
+def test_a_running_fit_says_how_far_it_is(tmp_path: Path) -> None:
+    """So far, not at the end."""
+    report = text.render(summary_of_case(CASES["running"](), tmp_path))
+
+    assert "still running, 130 steps so far" in report
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown"])
+def test_names_cannot_steer_a_terminal(format_: str, tmp_path: Path) -> None:
+    """No escape, no bell, no reversed text, no line of their own."""
+    report = FORMATS[format_](summary_of_case(CASES["hostile"](), tmp_path))
+
+    assert not set(report) & set("\x1b\x07\u202e\r")
+    assert "\nB" not in report
+
+
+def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    """Rich's square brackets are letters here."""
+    assert "[bold]x[/bold]" in text.render(summary_of_case(CASES["hostile"](), tmp_path))
+
+
+def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None:
+    """Warnings and further findings, never the answer or the phases."""
+    summary = summary_of_case(Case(ranks=CASES["loader_bound"]().ranks), tmp_path)
+    many = text.lines(summary, 100)
+
+    assert [line.plain[2:11] for line in many[4:6]] == ["data wait", "h2d      "]
