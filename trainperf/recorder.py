@@ -29,7 +29,7 @@ class PhaseListener(Protocol):
         ...
 
     def cleared(self) -> None:
-        """Whatever was open is over."""
+        """Whatever was open is over; the recorder's `slot` says what goes on now."""
         ...
 
 
@@ -170,14 +170,14 @@ class Recorder:
             started = self._since
         left = dict.fromkeys((*self._stack, self._slot))
         self._stack.clear()
-        if self.listener is not None:
-            self.listener.cleared()
         self._slot = slot
         for before in left:
             if before != slot and before >= FIRST_GAP:
                 self._settle(before)
         if slot not in left:
             self._gap_started[slot] = started
+        if self.listener is not None:
+            self.listener.cleared()
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -211,6 +211,8 @@ class Recorder:
         if self.ground < FIRST_GAP:
             self._switch(int(Phase.LOOP))
             self._stack.clear()
+            if self.listener is not None:
+                self.listener.cleared()
 
     def epoch_ended(self) -> None:
         """No further batch follows in this epoch."""
