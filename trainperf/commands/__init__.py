@@ -3,13 +3,11 @@
 Offline only: nothing here imports torch.
 """
 
-from collections.abc import Callable
-
-from trainperf.commands.entry import run
+from trainperf.commands.entry import Command, run
 from trainperf.commands.report import report
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (report,)
+COMMANDS: tuple[Command, ...] = (report,)
 
 __all__ = ["COMMANDS", "main"]
 

@@ -22,38 +22,36 @@ INTERRUPTED = 130
 _Refused = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 
-def run(commands: Iterable[Callable[..., None]]) -> int:
+Command = Callable[..., str | None]
+"""A subcommand: its arguments are Typer's, its docstring the help, its result what it says."""
+
+
+def run(commands: Iterable[Command]) -> int:
     """Parse the process's arguments, run the subcommand, and return the exit code."""
-    command = get_command(_app(commands))
+    app = get_command(_app(commands))
     try:
-        code = command.main(
+        said = app.main(
             args=sys.argv[1:] or ["--help"], prog_name="trainperf", standalone_mode=False
         )
+        # Outside Typer, which would take a broken pipe for a failure.
+        if isinstance(said, str):
+            sys.stdout.write(encodable(said, sys.stdout))
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
         _close_stdout()
-        return 0
     except TrainPerfError as error:
         return _refuse(str(error))
     except OSError as error:
-        return _refuse(f"{error.filename or 'input'}: {error.strerror or error}")
+        said = error.strerror or str(error)
+        return _refuse(f"{error.filename}: {said}" if error.filename else said)
     except _Refused as error:
         return _refuse(error.format_message() if hasattr(error, "format_message") else str(error))
-    return code if isinstance(code, int) else 0
+    return 0
 
 
-def write(text: str) -> None:
-    """Write to stdout, in letters it can take.
-
-    Raises:
-        BrokenPipeError: The reader has gone.
-    """
-    sys.stdout.write(encodable(text, sys.stdout))
-
-
-def _app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
+def _app(commands: Iterable[Command]) -> typer.Typer:
     app = typer.Typer(
         name="trainperf",
         help="Where every millisecond of a PyTorch training step goes, and what to change first.",
@@ -69,7 +67,7 @@ def _app(commands: Iterable[Callable[..., None]]) -> typer.Typer:
 
 def _print_version(value: bool) -> None:  # noqa: FBT001 Typer calls it
     if value:
-        write(f"trainperf {__version__}\n")
+        sys.stdout.write(f"trainperf {__version__}\n")
         raise typer.Exit
 
 

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from trainperf.commands.entry import write
 from trainperf.reports import FORMATS
-from trainperf.reports.terminal import write_report
+from trainperf.reports.terminal import rendered
 from trainperf.run import Run
 from trainperf.summary import summarize
 
@@ -22,13 +21,10 @@ def report(
     format_: Annotated[
         str, typer.Option("--format", metavar="|".join(FORMATS), help="How to show it.")
     ] = "text",
-) -> None:
+) -> str:
     """Say where the time of a run went and what to change first; also while it is running."""
     if format_ not in FORMATS:
         raise typer.BadParameter(f"--format {format_}: choose from {', '.join(FORMATS)}")
     now_s = datetime.now(tz=timezone.utc).timestamp()
     summary = summarize(Run.open(run), now_s=now_s)
-    if format_ == "text":
-        write_report(summary, sys.stdout)
-    else:
-        write(FORMATS[format_](summary))
+    return rendered(summary, sys.stdout) if format_ == "text" else FORMATS[format_](summary)

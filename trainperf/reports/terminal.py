@@ -1,5 +1,6 @@
 """How does a report reach a terminal, a pipe, or a log file?"""
 
+import io
 import os
 import shutil
 from typing import TextIO
@@ -19,21 +20,20 @@ _ASCII = str.maketrans(
 
 
 def write_report(summary: Summary, stream: TextIO) -> None:
-    """Write the text report: styled on a terminal that wants it, plain everywhere else."""
-    styled = stream.isatty() and not os.environ.get("NO_COLOR") and _terminal() != "dumb"
-    console = Console(
-        file=stream,
-        force_terminal=styled,
-        color_system="auto" if styled else None,
-        legacy_windows=False,
-        highlight=False,
-        width=MOST_WIDTH,
-    )
-    for line in lines(summary, _width(stream)):
-        if styled:
-            console.print(line, no_wrap=True, crop=False, overflow="ignore")
-        else:
-            stream.write(encodable(line.plain.rstrip() + "\n", stream))
+    """Write the text report to a stream."""
+    stream.write(rendered(summary, stream))
+
+
+def rendered(summary: Summary, stream: TextIO) -> str:
+    """The text report for a stream: styled if it is a terminal that wants it, else plain."""
+    report = lines(summary, _width(stream))
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return encodable("".join(line.plain.rstrip() + "\n" for line in report), stream)
+    canvas = io.StringIO()
+    console = Console(file=canvas, force_terminal=True, highlight=False, width=MOST_WIDTH)
+    for line in report:
+        console.print(line, no_wrap=True, crop=False, overflow="ignore")
+    return encodable(canvas.getvalue(), stream)
 
 
 def encodable(text: str, stream: TextIO) -> str:
@@ -44,10 +44,6 @@ def encodable(text: str, stream: TextIO) -> str:
     except UnicodeEncodeError:
         return text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
     return text
-
-
-def _terminal() -> str:
-    return os.environ.get("TERM", "")
 
 
 def _width(stream: TextIO) -> int:
