@@ -8,6 +8,7 @@ device's queue, and the group is written once the fence has been reached, which 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -30,6 +31,9 @@ from trainperf.window import Window
 
 
 TOTALS_EVERY_NS = 10_000_000_000
+
+_COUNTED = ("samples", "tokens_effective")
+"""Facts whose totals a checkpoint carries."""
 
 SHOW_BUDGET = 100
 """Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
@@ -64,6 +68,8 @@ class Parts:
 class Monitor:
     """One fit on one rank.  The fit begins when this is made."""
 
+    part = "monitor"
+
     def __init__(self, clock: HostClock = monotonic_ns) -> None:
         self.guard = Guard()
         self.recorder = Recorder(clock)
@@ -75,6 +81,7 @@ class Monitor:
         self._watched = False
         self._schema = StepSchema()
         self._micro_batch = self._seal = self._resolve = self.guard.each(())
+        self._flush = self.guard.wrap(self.part, self.flush)
         self._flush_schedule = FlushSchedule(1)
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
@@ -103,6 +110,7 @@ class Monitor:
         self._switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
         for probe in probes:
+            probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._micro_batch = self._hooks(probes, "micro_batch")
         self._seal = self._hooks(probes, "seal")
@@ -118,7 +126,7 @@ class Monitor:
         recorder = self.recorder
         recorder.micro_batch_done(complete=complete)
         if complete and self._flush_schedule.due(len(recorder.closed), begun):
-            self.flush()
+            self._flush()
         draft = recorder.draft
         if draft is not None and self._overhead is not None:
             spent = draft.facts[self._overhead] or 0
@@ -144,18 +152,25 @@ class Monitor:
         self.finished = True
         self._seal_group()
         fit_ns = self.recorder.end()
-        self._seal_group()
-        for group in self._groups:
-            if group.fence is not None:
-                group.fence.synchronize()
-            self._write(group)
-        self._groups.clear()
-        self._show()
+        self.guard.run("last steps", self._last)
         for probe in self._parts.probes:
-            self.guard.run(probe.name, probe.detach)
+            # Under a name of its own: a part that was switched off must be detached all the same.
+            self.guard.run(f"detaching {probe.name}", probe.detach)
         end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1)
         self._tell("entries", [self.totals(), end])
-        self._tell("close")
+        for sink in self._parts.sinks:
+            self.guard.run(f"closing {sink.name}", sink.close)
+
+    def settled_progress(self) -> dict[str, int]:
+        """`progress` with every complete step in it, for a checkpoint.
+
+        Waits for the device, as the checkpoint is about to.
+        """
+        draft = self.recorder.draft
+        complete = [draft] if draft is not None and self.recorder.awaits_batch else []
+        self.guard.run(self.part, lambda: self._drain(complete))
+        rows = [(*_core(step), *step.facts) for step in complete]
+        return _counted(self.progress, StepBlock.from_rows(self._schema, rows))
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
@@ -187,18 +202,34 @@ class Monitor:
         device = self._parts.device
         self._groups.append(_Group(drafts, gaps, device.mark() if device else None))
 
+    def _last(self) -> None:
+        self._drain()
+        self._show()
+
+    def _drain(self, complete: Sequence[Draft] = ()) -> None:
+        """Seal what there is, wait for the device, and write.
+
+        *complete* are steps that go on: they get the facts known by now, and are not written.
+        """
+        self._seal_group()
+        while self._groups:
+            group = self._groups.popleft()
+            if group.fence is not None:
+                group.fence.synchronize()
+            self._write(group, complete if not self._groups else ())
+
     def _passed(self, group: _Group) -> bool:
         return group.fence is None or group.fence.query()
 
-    def _write(self, group: _Group) -> None:
-        self._resolve(group.drafts)
+    def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
+        self._resolve([*group.drafts, *complete])
         if group.fence is not None and self._parts.device is not None:
             self._parts.device.release([group.fence])
         rows = [self._row(draft) for draft in group.drafts]
         if rows:
             self._tell("rows", rows)
             block = StepBlock.from_rows(self._schema, rows)
-            self._count(block)
+            self.progress = _counted(self.progress, block)
             if self._watched:
                 self._window.observe(block)
         if group.gaps:
@@ -211,17 +242,7 @@ class Monitor:
             draft.facts[self._overhead] = round(own + draft.switches * self._switch_ns)
         if self._warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
-        core = (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches)
-        return (*core, *draft.host_ns, *draft.facts)
-
-    def _count(self, block: StepBlock) -> None:
-        done = {"steps": len(block)}
-        for fact in ("samples", "tokens_effective"):
-            values = block.fact(fact)
-            if values is not None:
-                done[fact] = int(np.nansum(values))
-        for key, amount in done.items():
-            self.progress[key] = self.progress.get(key, 0) + amount
+        return (*_core(draft), *draft.facts)
 
     def _show(self) -> None:
         steps, begun = self._window.steps, self._clock()
@@ -244,6 +265,20 @@ class Monitor:
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:
             self.guard.wrap(sink.name, getattr(sink, what))(*args)
+
+
+def _core(draft: Draft) -> tuple[int, ...]:
+    return (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches, *draft.host_ns)
+
+
+def _counted(progress: dict[str, int], block: StepBlock) -> dict[str, int]:
+    """*progress* and the steps of a block; a fact that none of them has adds no total."""
+    total = {**progress, "steps": progress.get("steps", 0) + len(block)}
+    for fact in _COUNTED:
+        values = block.fact(fact)
+        if values is not None:
+            total[fact] = total.get(fact, 0) + int(np.nansum(values))
+    return total
 
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:

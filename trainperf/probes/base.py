@@ -5,15 +5,31 @@ are still on the device go into a ring; `resolve` sees each step again once the 
 """
 
 from collections import deque
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol
+
+from typing_extensions import ParamSpec
 
 from trainperf.probes.ring import Ring
 from trainperf.recorder import Draft, Recorder
 
 
+P = ParamSpec("P")
+
 Batch = object
 """Whatever the loader yields: probes look into it and never keep it."""
+
+
+class Shield(Protocol):
+    """Wraps a function that torch will call by itself, so that a fault of ours stays ours."""
+
+    def __call__(self, function: Callable[P, None], /) -> Callable[P, None]:
+        """The same function, which never raises."""
+        ...
+
+
+def _as_it_is(function: Callable[P, None]) -> Callable[P, None]:
+    return function
 
 
 class Probe:
@@ -24,6 +40,8 @@ class Probe:
     """Facts this probe feeds: columns of the run."""
 
     recorder: Recorder
+    shield: Shield = staticmethod(_as_it_is)
+    """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*; its columns are fixed already."""

@@ -90,8 +90,9 @@ class TailProbe(Probe):
             self._hook([self._last])
 
     def _hook(self, parameters: list[torch.nn.Parameter]) -> None:
+        arrived = self.shield(self._arrived)
         self._handles = [
-            parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(arrived)  # type: ignore[no-untyped-call]
             for parameter in parameters
         ]
 

@@ -35,6 +35,7 @@ class ScalerProbe(Probe):
         self._scales = Ring(torch.float32)
         self._handles: list[RemovableHandle] = []
         self._pending: set[int] = set()
+        self._attempted = False
 
     def attach(self, recorder: Recorder) -> None:
         """Hook every optimizer's step."""
@@ -45,7 +46,7 @@ class ScalerProbe(Probe):
         self._groups: list[tuple[int, int]] = []
         self._one: torch.Tensor | None = None
         self._handles = [
-            optimizer.register_step_pre_hook(partial(self._stepping, id(optimizer)))
+            optimizer.register_step_pre_hook(self.shield(partial(self._stepping, id(optimizer))))
             for optimizer in self._optimizers
         ]
 
@@ -62,6 +63,7 @@ class ScalerProbe(Probe):
             return
         self._settle(draft)
         raw = getattr(optimizer, "optimizer", optimizer)
+        self._attempted = True
         self._pending.add(id(raw))
         add(draft, self._attempts, 1)
         add(draft, self._overflows, 0)
@@ -72,9 +74,10 @@ class ScalerProbe(Probe):
 
     def seal(self) -> None:
         """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
-        draft = self.recorder.draft
-        if draft is not None and self._scaler.is_enabled() and draft.facts[self._attempts]:
-            self._read_scale(draft)
+        if self._attempted and self._scaler.is_enabled():
+            draft = self.recorder.draft
+            # After the last step none is open, and the scale it left is worth knowing.
+            self._read_scale(self.recorder.index if draft is None else draft.index)
         found, scales = self._found.groups(), self._scales.groups()
         self._found.seal()
         self._scales.seal()
@@ -116,9 +119,9 @@ class ScalerProbe(Probe):
         if row is not None:
             torch.gt(found.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
 
-    def _read_scale(self, draft: Draft) -> None:
+    def _read_scale(self, step: int) -> None:
         if self._one is None:
             self._one = torch.ones((), device=self._device)
-        row = self._scales.row(draft.index, self._device)
+        row = self._scales.row(step, self._device)
         if row is not None:
             row.copy_(self._scaler.scale(self._one), non_blocking=True)
