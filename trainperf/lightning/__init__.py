@@ -15,6 +15,7 @@ from trainperf.lightning.callback import (
     TokenThroughputMonitor,
     TrainPerf,
 )
+from trainperf.lightning.profiler import ScheduledProfiler
 
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "GradScalerMonitor",
     "H2DMonitor",
     "MemoryMonitor",
+    "ScheduledProfiler",
     "StepTimeMonitor",
     "TokenThroughputMonitor",
     "TrainPerf",

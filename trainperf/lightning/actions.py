@@ -21,6 +21,7 @@ class Role(Enum):
     LAST_HOOK = auto()
     BATCH = auto()
     EPOCH = auto()
+    VALIDATION_BEGINS = auto()
     VALIDATION = auto()
     SANITY_BEGINS = auto()
     SANITY_ENDS = auto()
@@ -74,6 +75,9 @@ _TABLE: dict[tuple[str, str], Role] = {
     ("*", "on_sanity_check_start"): Role.SANITY_BEGINS,
     ("*", "on_sanity_check_end"): Role.SANITY_ENDS,
     ("*", "on_train_end"): Role.SHUTDOWN,
+    # The only sign of a validation that comes before its loader is built; absent where gradients
+    # are still being accumulated.
+    ("LightningModule", "on_validation_model_zero_grad"): Role.VALIDATION_BEGINS,
     ("_EvaluationLoop", "val_next"): Role.VALIDATION,
     ("Strategy", "validation_step"): Role.VALIDATION,
     # Part of the optimizer's bracket, which they run inside.

@@ -7,7 +7,7 @@ action, inside the guard.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from types import TracebackType
 
 from trainperf.guard import Guard
 from trainperf.lightning.actions import Action, Role, role_of
@@ -19,20 +19,34 @@ from trainperf.recorder import PhaseBracket, Recorder
 Bracket = AbstractContextManager[None]
 
 
-class BackwardListener(Protocol):
-    """Wants to know when a backward begins and when it has returned."""
-
-    def backward_begins(self) -> object:
-        """Backward is about to run."""
-        ...
-
-    def backward_ends(self) -> object:
-        """Backward has returned; no user hook has run yet."""
-        ...
-
-
 def _nothing() -> None:
     pass
+
+
+class _EpochBracket:
+    """Around an epoch; one that an exception ends has no boundary to the next.
+
+    Needs no guard, as `PhaseBracket`.
+    """
+
+    __slots__ = ("_recorder",)
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._recorder.epoch_ended()
+        else:
+            self._recorder.rest(Gap.SHUTDOWN)
 
 
 class Boundaries:
@@ -46,9 +60,12 @@ class Boundaries:
         self._hooks: dict[str, PhaseBracket] = {}
         self.mark: Callable[[Mark], object] | None = None
         """Puts a mark into the device's queue; `None` where host and device work in step."""
-        self.backward_listeners: list[BackwardListener] = []
+        self.before_backward: Callable[[], object] | None = None
+        self.after_backward: Callable[[], object] | None = None
+        """Called when backward has returned, before any user's hook runs."""
         self.backward_seen = False
         """Whether a backward ran since the start of the micro-batch."""
+        self._backward_open = False
         self.fetches_inside = False
         """Whether `training_step` takes the loader's iterator and fetches by itself."""
         self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
@@ -58,7 +75,8 @@ class Boundaries:
             Role.FORWARD: self._forward,
             Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
             Role.BATCH: self._batch,
-            Role.EPOCH: self._plain(_nothing, recorder.epoch_ended),
+            Role.EPOCH: lambda _action, _overridden: _EpochBracket(recorder),
+            Role.VALIDATION_BEGINS: self._plain(self._validation_begins, _nothing),
             Role.VALIDATION: self._plain(self._validation, _nothing),
             Role.SANITY_BEGINS: self._plain(self._sanity_begins, _nothing),
             Role.SANITY_ENDS: self._plain(_nothing, self._sanity_ends),
@@ -140,7 +158,7 @@ class Boundaries:
         del action, overridden
         if not self.fetches_inside:
             return None
-        return self._guard.bracket(self.part, self._batch_begins, _nothing)
+        return self._guard.bracket(self.part, self._micro_batch_begins, _nothing)
 
     def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
@@ -152,10 +170,8 @@ class Boundaries:
     # -- what actions mean --------------------------------------------------------------------
 
     def _fetch_begins(self) -> None:
-        # With `training_step(self, dataloader_iter)` the fetch happens inside the forward.
-        if self._recorder.slot != Phase.FORWARD:
-            self._recorder.boundary()
-            self.backward_seen = False
+        if not self.fetches_inside:
+            self._micro_batch_begins()
         if self.mark is not None:
             self.mark(Mark.FETCH_BEGINS)
         self._recorder.enter(Phase.DATA_WAIT)
@@ -165,11 +181,9 @@ class Boundaries:
         if self.mark is not None:
             self.mark(Mark.FETCH_ENDS)
 
-    def _batch_begins(self) -> None:
-        # Only where no fetch announced the batch; validation may lie before it.
-        if self._recorder.awaits_batch or self._recorder.ground >= FIRST_GAP:
-            self._recorder.boundary()
-            self.backward_seen = False
+    def _micro_batch_begins(self) -> None:
+        self._recorder.boundary()
+        self.backward_seen = self._backward_open = False
 
     def _forward_ends(self) -> None:
         self._recorder.leave()
@@ -177,26 +191,31 @@ class Boundaries:
             self.mark(Mark.FORWARD_ENDS)
 
     def _backward_begins(self) -> None:
-        for listener in self.backward_listeners:
-            listener.backward_begins()
+        if self.before_backward is not None:
+            self.before_backward()
         self._recorder.enter(Phase.BACKWARD)
+        self._backward_open = True
 
     def _backward_ends(self) -> None:
-        if self._recorder.slot != Phase.BACKWARD:
+        if not self._backward_open:
             return  # an earlier callback's hook ended it
+        self._backward_open = False
         if self.mark is not None:
             self.mark(Mark.BACKWARD_ENDS)
-        for listener in self.backward_listeners:
-            listener.backward_ends()
+        if self.after_backward is not None:
+            self.after_backward()
         self._recorder.leave()
         self.backward_seen = True
 
+    def _validation_begins(self) -> None:
+        if self._recorder.ground < FIRST_GAP:
+            self._recorder.rest(Gap.VALIDATION)
+
     def _validation(self) -> None:
         ground = self._recorder.ground
-        if ground < FIRST_GAP:
-            self._recorder.rest(Gap.VALIDATION, since_last=True)
-        elif ground == Gap.EPOCH_BOUNDARY:
-            self._recorder.rest(Gap.VALIDATION)
+        if ground not in (Gap.VALIDATION, Gap.SANITY_CHECK):
+            # Inside a group of micro-batches nothing announces that the loader is built.
+            self._recorder.rest(Gap.VALIDATION, since_last=ground < FIRST_GAP)
 
     def _sanity_begins(self) -> None:
         if self._recorder.ground == Gap.STARTUP:

@@ -45,11 +45,14 @@ class Measurement(Callback):
         del pl_module
         if stage != "fit" or self._leader(trainer) is not self:
             return
+        # Another callback's `on_exception` that raises keeps ours from being called.
+        self._end(trainer, "interrupted")
         attached = self._attached(trainer)
         asked = frozenset().union(*(callback.measures for callback in attached))
         self.session = Session(trainer, asked, self._log_every(attached))
         self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
-        self._listen("on_train_start")
+        # Lightning has no action of its own around the sanity check: our empty hooks bring one.
+        self._listen("on_sanity_check_start", "on_sanity_check_end", "on_train_start")
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Model, optimizers and loaders exist."""
@@ -58,14 +61,18 @@ class Measurement(Callback):
             return
         session.totals = dict(self._restored.get("totals", {}))
         session.continues = str(self._restored.get("run", ""))
-        attached = self._attached(trainer)
-        mask = next((c.mask for c in attached if c.mask is not None), None)
-        extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
-        session.start(pl_module, mask, extra, announce if self._speaks(trainer) else None)
+        self._listen()
+        guard = session.monitor.guard
+        guard.run(Session.part, lambda: self._start(session, trainer, pl_module))
+        if Session.part in guard.faults:
+            self._end(trainer, "failed")
+            return
         # Called by Lightning as if it were a method: one frame less in every step.
         self.__dict__["on_train_batch_end"] = session.on_train_batch_end
         if session.scaler is not None:
-            self.__dict__["on_before_optimizer_step"] = session.on_before_optimizer_step
+            self.__dict__["on_before_optimizer_step"] = guard.wrap(
+                session.scaler.name, session.on_before_optimizer_step
+            )
 
     def on_exception(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException
@@ -100,9 +107,17 @@ class Measurement(Callback):
         if session is None:
             return
         self._listen()
-        self._restored = session.state()
         session.finish(reason)
+        self._restored = session.state()
         report(session, trainer, aloud=self._speaks(trainer), wait=reason == "finished")
+
+    def _start(
+        self, session: Session, trainer: "pl.Trainer", pl_module: "pl.LightningModule"
+    ) -> None:
+        attached = self._attached(trainer)
+        mask = next((c.mask for c in attached if c.mask is not None), None)
+        extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
+        session.start(pl_module, mask, extra, announce if self._speaks(trainer) else None)
 
     def _speaks(self, trainer: "pl.Trainer") -> bool:
         return trainer.is_global_zero and all(c.report for c in self._attached(trainer))
@@ -121,7 +136,8 @@ class Measurement(Callback):
 
     @classmethod
     def _leader(cls, trainer: "pl.Trainer") -> "Measurement":
-        return cls._attached(trainer)[0]
+        """The one that measures most: `TrainPerf` keeps totals, the others none."""
+        return max(cls._attached(trainer), key=lambda callback: len(callback.measures))
 
     @staticmethod
     def _log_every(attached: "list[Measurement]") -> int | None:

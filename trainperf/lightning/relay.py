@@ -48,6 +48,7 @@ class ProfilerRelay(Profiler):
         self.inner = inner
         self._make = bracket
         self._brackets: dict[str, Bracket] = {}
+        self._ours: dict[str, Bracket] = {}
         self._null = nullcontext()
         self._forwards = type(inner) is not PassThroughProfiler
 
@@ -58,20 +59,31 @@ class ProfilerRelay(Profiler):
 
     def start(self, action_name: str) -> None:
         """An action that Lightning does not bracket begins."""
-        self.profile(action_name).__enter__()
+        if self._forwards:
+            self.inner.start(action_name)
+        self._own(action_name).__enter__()
 
     def stop(self, action_name: str) -> None:
         """An action that Lightning does not bracket ends."""
-        self.profile(action_name).__exit__(None, None, None)
+        self._own(action_name).__exit__(None, None, None)
+        if self._forwards:
+            self.inner.stop(action_name)
 
     def renew(self) -> None:
         """Make every bracket anew: what they do has changed."""
         self._brackets.clear()
+        self._ours.clear()
 
     def silence(self) -> None:
         """Stop listening, and only forward."""
         self._make = lambda _name: None
-        self._brackets.clear()
+        self.renew()
+
+    def __getattr__(self, name: str) -> object:
+        # A user's callback may ask the profiler they configured for its own results.
+        if name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     def setup(self, stage: str, local_rank: int | None = None, log_dir: str | None = None) -> None:
         """Forwarded."""
@@ -97,12 +109,19 @@ class ProfilerRelay(Profiler):
         self.inner._lightning_module = module  # noqa: SLF001
 
     def _first(self, name: str) -> Bracket:
-        ours = self._make(name)
-        bracket: Bracket = self._null if ours is None else ours
+        bracket = self._own(name)
         if self._forwards:
             bracket = self._forwarding(name, bracket)
         self._brackets[name] = bracket
         return bracket
+
+    def _own(self, name: str) -> Bracket:
+        """What we do ourselves at an action, without the user's profiler."""
+        ours = self._ours.get(name)
+        if ours is None:
+            made = self._make(name)
+            ours = self._ours[name] = self._null if made is None else made
+        return ours
 
     def _forwarding(self, name: str, ours: Bracket) -> Bracket:
         if type(self.inner).profile is Profiler.profile:

@@ -22,8 +22,11 @@ from trainperf.measures import Measure
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 from trainperf.monitor import Monitor, Parts
+from trainperf.phases import Tag
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import choose
+from trainperf.probes.ddp import TailProbe
+from trainperf.probes.marks import MarksProbe
 from trainperf.probes.scaler import ScalerProbe
 from trainperf.probes.tokens import MaskFunction, TokensProbe
 from trainperf.records import Totals
@@ -46,6 +49,8 @@ ITERATOR_TAKES_OVER = (
 class Session:
     """Everything of one fit.  Made in `setup`, started in `on_train_start`, ended once."""
 
+    part = "start of the fit"
+
     def __init__(
         self, trainer: "pl.Trainer", measures: frozenset[Measure], log_every: int | None
     ) -> None:
@@ -66,8 +71,11 @@ class Session:
         self._handles: list[RemovableHandle] = []
         self._tokens: TokensProbe | None = None
         self.scaler: ScalerProbe | None = None
-        self.relay = relays.install(trainer, self._bracket)
-        self.monitor.guard.when_faulty(Boundaries.part, self.relay.silence)
+        self._manual = False
+        guard = self.monitor.guard
+        self.relay = relays.install(trainer, guard.wrap(Boundaries.part, self._bracket))
+        guard.when_faulty(Boundaries.part, self.relay.silence)
+        guard.when_faulty(Monitor.part, self.relay.silence)
 
     def start(
         self,
@@ -80,8 +88,7 @@ class Session:
         trainer = self._trainer
         found = choose(objects(trainer, mask), self._measures)
         self._tokens, self.scaler = found.tokens, found.scaler
-        self.boundaries.mark = found.marks.mark if found.marks else None
-        self.boundaries.backward_listeners = [found.tail] if found.tail else []
+        self._connect(found.marks, found.tail)
         info = run_info(trainer, module, self.started_at)
         reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
         shown = {name for measure in self._measures for name in measure.readings} | {"overhead_s"}
@@ -107,7 +114,8 @@ class Session:
         self.relay.renew()  # marks and the loop's kind are known only now
         self._steps = _update_counter(trainer, module)
         self._global_step = self._steps.completed
-        if not module.automatic_optimization:
+        self._manual = not module.automatic_optimization
+        if self._manual:
             self._handles = [
                 optimizer.register_step_post_hook(self._updated) for optimizer in trainer.optimizers
             ]
@@ -117,6 +125,8 @@ class Session:
     ) -> None:
         """Our only hook in the loop, with the callback's signature.  Runs every micro-batch."""
         del trainer, module, batch_idx
+        if batch is None:
+            return  # Lightning has skipped it: no forward, no backward
         step = self._steps.completed + self._updates
         complete = step != self._global_step or self._batch_is_step
         self._global_step = step
@@ -124,14 +134,19 @@ class Session:
             self._lose_patience()
             complete = self._batch_is_step
         self.monitor.micro_batch(batch, outputs, complete=complete)
+        draft = self.recorder.draft
+        if not complete or draft is None:
+            return
+        if draft.micro_batches < self._trainer.accumulate_grad_batches:
+            draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
 
     def on_before_optimizer_step(
         self, trainer: object, module: object, optimizer: Optimizer
     ) -> None:
         """An attempt, with the callback's signature.  Runs every step under a GradScaler."""
         del trainer, module
-        if self.scaler is not None and self.boundaries.backward_seen:
-            self.boundaries.backward_seen = False
+        # In automatic optimization a `training_step` that returned None ends here too.
+        if self.scaler is not None and (self._manual or self.boundaries.backward_seen):
             self.scaler.attempt(optimizer)
 
     def finish(self, reason: str) -> None:
@@ -141,10 +156,12 @@ class Session:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        if self.run is not None and self._trainer.is_global_zero and rundir.discard_empty(self.run):
+            self.run = None
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
-        done = self.monitor.progress
+        done = self.monitor.settled_progress()
         summed = {key: self.totals.get(key, 0) + done.get(key, 0) for key in {*self.totals, *done}}
         return {"totals": summed, "run": str(self.run or "")}
 
@@ -168,6 +185,15 @@ class Session:
         self.run = Path(chosen) if chosen else None
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _connect(self, marks: MarksProbe | None, tail: TailProbe | None) -> None:
+        """Let probes hear the loop, each under a guard of its own."""
+        guard, boundaries = self.monitor.guard, self.boundaries
+        if marks is not None:
+            boundaries.mark = guard.wrap(marks.name, marks.mark)
+        if tail is not None:
+            boundaries.before_backward = guard.wrap(tail.name, tail.backward_begins)
+            boundaries.after_backward = guard.wrap(tail.name, tail.backward_ends)
 
     def _sinks(self) -> list[Sink]:
         sinks: list[Sink] = []
