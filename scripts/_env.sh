@@ -6,6 +6,10 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$ROOT/.venv
 
+# OpenMP's threads spin at every barrier unless told to sleep.  On two cores that somebody else uses
+# too, each barrier then waits for a thread that is not running: steps take five times as long.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE}
+
 # A version manager's shim may exist and still refuse to run, and a Debian Python may lack
 # ensurepip: only trying tells.
 usable() {
