@@ -1,0 +1,235 @@
+"""The loops whose steps `bench_overhead.py` times: two Trainers and a plain one, of fixed work."""
+
+import gc
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import lightning.pytorch as pl
+import torch
+from _bench import quiet
+from _contenders import LOOP_MONITOR, NOTHING, Contender, for_trainer
+from torch.utils.data import DataLoader
+
+from trainperf.loop import LoopMonitor
+from trainperf.run import Run
+from trainperf.summary import summarize
+
+
+WARM_STEPS = 60
+"""Steps before the first reading: past the warm-up, the first answer and the first flush."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Microseconds a step took: CPU time of the training thread, and of the whole process."""
+
+    thread_us: float
+    process_us: float
+
+
+class Stopwatch:
+    """Reads the CPU clocks at two fixed steps, inside the loop."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._marks = (WARM_STEPS, WARM_STEPS + steps)
+        self._reads: list[tuple[int, int]] = []
+
+    @property
+    def needed(self) -> int:
+        """Steps the loop has to run for both readings."""
+        return self._marks[1] + 1
+
+    def at(self, step: int) -> None:
+        """Called in every step, with and without anything attached."""
+        if step in self._marks:
+            self._reads.append((time.thread_time_ns(), time.process_time_ns()))
+
+    def cost(self) -> Cost:
+        """Per step, between the two readings."""
+        (thread, process), (thread_end, process_end) = self._reads
+        return Cost(
+            thread_us=(thread_end - thread) / self._steps / 1e3,
+            process_us=(process_end - process) / self._steps / 1e3,
+        )
+
+
+class Setting(Protocol):
+    """A loop whose steps are timed."""
+
+    @property
+    def name(self) -> str:
+        """What `--setting` calls it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What the table's heading calls it."""
+        ...
+
+    def contenders(self) -> Sequence[Contender]:
+        """What can be attached to it; the first one is nothing."""
+        ...
+
+    def block(self, contender: Contender, steps: int, scratch: Path) -> Cost:
+        """Run the loop once, with the contender attached."""
+        ...
+
+
+class _Model(pl.LightningModule):
+    """Fixed work: one small layer, and *matmuls* products of 200 × 200 matrices."""
+
+    def __init__(self, matmuls: int, watch: Stopwatch) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(32, 32)
+        self.work = torch.randn(200, 200)
+        self.matmuls = matmuls
+        self.watch = watch
+
+    def training_step(self, batch: torch.Tensor, batch_idx: int) -> torch.Tensor:
+        """A step of fixed work, with the stopwatch in it."""
+        self.watch.at(batch_idx)
+        for _ in range(self.matmuls):
+            self.work @ self.work
+        return _loss(self.layer, batch)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Plain SGD."""
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerLoop:
+    """A `Trainer.fit` of one epoch: with all that a Trainer does by default, or without."""
+
+    name: str
+    title: str
+    matmuls: int
+    bare: bool
+
+    def contenders(self) -> Sequence[Contender]:
+        """Everything that applies."""
+        return for_trainer(has_logger=not self.bare)
+
+    def block(self, contender: Contender, steps: int, scratch: Path) -> Cost:
+        """One fit."""
+        watch = Stopwatch(steps)
+        with quiet():
+            trainer = self._trainer(contender, scratch)
+            gc.collect()  # what an earlier block left behind is not this one's cost
+            trainer.fit(_Model(self.matmuls, watch), _loader(watch.needed))
+        _check(contender, scratch, watch.needed)
+        return watch.cost()
+
+    def _trainer(self, contender: Contender, scratch: Path) -> pl.Trainer:
+        usual = None if not self.bare else False
+        return pl.Trainer(
+            callbacks=contender.callbacks(scratch),
+            profiler=contender.profiler,
+            max_epochs=1,
+            accelerator="cpu",
+            default_root_dir=scratch,
+            logger=usual,
+            enable_checkpointing=usual,
+            enable_progress_bar=usual,
+            enable_model_summary=usual,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLoop:
+    """A loop written by hand: forward, backward, optimizer."""
+
+    name: str
+    title: str
+
+    def contenders(self) -> Sequence[Contender]:
+        """Nothing, and our monitor with three phases."""
+        return (NOTHING, LOOP_MONITOR)
+
+    def block(self, contender: Contender, steps: int, scratch: Path) -> Cost:
+        """One epoch."""
+        watch = Stopwatch(steps)
+        layer, loader = torch.nn.Linear(32, 32), _loader(watch.needed)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
+        with quiet():
+            gc.collect()
+            if contender.is_ours:
+                with LoopMonitor(scratch).watch(layer, optimizer) as monitor:
+                    _measured(monitor, layer, optimizer, loader, watch)
+            else:
+                _plain(layer, optimizer, loader, watch)
+        _check(contender, scratch, watch.needed)
+        return watch.cost()
+
+
+def _plain(
+    layer: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: "DataLoader[torch.Tensor]",
+    watch: Stopwatch,
+) -> None:
+    for step, batch in enumerate(loader):
+        watch.at(step)
+        loss = _loss(layer, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def _measured(
+    monitor: LoopMonitor,
+    layer: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loader: "DataLoader[torch.Tensor]",
+    watch: Stopwatch,
+) -> None:
+    for step, batch in enumerate(monitor.batches(loader)):
+        watch.at(step)
+        with monitor.phase("forward"):
+            loss = _loss(layer, batch)
+        with monitor.phase("backward"):
+            loss.backward()  # type: ignore[no-untyped-call]
+        with monitor.phase("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+        monitor.end_step(loss)
+
+
+def _loss(layer: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    loss: torch.Tensor = layer(batch).pow(2).mean()
+    return loss
+
+
+def _loader(batches: int) -> "DataLoader[torch.Tensor]":
+    samples = torch.randn(batches * 4, 32)
+    return DataLoader(samples, batch_size=4)  # type: ignore[arg-type]  # a tensor is a dataset
+
+
+def _check(contender: Contender, scratch: Path, steps: int) -> None:
+    """A monitor that switched itself off would be cheap."""
+    if not contender.is_ours:
+        return
+    run = summarize(Run.open(scratch)).run
+    if run.steps != steps or run.faults:
+        raise RuntimeError(
+            f"{run.steps} of {steps} steps recorded, faults {run.faults}: the cost would be that "
+            "of something else; fix the fault first"
+        )
+
+
+SETTINGS: tuple[Setting, ...] = (
+    TrainerLoop(
+        name="defaults",
+        title="Trainer defaults: logger, progress bar, checkpoint, model summary",
+        matmuls=4,
+        bare=False,
+    ),
+    TrainerLoop(
+        name="bare", title="Bare Trainer: no logger, no callback at all", matmuls=0, bare=True
+    ),
+    PlainLoop(name="plain", title="Plain PyTorch loop, three phases bracketed"),
+)
