@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.phases import FIRST_GAP, GAPS, PHASES, SLOTS, Gap, Phase, Tag
 from trainperf.records import GapRecord
@@ -144,8 +146,10 @@ class Recorder:
 
     def enter_gap(self, gap: Gap) -> None:
         """Begin a gap inside whatever is current, to be ended with `leave_gap`."""
+        inside = gap == self._slot or gap in self._stack
         self._switch(int(gap), push=True)
-        self._gap_started[gap] = self._since
+        if not inside:
+            self._gap_started[gap] = self._since
         if self.listener is not None:
             self.listener.entered(gap)
 
@@ -153,7 +157,9 @@ class Recorder:
         """End the gap begun with `enter_gap`."""
         gap = self._slot
         self.leave()
-        self._settle(gap)
+        over = gap != self._slot and gap not in self._stack
+        if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
+            self._settle(gap)
 
     def rest(self, slot: int, *, since_last: bool = False) -> None:
         """Make *slot* the ground state, whatever was open above it.
@@ -168,6 +174,9 @@ class Recorder:
         else:
             self._switch(self._slot)
             started = self._since
+        self._ground(slot, started)
+
+    def _ground(self, slot: int, started: int) -> None:
         left = dict.fromkeys((*self._stack, self._slot))
         self._stack.clear()
         self._slot = slot
@@ -196,7 +205,7 @@ class Recorder:
         if draft is not None:
             self._close(draft)
         if self._stack or self._slot >= FIRST_GAP or self.listener is not None:
-            self.rest(Phase.OTHER)
+            self._ground(Phase.OTHER, self._since)
         self._slot = int(Phase.OTHER)
         self._open()
 
@@ -208,11 +217,11 @@ class Recorder:
 
     def last_hook_done(self) -> None:
         """The step's last hook has returned: from here it is the framework's own time."""
-        if self.ground < FIRST_GAP:
-            self._switch(int(Phase.LOOP))
-            self._stack.clear()
-            if self.listener is not None:
-                self.listener.cleared()
+        if self.ground >= FIRST_GAP:
+            return
+        self._switch(int(Phase.LOOP) if not self._stack else self._slot)
+        if self._stack or self.listener is not None:
+            self._ground(Phase.LOOP, self._since)
 
     def epoch_ended(self) -> None:
         """No further batch follows in this epoch."""
@@ -224,7 +233,9 @@ class Recorder:
         """End the fit; returns its length in nanoseconds."""
         self.rest(Gap.SHUTDOWN)
         self._finish_step(Gap.SHUTDOWN)
-        self._emit(int(Gap.SHUTDOWN))
+        for gap in GAPS:  # `leave` may have ended one that nobody settled
+            if self._spent[gap] or gap is Gap.SHUTDOWN:
+                self._emit(gap)
         return self._since - self._zero
 
     def tag(self, tag: Tag) -> None:
@@ -259,10 +270,11 @@ class Recorder:
 
     def _emit(self, gap: int) -> None:
         duration, self._spent[gap] = self._spent[gap], 0
+        started, self._gap_started[gap] = self._gap_started[gap], self._since
         self.gaps.append(
             GapRecord(
                 gap=GAPS[gap - FIRST_GAP].label,
-                start_ns=self._gap_started[gap] - self._zero,
+                start_ns=started - self._zero,
                 duration_ns=duration,
                 after_step=self.index,
             )
@@ -307,6 +319,9 @@ class Recorder:
         self._gap_started[gap] = draft.start_ns + self._zero
         self._next_tags |= draft.tags
         self.index -= 1
+        for place, earlier in enumerate(self.gaps):
+            if earlier.after_step > self.index:
+                self.gaps[place] = replace(earlier, after_step=self.index)
         self.draft = None
         self._complete = False
 
