@@ -1,8 +1,12 @@
 """Clocks and devices whose truth is known: for our tests, and for those of your own meters.
 
+A test lets time pass and asks for exact numbers::
+
     clock = FakeClock()
     recorder = Recorder(clock)
     clock.advance(ms=5)
+
+Nothing here sleeps or waits.
 """
 
 from trainperf.phases import PHASES, Phase
@@ -10,13 +14,19 @@ from trainperf.records import StepRecord
 
 
 class FakeClock:
-    """A host clock that moves only when told to, in whole nanoseconds."""
+    """A host clock that moves only when told to, in whole nanoseconds.
 
-    def __init__(self, now_ns: int = 1_000_000_000) -> None:
+    With a *tick_ns* every reading takes that long, as on a real clock: it shows who reads twice
+    what has to be one moment.
+    """
+
+    def __init__(self, now_ns: int = 1_000_000_000, *, tick_ns: int = 0) -> None:
         self.now_ns = now_ns
+        self.tick_ns = tick_ns
 
     def __call__(self) -> int:
         """The time, in nanoseconds."""
+        self.now_ns += self.tick_ns
         return self.now_ns
 
     def advance(self, *, ms: float = 0.0, ns: int = 0) -> None:
