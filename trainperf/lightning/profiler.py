@@ -6,13 +6,13 @@ import lightning.pytorch as pl
 from lightning.pytorch.profilers import PyTorchProfiler
 
 from trainperf import measures
+from trainperf.capturing import CaptureRequest, CaptureSchedule, demand_whole
 from trainperf.errors import ConfigError
 from trainperf.lightning.callback import Measurement
 from trainperf.lightning.relay import ProfilerRelay
 from trainperf.lightning.session import Session
-from trainperf.ondemand import CaptureRequest
 from trainperf.probes.base import Probe
-from trainperf.profiler import CaptureSchedule, ProfilerProbe, demand_whole
+from trainperf.profiler import ProfilerProbe
 from trainperf.tracing import TraceFolder, TraceOptions
 
 
@@ -83,7 +83,7 @@ class ScheduledProfiler(Measurement):
             self._demand_alone(trainer)
             if min(self._ranks) >= trainer.world_size:
                 raise ConfigError(
-                    f"ranks={self._ranks}: the fit has {trainer.world_size}; try ranks=(0,)"
+                    f"ranks={self._ranks}: the fit has ranks 0 to {trainer.world_size - 1} only; try ranks=(0,)"
                 )
         super().setup(trainer, pl_module, stage)
 
