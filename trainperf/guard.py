@@ -25,6 +25,7 @@ class Guard:
         self.faults: dict[str, str] = {}
         """Part to the error that switched it off."""
         self._on_fault: dict[str, Callable[[], None]] = {}
+        self._chains: list[GuardedHooks] = []
 
     def when_faulty(self, part: str, act: Callable[[], None]) -> None:
         """Call *act* once if *part* is switched off."""
@@ -46,8 +47,10 @@ class Guard:
         return guarded
 
     def each(self, hooks: Iterable[tuple[str, Callable[..., object]]]) -> "GuardedHooks":
-        """Several parts' hooks behind one call, each switched off by its own fault only."""
-        return GuardedHooks(self, hooks)
+        """Several parts' hooks behind one call, each switched off by its own part's fault only."""
+        chain = GuardedHooks(self, hooks)
+        self._chains.append(chain)
+        return chain
 
     def run(self, part: str, function: Callable[[], R]) -> R | None:
         """Call *function* once under the guard."""
@@ -71,9 +74,11 @@ class Guard:
             self.faults[part],
             exc_info=log.isEnabledFor(logging.DEBUG),
         )
+        for chain in self._chains:
+            chain.drop(part)
         act = self._on_fault.get(part)
         if act is not None:
-            act()
+            self.run(f"what follows from the fault of {part}", act)
 
 
 class Bracket:
@@ -130,4 +135,7 @@ class GuardedHooks:
                 hook(*args)
             except Exception as error:  # noqa: BLE001 the one boundary for our own faults
                 self._guard.fault(part, error)
-                self._hooks = [other for other in self._hooks if other[0] != part]
+
+    def drop(self, part: str) -> None:
+        """Call the hooks of *part* no more."""
+        self._hooks = [hook for hook in self._hooks if hook[0] != part]
