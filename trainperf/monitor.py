@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
-import numpy as np
 
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.clocks.device import DeviceClock
@@ -31,6 +30,8 @@ from trainperf.window import Window
 
 
 TOTALS_EVERY_NS = 10_000_000_000
+
+_DEVICE = "device clock"
 
 _COUNTED = ("samples", "tokens_effective")
 """Facts whose totals a checkpoint carries."""
@@ -78,10 +79,11 @@ class Monitor:
         self._groups: deque[_Group] = deque()
         self._parts = Parts(info=RunInfo())
         self._window = Window(())
-        self._watched = False
+        self._watched = self._has_readers = False
         self._schema = StepSchema()
         self._micro_batch = self._seal = self._resolve = self.guard.each(())
         self._flush = self.guard.wrap(self.part, self.flush)
+        self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
@@ -105,7 +107,8 @@ class Monitor:
         self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
         self._window = Window(parts.meters)
         readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
-        self._watched = bool(readers) or parts.first_answer is not None
+        self._has_readers = bool(readers)
+        self._watched = self._has_readers or parts.first_answer is not None
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
@@ -200,7 +203,8 @@ class Monitor:
         self._seal()
         drafts, gaps = self.recorder.take()
         device = self._parts.device
-        self._groups.append(_Group(drafts, gaps, device.mark() if device else None))
+        fence = self.guard.run(_DEVICE, device.fence) if device else None
+        self._groups.append(_Group(drafts, gaps, fence))
 
     def _last(self) -> None:
         self._drain()
@@ -212,14 +216,20 @@ class Monitor:
         *complete* are steps that go on: they get the facts known by now, and are not written.
         """
         self._seal_group()
+        last = self._groups[-1].fence
+        if last is not None:
+            self.guard.run(_DEVICE, last.synchronize)  # which has passed every earlier one then
         while self._groups:
             group = self._groups.popleft()
-            if group.fence is not None:
-                group.fence.synchronize()
             self._write(group, complete if not self._groups else ())
 
     def _passed(self, group: _Group) -> bool:
-        return group.fence is None or group.fence.query()
+        fence = group.fence
+        return fence is None or self.guard.run(_DEVICE, fence.query) is not False
+
+    def _lose_device(self) -> None:
+        """After an error of the device what is still on it is not read; host times are."""
+        self._resolve = self.guard.each(())
 
     def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
         self._resolve([*group.drafts, *complete])
@@ -256,7 +266,7 @@ class Monitor:
         self._tell("readings", self.recorder.index, readings)
         settled = readings.get("step_s")
         if not self._answered and settled is not None and settled.value is not None:
-            self._answered = True
+            self._answered, self._watched = True, self._has_readers
             if self._parts.first_answer is not None and not self.finished:
                 self._parts.first_answer(readings)
         now = self._clock()
@@ -275,9 +285,9 @@ def _counted(progress: dict[str, int], block: StepBlock) -> dict[str, int]:
     """*progress* and the steps of a block; a fact that none of them has adds no total."""
     total = {**progress, "steps": progress.get("steps", 0) + len(block)}
     for fact in _COUNTED:
-        values = block.fact(fact)
-        if values is not None:
-            total[fact] = total.get(fact, 0) + int(np.nansum(values))
+        known = block.having(fact)
+        if known is not None:
+            total[fact] = total.get(fact, 0) + int(known.total(fact))
     return total
 
 

@@ -232,6 +232,14 @@ class StepBlock:
             schema = StepSchema(tuple(name for name in FACTS if name in present))
         return cls.from_rows(schema, [row_of(step, schema) for step in steps])
 
+    @classmethod
+    def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
+        """The steps of several blocks of one schema as one block."""
+        if len(blocks) == 1:
+            return blocks[0]
+        matrices = [block._matrix for block in blocks]  # noqa: SLF001 blocks of this class
+        return cls(blocks[0].schema, np.concatenate(matrices))
+
     def __len__(self) -> int:
         return int(self._matrix.shape[0])
 

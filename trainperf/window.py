@@ -4,26 +4,38 @@ from collections.abc import Sequence
 
 from trainperf.meters.base import Meter
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.records import RunInfo, StepBlock
+from trainperf.records import BLOCK_STEPS, RunInfo, StepBlock
 
 
 class Window:
-    """Folds blocks until somebody takes the readings, then begins anew."""
+    """Gathers blocks until somebody takes the readings, then begins anew.
+
+    Folding costs by the call, not by the step, so it is put off until a whole block has come
+    together or somebody wants to know.
+    """
 
     def __init__(self, meters: Sequence[Meter]) -> None:
         self._fold = Fold(meters)
+        self._gathered: list[StepBlock] = []
+        self.steps = 0
+        """Steps observed since the last take."""
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block."""
-        self._fold.observe(block)
-
-    @property
-    def steps(self) -> int:
-        """Steps folded since the last take."""
-        return self._fold.steps
+        self._gathered.append(block)
+        self.steps += len(block)
+        if self.steps - self._fold.steps >= BLOCK_STEPS:
+            self._fold_gathered()
 
     def take(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the window; the next one begins."""
+        self._fold_gathered()
         now = readings([self._fold], info)
         self._fold.reset()
+        self.steps = 0
         return now
+
+    def _fold_gathered(self) -> None:
+        if self._gathered:
+            self._fold.observe(StepBlock.joined(self._gathered))
+            self._gathered.clear()
