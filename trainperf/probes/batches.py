@@ -24,8 +24,11 @@ class SamplesProbe(Probe):
         """Look for the first tensor.  Runs every micro-batch."""
         draft = self.recorder.draft
         first = batch if isinstance(batch, torch.Tensor) else next(iter(tensors(batch)), None)
-        if draft is not None and first is not None and first.ndim:
-            add(draft, self._samples, first.shape[0])
+        if draft is None or first is None:
+            return
+        shape = first.shape
+        if shape:
+            add(draft, self._samples, shape[0])
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""

@@ -1,5 +1,6 @@
 """Feeds the loss: copied on the device, read when the device has passed it."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -30,10 +31,13 @@ class LossProbe(RingProbe):
         self._row: torch.Tensor | None = None
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
-        """Copy the loss into the step's row.  Runs every micro-batch; no sync."""
+        """Take the loss, on a device into the step's row.  Runs every micro-batch; no sync."""
         value = loss.get("loss") if isinstance(loss, dict) else loss
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
+            return
+        if value.is_cpu:  # there already; a copy would cost ten times as much as reading it
+            draft.facts[self._column] = value.item() * self._scale
             return
         if value.requires_grad:
             value = value.detach()
@@ -48,6 +52,14 @@ class LossProbe(RingProbe):
         super().seal()
         self._row = None
 
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Read the group's rows; seven digits are all a float32 has."""
+        super().resolve(drafts)
+        for draft in drafts:
+            loss = draft.facts[self._column]
+            if loss is not None:
+                draft.facts[self._column] = float(f"{loss:.7g}")
+
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
-        """The last one holds; seven digits are all a float32 has."""
-        draft.facts[self._column] = float(f"{rows[-1][0] * self._scale:.7g}")
+        """The last micro-batch's holds."""
+        draft.facts[self._column] = rows[-1][0] * self._scale

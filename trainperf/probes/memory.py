@@ -41,10 +41,9 @@ class DeviceMemoryProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """Sample if the last sample is old enough.  Runs every step."""
-        ends = draft.start_ns + sum(draft.host_ns)
-        if ends < self._next_ns:
+        if draft.start_ns < self._next_ns:
             return
-        self._next_ns = ends + EVERY_NS
+        self._next_ns = draft.start_ns + EVERY_NS
         stats = torch.cuda.memory_stats(self._device)
         for column, key in zip(self._columns, self._KEYS, strict=True):
             draft.facts[column] = stats.get(key, 0)
@@ -65,8 +64,7 @@ class ResidentMemoryProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """Sample if the last sample is old enough.  Runs every step."""
-        ends = draft.start_ns + sum(draft.host_ns)
-        if ends < self._next_ns:
+        if draft.start_ns < self._next_ns:
             return
-        self._next_ns = ends + EVERY_NS
+        self._next_ns = draft.start_ns + EVERY_NS
         draft.facts[self._column] = self._process.memory_info().rss

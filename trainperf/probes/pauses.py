@@ -33,10 +33,11 @@ class GarbageProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """Charge the pauses to the step that ends.  Runs every step."""
-        draft.facts[self._column] = self._spent
-        if self._spent > GC_SHARE * sum(draft.host_ns):
-            draft.tags |= Tag.GC
-        self._spent = 0
+        draft.facts[self._column] = spent = self._spent
+        if spent:
+            self._spent = 0
+            if spent > GC_SHARE * sum(draft.host_ns):
+                draft.tags |= Tag.GC
 
     def _listen(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -74,5 +75,6 @@ class CompileProbe(Probe):
         utils = sys.modules.get("torch._dynamo.utils")
         if utils is None:
             return 0
-        graphs: int = utils.counters["stats"]["unique_graphs"]
+        # `[...]` would run the counter's Python code for a missing key, every step.
+        graphs: int = utils.counters["stats"].get("unique_graphs", 0)
         return graphs
