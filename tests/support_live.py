@@ -1,11 +1,18 @@
-"""A recorder on a clock that stands still, and what its steps and gaps add up to."""
+"""Fits whose truth is planted: a recorder on a fake clock, a monitor on a simulated device."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from trainperf.clocks.device import DeviceClock
+from trainperf.monitor import Monitor, Parts
 from trainperf.phases import PHASES, Phase
+from trainperf.probes.base import Probe
+from trainperf.probes.marks import Mark, MarksProbe
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import GapRecord
-from trainperf.testing import FakeClock
+from trainperf.records import GapRecord, RunInfo, StepRecord
+from trainperf.sinks.base import Sink
+from trainperf.sinks.memory import MemorySink
+from trainperf.testing import FakeClock, SimulatedDevice
 
 
 MS = 1_000_000
@@ -94,3 +101,74 @@ def _assert_gaps_lie_where_they_say(line: Timeline) -> None:
         ends = starts.get(gap.after_step + 1, line.fit_ns)
         assert starts[gap.after_step] <= gap.start_ns
         assert gap.start_ns + gap.duration_ns <= ends
+
+
+class DeviceFit:
+    """A fit on a simulated device: the host goes ahead, the device comes after."""
+
+    def __init__(
+        self,
+        *,
+        log_every: int = 50,
+        most_events: int = 4096,
+        probes: Sequence[Probe] = (),
+        sinks: Sequence[Sink] = (),
+    ) -> None:
+        self.clock = FakeClock()
+        self.device = SimulatedDevice(self.clock)
+        self.events = DeviceClock(self.device.event, most_events)
+        self.marks = MarksProbe(self.events)
+        self.monitor = Monitor(self.clock)
+        self.sink = MemorySink()
+        self.monitor.start(
+            Parts(
+                info=RunInfo(device="cuda"),
+                probes=[self.marks, *probes],
+                sinks=[self.sink, *sinks],
+                device=self.events,
+                log_every=log_every,
+            )
+        )
+
+    def fetch(self, ms: float = 0.0) -> None:
+        """The loader takes so long to bring a batch."""
+        recorder = self.monitor.recorder
+        recorder.boundary()
+        self.marks.mark(Mark.FETCH_BEGINS)
+        recorder.enter(Phase.DATA_WAIT)
+        self.clock.advance(ms=ms)
+        recorder.leave()
+        self.marks.mark(Mark.FETCH_ENDS)
+
+    def compute(self, host_ms: float, device_ms: float) -> None:
+        """Forward and backward: the host needs *host_ms* to queue *device_ms* of work, each."""
+        recorder = self.monitor.recorder
+        for phase, ends in (
+            (Phase.FORWARD, Mark.FORWARD_ENDS),
+            (Phase.BACKWARD, Mark.BACKWARD_ENDS),
+        ):
+            recorder.enter(phase)
+            self.clock.advance(ms=host_ms)
+            self.device.work(device_ms)
+            recorder.leave()
+            self.marks.mark(ends)
+
+    def end_step(self, *, complete: bool = True, batch: object = None) -> None:
+        """The micro-batch is over."""
+        self.monitor.micro_batch(batch, None, complete=complete)
+        self.monitor.recorder.last_hook_done()
+
+    def step(self, *, fetch_ms: float = 0.0, host_ms: float = 0.1, device_ms: float = 0.1) -> None:
+        """A whole step of one micro-batch."""
+        self.fetch(fetch_ms)
+        self.compute(host_ms, device_ms)
+        self.end_step()
+
+    def finish(self) -> list[StepRecord]:
+        """End the fit; the steps that were written."""
+        self.monitor.finish("finished")
+        return self.sink.records
+
+    def facts(self, name: str) -> list[int | float | None]:
+        """One fact of all steps written so far."""
+        return [record.facts[name] for record in self.sink.records]

@@ -233,8 +233,9 @@ class Monitor:
 
     def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
         self._resolve([*group.drafts, *complete])
-        if group.fence is not None and self._parts.device is not None:
-            self._parts.device.release([group.fence])
+        fence, device = group.fence, self._parts.device
+        if fence is not None and device is not None:
+            self.guard.run(_DEVICE, lambda: device.release([fence]))
         rows = [self._row(draft) for draft in group.drafts]
         if rows:
             self._tell("rows", rows)

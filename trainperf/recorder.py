@@ -17,6 +17,7 @@ from trainperf.records import GapRecord
 
 
 _NO_TIME = [0] * len(PHASES)
+_NO_MARK = -1
 
 
 class PhaseListener(Protocol):
@@ -57,7 +58,7 @@ class Draft:
         self.switches = 0
         self.host_ns: list[int] = _NO_TIME
         self.facts = facts
-        self.marks: list[tuple[int, TimingEvent]] = []
+        self.marks: list[tuple[int, TimingEvent | None]] = []
 
 
 class Recorder:
@@ -76,6 +77,7 @@ class Recorder:
         self._since = self._zero = clock()
         self._gap_started = [self._since] * SLOTS
         self._next_tags = 0
+        self._next_marks: list[tuple[int, TimingEvent | None]] = []
         self._complete = False
         self._switches = 0
         self.index = -1
@@ -137,6 +139,16 @@ class Recorder:
     def ground(self) -> int:
         """The phase or gap under everything that is open now."""
         return self._stack[0] if self._stack else self._slot
+
+    @property
+    def depth(self) -> int:
+        """How many phases and gaps are open around the current one."""
+        return len(self._stack)
+
+    def unwind(self, depth: int) -> None:
+        """End what is open beyond *depth*: an error that was caught leaves phases unended."""
+        while len(self._stack) > depth:
+            self.leave()
 
     def now_ns(self) -> int:
         """The host clock, for the few facts that are host times themselves."""
@@ -292,6 +304,8 @@ class Recorder:
         tags = self._next_tags | (Tag.FIRST_IN_EPOCH if self.index == 0 else 0)
         self.draft = Draft(self.index, self._since - self._zero, int(tags), self._blank.copy())
         self._next_tags = 0
+        if self._next_marks:
+            self.draft.marks, self._next_marks = self._next_marks, []
         self._complete = False
 
     def _close(self, draft: Draft) -> None:
@@ -318,6 +332,8 @@ class Recorder:
         self._spent[:FIRST_GAP] = _NO_TIME
         self._gap_started[gap] = draft.start_ns + self._zero
         self._next_tags |= draft.tags
+        # The device may not have come there yet: the next step gives the events back to the pool.
+        self._next_marks += [(_NO_MARK, event) for _, event in draft.marks]
         self.index -= 1
         for place, earlier in enumerate(self.gaps):
             if earlier.after_step > self.index:

@@ -41,6 +41,13 @@ class DeviceClock:
         self._ahead.append(event)
         return event
 
+    def fence(self) -> TimingEvent:
+        """Record an event that is never given up: one a group, whose passing is waited for."""
+        event = self._free.pop() if self._free else self._make()
+        event.record()
+        self._ahead.append(event)
+        return event
+
     def lead(self) -> int:
         """How many marks the device has not reached yet.  Runs twice every step."""
         ahead = self._ahead

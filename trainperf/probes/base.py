@@ -4,7 +4,6 @@ A probe says which facts it feeds and fills them into the open draft as the step
 are still on the device go into a ring; `resolve` sees each step again once the device has passed.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
@@ -80,21 +79,14 @@ class RingProbe(Probe):
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
-        self._groups: deque[int] = deque()
-        self._outstanding = 0
 
     def seal(self) -> None:
-        """Start the copy, and note how many copies belong to this group."""
+        """Start the copy."""
         self.ring.seal()
-        total = self.ring.groups()
-        self._groups.append(total - self._outstanding)
-        self._outstanding = total
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Read the group's copies and hand each step its rows."""
-        groups = self._groups.popleft()
-        self._outstanding -= groups
-        self.ring.resolve(groups)
+        self.ring.resolve()
         for draft in drafts:
             rows = self.ring.take(draft.index)
             if rows:
@@ -105,7 +97,7 @@ class RingProbe(Probe):
         raise NotImplementedError
 
     def dropped(self) -> int:
-        """Values given up because a group had more micro-batches than the ring has rows."""
+        """Values given up because the ring was full."""
         return self.ring.dropped
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from trainperf.clocks.base import TimingEvent
 from trainperf.clocks.device import DeviceClock
-from trainperf.probes.base import Probe
+from trainperf.probes.base import Probe, add
 from trainperf.recorder import Draft, Recorder
 
 
@@ -55,7 +55,7 @@ class MarksProbe(Probe):
             Mark.FORWARD_ENDS: recorder.column("lead_forward"),
             Mark.BACKWARD_ENDS: recorder.column("lead_backward"),
         }
-        self._columns = {
+        self._columns: dict[int, tuple[int, int]] = {
             second: (first, recorder.column(fact))
             for first, second, fact in _SPANS
             if fact in recorder.columns
@@ -70,15 +70,13 @@ class MarksProbe(Probe):
         if lead is not None:
             # The largest over the micro-batches: one that ran ahead is enough not to be waited for.
             draft.facts[lead] = max(draft.facts[lead] or 0, self._clock.lead())
-        event = self._clock.mark()
-        if event is not None:
-            draft.marks.append((mark, event))
+        draft.marks.append((mark, self._clock.mark()))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Turn the marks of the group's steps into device times."""
         for draft in drafts:
             self._measure(draft)
-            self._clock.release([event for _, event in draft.marks])
+            self._clock.release([event for _, event in draft.marks if event is not None])
             draft.marks = []
 
     def dropped(self) -> int:
@@ -86,12 +84,17 @@ class MarksProbe(Probe):
         return self._clock.dropped
 
     def _measure(self, draft: Draft) -> None:
-        begun: dict[int, TimingEvent] = {}
+        begun: dict[int, TimingEvent | None] = {}
+        unknown = set()
         for mark, event in draft.marks:
             begun[mark] = event
-            span = self._columns.get(Mark(mark))
-            start = begun.pop(span[0], None) if span else None
-            if span is None or start is None:
+            first, column = self._columns.get(mark, (mark, 0))
+            if first == mark or first not in begun:
                 continue
-            before = draft.facts[span[1]] or 0
-            draft.facts[span[1]] = before + self._clock.elapsed_ns(start, event)
+            start = begun.pop(first)
+            if start is None or event is None:
+                unknown.add(column)
+            else:
+                add(draft, column, self._clock.elapsed_ns(start, event))
+        for column in unknown:  # a sum with a part missing is no sum
+            draft.facts[column] = None

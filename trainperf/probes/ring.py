@@ -11,7 +11,10 @@ import torch
 
 
 SLOTS = 256
-"""Rows kept per group; further ones are given up, and counted."""
+"""Rows of a buffer; a group that needs more begins another one."""
+
+MOST_BUFFERS = 64
+"""Buffers not read yet; beyond that values are given up, and counted."""
 
 
 class _Buffer:
@@ -33,57 +36,56 @@ class _Buffer:
 class Ring:
     """Rows of numbers for each step, written on the device and read later on the host.
 
-    The buffers are made at first use, on the device of the first value.
+    The buffers are made at first use, on the device of the first value.  A step of which a value
+    was given up has none: part of a sum is no sum.
     """
 
-    def __init__(self, dtype: torch.dtype) -> None:
+    def __init__(self, dtype: torch.dtype, most_buffers: int = MOST_BUFFERS) -> None:
         self._dtype = dtype
+        self._most_buffers = most_buffers
         self._device = torch.device("cpu")
         self._width = 0
         self._spare: list[_Buffer] = []
         self._buffer = _Buffer(0, dtype, self._device)
         self._steps: list[int] = []
-        self._sealed: deque[tuple[list[int], _Buffer]] = deque()
+        self._copied: deque[tuple[list[int], _Buffer]] = deque()
+        self._copies = 0
+        self._groups: deque[int] = deque()
         self._known: dict[int, list[list[float]]] = {}
+        self._incomplete: set[int] = set()
         self.dropped = 0
-        """Values given up because a group had too many."""
+        """Values given up because every buffer was in flight."""
 
     def row(self, step: int, device: torch.device, width: int = 1) -> torch.Tensor | None:
-        """A fresh zeroed row for a value of *step*; `None` when the group has used them all.
+        """A fresh zeroed row for a value of *step*; `None` when all buffers are in flight.
 
-        Runs every micro-batch.  Makes a tensor only the first time, or when rows get wider.
+        Runs every micro-batch.  Makes a tensor only until there are enough, or when rows get wider.
         """
         if width > self._width or device != self._device:
-            self.seal()
+            self._copy()
             self._device, self._width = device, max(width, self._width)
             self._spare.clear()
             self._buffer = self._make()
+        elif len(self._steps) == SLOTS:
+            if len(self._copied) + 1 >= self._most_buffers:
+                self.dropped += 1
+                self._incomplete.add(step)
+                return None
+            self._copy()
         used = len(self._steps)
-        if used >= SLOTS:
-            self.dropped += 1
-            return None
         self._steps.append(step)
         return self._buffer.rows[used]
 
     def seal(self) -> None:
-        """Start copying what was written since the last seal."""
-        if not self._steps:
-            return
-        used, buffer = len(self._steps), self._buffer
-        if buffer.host is not buffer.whole:
-            buffer.host[:used].copy_(buffer.whole[:used], non_blocking=True)
-        self._sealed.append((self._steps, buffer))
-        self._steps = []
-        self._buffer = self._spare.pop() if self._spare else self._make()
+        """End a group: start copying what was written since the last one."""
+        self._copy()
+        self._groups.append(self._copies)
+        self._copies = 0
 
-    def groups(self) -> int:
-        """How many seals have not been read yet: what `resolve` must be told to read."""
-        return len(self._sealed)
-
-    def resolve(self, groups: int) -> None:
-        """Read the oldest *groups* seals; their fence must have been reached."""
-        for _ in range(groups):
-            steps, buffer = self._sealed.popleft()
+    def resolve(self) -> None:
+        """Read the oldest group; its fence must have been reached."""
+        for _ in range(self._groups.popleft()):
+            steps, buffer = self._copied.popleft()
             for step, row in zip(steps, buffer.host[: len(steps)].tolist(), strict=True):
                 self._known.setdefault(step, []).append(row)
             if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
@@ -92,7 +94,22 @@ class Ring:
 
     def take(self, step: int) -> list[list[float]]:
         """The rows of a step in the order they were written, once."""
-        return self._known.pop(step, [])
+        rows = self._known.pop(step, [])
+        if step in self._incomplete:
+            self._incomplete.discard(step)
+            return []
+        return rows
+
+    def _copy(self) -> None:
+        if not self._steps:
+            return
+        used, buffer = len(self._steps), self._buffer
+        if buffer.host is not buffer.whole:
+            buffer.host[:used].copy_(buffer.whole[:used], non_blocking=True)
+        self._copied.append((self._steps, buffer))
+        self._copies += 1
+        self._steps = []
+        self._buffer = self._spare.pop() if self._spare else self._make()
 
     def _make(self) -> _Buffer:
         return _Buffer(self._width, self._dtype, self._device)

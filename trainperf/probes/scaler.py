@@ -43,7 +43,6 @@ class ScalerProbe(Probe):
         self._attempts = recorder.column("attempts")
         self._overflows = recorder.column("overflows")
         self._scale = recorder.column("loss_scale")
-        self._groups: list[tuple[int, int]] = []
         self._one: torch.Tensor | None = None
         self._handles = [
             optimizer.register_step_pre_hook(self.shield(partial(self._stepping, id(optimizer))))
@@ -78,16 +77,13 @@ class ScalerProbe(Probe):
             draft = self.recorder.draft
             # After the last step none is open, and the scale it left is worth knowing.
             self._read_scale(self.recorder.index if draft is None else draft.index)
-        found, scales = self._found.groups(), self._scales.groups()
         self._found.seal()
         self._scales.seal()
-        self._groups.append((self._found.groups() - found, self._scales.groups() - scales))
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Fused optimizers: fill in what their kernels found."""
-        found, scales = self._groups.pop(0)
-        self._found.resolve(found)
-        self._scales.resolve(scales)
+        self._found.resolve()
+        self._scales.resolve()
         for draft in drafts:
             found_here = self._found.take(draft.index)
             if found_here:
