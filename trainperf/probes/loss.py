@@ -10,6 +10,10 @@ from trainperf.probes.ring import Ring
 from trainperf.recorder import Draft, Recorder
 
 
+_NUMPY = frozenset({torch.float32, torch.float64, torch.float16})
+"""What numpy can look at; it knows no bfloat16."""
+
+
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
@@ -36,11 +40,12 @@ class LossProbe(RingProbe):
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
             return
-        if value.is_cpu:  # there already; a copy would cost ten times as much as reading it
-            draft.facts[self._column] = value.item() * self._scale
-            return
         if value.requires_grad:
             value = value.detach()
+        if value.is_cpu and value.dtype in _NUMPY:
+            # Host memory already: numpy looks at it in place, no operator runs, nothing is copied.
+            draft.facts[self._column] = float(value.numpy().reshape(())) * self._scale
+            return
         if self._step != draft.index or self._row is None:
             self._row = self.ring.row(draft.index, value.device)
             self._step = draft.index
