@@ -1,6 +1,5 @@
 """Feeds the loss: copied on the device, read when the device has passed it."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -8,10 +7,6 @@ import torch
 from trainperf.probes.base import Batch, RingProbe
 from trainperf.probes.ring import Ring
 from trainperf.recorder import Draft, Recorder
-
-
-_NUMPY = frozenset({torch.float32, torch.float64, torch.float16})
-"""What numpy can look at; it knows no bfloat16."""
 
 
 class LossProbe(RingProbe):
@@ -35,17 +30,13 @@ class LossProbe(RingProbe):
         self._row: torch.Tensor | None = None
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
-        """Take the loss, on a device into the step's row.  Runs every micro-batch; no sync."""
+        """Copy the loss into the step's row.  Runs every micro-batch; no sync, no read."""
         value = loss.get("loss") if isinstance(loss, dict) else loss
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
             return
         if value.requires_grad:
             value = value.detach()
-        if value.is_cpu and value.dtype in _NUMPY:
-            # Host memory already: numpy looks at it in place, no operator runs, nothing is copied.
-            draft.facts[self._column] = float(value.numpy().reshape(())) * self._scale
-            return
         if self._step != draft.index or self._row is None:
             self._row = self.ring.row(draft.index, value.device)
             self._step = draft.index
@@ -57,14 +48,6 @@ class LossProbe(RingProbe):
         super().seal()
         self._row = None
 
-    def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Read the group's rows; seven digits are all a float32 has."""
-        super().resolve(drafts)
-        for draft in drafts:
-            loss = draft.facts[self._column]
-            if loss is not None:
-                draft.facts[self._column] = float(f"{loss:.7g}")
-
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
-        """The last micro-batch's holds."""
-        draft.facts[self._column] = rows[-1][0] * self._scale
+        """The last micro-batch's holds; seven digits are all a float32 has."""
+        draft.facts[self._column] = float(f"{rows[-1][0] * self._scale:.7g}")
