@@ -7,7 +7,8 @@ from trainperf.guard import Guard
 from trainperf.phases import Gap, Phase
 from trainperf.probes.choose import Chosen
 from trainperf.probes.marks import Mark
-from trainperf.recorder import PhaseBracket, Recorder
+from trainperf.recorder import Recorder
+from trainperf.timeline import PhaseBracket
 
 
 _PHASES = {

@@ -35,11 +35,11 @@ from trainperf.phases import Phase
 from trainperf.probes.choose import Chosen, Objects, choose
 from trainperf.probes.marks import Mark
 from trainperf.probes.tokens import MaskFunction
-from trainperf.recorder import PhaseBracket
 from trainperf.records import RunInfo, Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.tensorboard import TensorBoardSink, Writer
+from trainperf.timeline import PhaseBracket
 
 
 log = logging.getLogger("trainperf")

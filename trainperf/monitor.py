@@ -19,13 +19,14 @@ from trainperf.codec import Entry
 from trainperf.guard import Guard, GuardedHooks
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
-from trainperf.phases import Phase, Tag
+from trainperf.phases import Tag
 from trainperf.probes.base import Batch, Probe
-from trainperf.recorder import Draft, PhaseBracket, Recorder
+from trainperf.recorder import Draft, Recorder
 from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
 from trainperf.schedule import FlushSchedule, Interval
 from trainperf.sinks.base import Sink
 from trainperf.stats.steady import WarmupDetector
+from trainperf.timeline import calibrate
 from trainperf.window import Window
 
 
@@ -185,8 +186,8 @@ class Monitor:
             at_step=self.recorder.index,
             faults=dict(self.guard.faults),
             dropped=dropped,
-            notes={k: v for probe in probes for k, v in probe.notes().items()},
-            reasons={k: v for probe in probes for k, v in probe.reasons().items()},
+            notes={**made.notes, **{k: v for p in probes for k, v in p.notes().items()}},
+            reasons={**made.reasons, **{k: v for p in probes for k, v in p.reasons().items()}},
         )
 
     # -- inside -------------------------------------------------------------------------------
@@ -290,13 +291,3 @@ def _counted(progress: dict[str, int], block: StepBlock) -> dict[str, int]:
         if known is not None:
             total[fact] = total.get(fact, 0) + int(known.total(fact))
     return total
-
-
-def calibrate(clock: HostClock, pairs: int = 500) -> float:
-    """Nanoseconds one switch between phases costs on this machine, clock reading included."""
-    bracket = PhaseBracket(Recorder(clock), Phase.FORWARD)
-    begun = clock()
-    for _ in range(pairs):
-        with bracket:
-            pass
-    return (clock() - begun) / (2 * pairs)

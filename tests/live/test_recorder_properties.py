@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support_live import MS, Timeline, assert_tiles
 
 from trainperf.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
-from trainperf.recorder import PhaseBracket
+from trainperf.timeline import PhaseBracket
 
 
 Operation = Callable[[Timeline], object]

@@ -13,7 +13,8 @@ from trainperf.guard import Guard
 from trainperf.lightning.actions import Action, Role, role_of
 from trainperf.phases import FIRST_GAP, Gap, Phase
 from trainperf.probes.marks import Mark
-from trainperf.recorder import PhaseBracket, Recorder
+from trainperf.recorder import Recorder
+from trainperf.timeline import PhaseBracket
 
 
 Bracket = AbstractContextManager[None]
