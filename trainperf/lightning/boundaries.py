@@ -66,7 +66,13 @@ class Boundaries:
         """Called when backward has returned, before any user's hook runs."""
         self.backward_seen = False
         """Whether a backward ran since the start of the micro-batch."""
+        self.backwards = False
+        """Whether a backward ran in this fit."""
         self._backward_open = False
+        self._around_forward = 0
+        self._raw_step = False
+        self.manual = False
+        """Whether `training_step` runs backward and optimizers by itself."""
         self.fetches_inside = False
         """Whether `training_step` takes the loader's iterator and fetches by itself."""
         self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
@@ -102,6 +108,18 @@ class Boundaries:
     def hooks_ns(self) -> dict[str, int]:
         """Exclusive host time of every user hook inside steps, so far."""
         return {label: hook.total_ns for label, hook in self._hooks.items() if hook.total_ns}
+
+    def optimizer_begins(self) -> None:
+        """An optimizer's own hook, in manual optimization: Lightning need not know of the step."""
+        self._raw_step = self._recorder.slot == Phase.FORWARD
+        if self._raw_step:
+            self._recorder.enter(Phase.OPTIMIZER)
+
+    def optimizer_ends(self) -> None:
+        """The end of the step that `optimizer_begins` announced."""
+        if self._raw_step:
+            self._recorder.leave()
+            self._raw_step = False
 
     # -- making brackets ----------------------------------------------------------------------
 
@@ -149,11 +167,9 @@ class Boundaries:
 
     def _forward(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
-        if self.mark is None:
+        if self.mark is None and not self.manual:
             return PhaseBracket(self._recorder, Phase.FORWARD)
-        return self._guard.bracket(
-            self.part, lambda: self._recorder.enter(Phase.FORWARD), self._forward_ends
-        )
+        return self._guard.bracket(self.part, self._forward_begins, self._forward_ends)
 
     def _batch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
@@ -186,8 +202,13 @@ class Boundaries:
         self._recorder.boundary()
         self.backward_seen = self._backward_open = False
 
+    def _forward_begins(self) -> None:
+        self._around_forward = self._recorder.depth
+        self._recorder.enter(Phase.FORWARD)
+
     def _forward_ends(self) -> None:
-        self._recorder.leave()
+        # In manual optimization an optimizer's step may have begun that never ended.
+        self._recorder.unwind(self._around_forward)
         if self.mark is not None:
             self.mark(Mark.FORWARD_ENDS)
 
@@ -206,7 +227,7 @@ class Boundaries:
         if self.after_backward is not None:
             self.after_backward()
         self._recorder.leave()
-        self.backward_seen = True
+        self.backward_seen = self.backwards = True
 
     def _validation_begins(self) -> None:
         if self._recorder.ground < FIRST_GAP:

@@ -4,13 +4,11 @@ import inspect
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import lightning.pytorch as pl
 import msgspec
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from trainperf import rundir
 from trainperf.clocks.host import wall_clock_anchor
@@ -18,6 +16,7 @@ from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.parts import objects, run_info
+from trainperf.lightning.updates import Updates
 from trainperf.measures import Measure
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
@@ -38,9 +37,13 @@ from trainperf.sinks.loggers import LoggerSink
 log = logging.getLogger("trainperf")
 
 PATIENCE = 64
-"""Micro-batches without any optimizer step after which a batch is taken to be a step."""
+"""Micro-batches without any optimizer step from which on a batch is taken to be a step."""
 
 BATCH_IS_STEP = "no optimizer step was seen in 64 batches, so every batch counts as a step"
+BACKWARD_UNSEEN = (
+    "no backward was announced, so it counts as forward: call self.manual_backward(loss) instead "
+    "of loss.backward()"
+)
 ITERATOR_TAKES_OVER = (
     "not measurable: training_step takes dataloader_iter and moves the batch itself"
 )
@@ -64,11 +67,9 @@ class Session:
         self._measures = measures
         self._trainer = trainer
         self._log_every = log_every
-        self._global_step = 0
-        self._steps: UpdateCounter = _GlobalStep(trainer)
-        self._updates = 0
+        self._updates = Updates(trainer)
+        self._step = 0
         self._batch_is_step = False
-        self._handles: list[RemovableHandle] = []
         self._tokens: TokensProbe | None = None
         self.scaler: ScalerProbe | None = None
         self._manual = False
@@ -110,15 +111,13 @@ class Session:
                 meters=[meter for meter in METERS if meter.name in shown],
             )
         )
+        self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
         self.relay.renew()  # marks and the loop's kind are known only now
-        self._steps = _update_counter(trainer, module)
-        self._global_step = self._steps.completed
-        self._manual = not module.automatic_optimization
+        self._updates.start(trainer, module)
+        self._step = self._updates.known.completed
         if self._manual:
-            self._handles = [
-                optimizer.register_step_post_hook(self._updated) for optimizer in trainer.optimizers
-            ]
+            self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -127,9 +126,9 @@ class Session:
         del trainer, module, batch_idx
         if batch is None:
             return  # Lightning has skipped it: no forward, no backward
-        step = self._steps.completed + self._updates
-        complete = step != self._global_step or self._batch_is_step
-        self._global_step = step
+        step = self._updates.known.completed + self._updates.seen
+        complete = step != self._step or self._batch_is_step
+        self._step = step
         if not complete:
             self._lose_patience()
             complete = self._batch_is_step
@@ -153,9 +152,7 @@ class Session:
         """Close files, restore the profiler.  Safe to call twice."""
         self.monitor.finish(reason)
         relays.restore(self._trainer)
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        self._updates.detach()
         if self.run is not None and self._trainer.is_global_zero and rundir.discard_empty(self.run):
             self.run = None
 
@@ -211,20 +208,22 @@ class Session:
             at_step=self.recorder.index,
             actions_ns=self.boundaries.hooks_ns(),
             sequence_lengths=dict(sorted(lengths.items())),
-            notes={"step": BATCH_IS_STEP} if self._batch_is_step else {},
+            notes=self._notes(),
         )
+
+    def _notes(self) -> dict[str, str]:
+        notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}
+        if self._manual and self.monitor.progress and not self.boundaries.backwards:
+            notes["backward"] = BACKWARD_UNSEEN
+        return notes
 
     def _lose_patience(self) -> None:
         """In manual optimization nothing may ever tell us of an update."""
         draft = self.recorder.draft
-        stuck = draft is not None and draft.index == 0 and draft.micro_batches >= PATIENCE
+        stuck = draft is not None and draft.index == 0 and draft.micro_batches + 1 >= PATIENCE
         if stuck and not self._trainer.lightning_module.automatic_optimization:
             self._batch_is_step = True
             rank_zero_info("trainperf: %s", BATCH_IS_STEP)
-
-    def _updated(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        del optimizer, args, kwargs
-        self._updates += 1
 
     def _bracket(self, name: str) -> Bracket | None:
         return self.boundaries.bracket(name, overridden=self._overridden(Action.parse(name)))
@@ -245,40 +244,6 @@ class Session:
 def _differs(owner: object, base: type, hook: str) -> bool:
     function = getattr(owner, hook, None)
     return getattr(function, "__func__", function) is not getattr(base, hook, None)
-
-
-class UpdateCounter(Protocol):
-    """Counts optimizer updates, exactly as `trainer.global_step` does."""
-
-    @property
-    def completed(self) -> int:
-        """Updates so far."""
-        ...
-
-
-class _GlobalStep:
-    """`trainer.global_step` itself: right, but six properties deep."""
-
-    def __init__(self, trainer: "pl.Trainer") -> None:
-        self._trainer = trainer
-
-    @property
-    def completed(self) -> int:
-        return self._trainer.global_step
-
-
-def _update_counter(trainer: "pl.Trainer", module: "pl.LightningModule") -> UpdateCounter:
-    """The progress object that `trainer.global_step` reads, where Lightning has it."""
-    loop = trainer.fit_loop.epoch_loop
-    try:
-        if module.automatic_optimization:
-            counter = loop.automatic_optimization.optim_progress.optimizer.step.total
-        else:
-            counter = loop.manual_optimization.optim_step_progress.total
-        exact = counter.completed == trainer.global_step
-    except AttributeError:
-        return _GlobalStep(trainer)
-    return counter if exact else _GlobalStep(trainer)
 
 
 def _takes_iterator(module: "pl.LightningModule") -> bool:

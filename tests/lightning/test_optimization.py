@@ -1,0 +1,312 @@
+"""A step is an optimizer update, however the updates come about."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support_fits import (
+    LONG_S,
+    SHORT_S,
+    At,
+    Loader,
+    Model,
+    Sleeper,
+    assert_comes_back,
+    assert_nowhere_else,
+    fit,
+    on_a_noisy_machine,
+)
+
+from trainperf.lightning.session import BATCH_IS_STEP
+from trainperf.phases import Phase, Tag
+
+
+class Manual(Model):
+    """Runs what it is given instead of automatic optimization."""
+
+    def __init__(self, step: Callable[["Manual", Any, int], Any], *, optimizers: int = 1) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.step = step
+        self.number = optimizers
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Whatever the test wants."""
+        return self.step(self, batch, batch_idx)
+
+    def configure_optimizers(self) -> Any:
+        """As many as asked for, all on the same layer."""
+        return [torch.optim.SGD(self.parameters(), lr=0.01) for _ in range(self.number)]
+
+    def update(self, batch: Any, optimizer: Any) -> None:
+        """Forward, backward and update."""
+        optimizer.zero_grad()
+        self.manual_backward(self.loss(batch))
+        optimizer.step()
+
+
+def test_every_batch_is_a_step_in_plain_automatic_optimization(tmp_path: Path) -> None:
+    """One update a batch: as many steps as batches, and the first is the epoch's first."""
+    ran = fit(tmp_path, Model(), Loader(5), max_epochs=2)
+    assert ran.micro_batches() == [1] * 10
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 5]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == []
+    assert ran.fact("samples") == [2] * 10
+
+
+def test_a_step_of_accumulation_is_the_whole_group_and_a_short_last_one_is_tagged(
+    tmp_path: Path,
+) -> None:
+    """Eight batches in threes are three steps, the third of two micro-batches, every epoch."""
+    ran = fit(tmp_path, Model(), Loader(8), accumulate_grad_batches=3, max_epochs=2)
+    assert ran.micro_batches() == [3, 3, 2, 3, 3, 2]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [2, 5]
+    assert ran.fact("samples") == [6, 6, 4, 6, 6, 4]
+
+
+def test_a_last_group_that_is_whole_is_not_tagged(tmp_path: Path) -> None:
+    """Nine batches in threes leave nothing over."""
+    ran = fit(tmp_path, Model(), Loader(9), accumulate_grad_batches=3)
+    assert ran.micro_batches() == [3, 3, 3]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == []
+
+
+def test_the_loss_of_an_accumulated_step_is_the_one_training_step_returned(tmp_path: Path) -> None:
+    """Lightning divides the loss by the accumulation before it shows it to callbacks."""
+
+    class Constant(Model):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return 0.0 * self.loss(batch) + float(batch_idx)
+
+    ran = fit(tmp_path, Constant(), Loader(5), accumulate_grad_batches=2)
+    assert ran.fact("loss") == [1.0, 3.0, 4.0]
+
+
+@on_a_noisy_machine
+def test_the_waits_of_all_micro_batches_belong_to_their_step(tmp_path: Path) -> None:
+    """The data wait of a step of two micro-batches is both of its fetches."""
+    slow = Sleeper(*[SHORT_S / 2] * 4, *[LONG_S / 2] * 4)
+    ran = fit(tmp_path, Model(), Loader(32, slow=slow), accumulate_grad_batches=2)
+    pairs = list(zip(slow.slept_ns[::2], slow.slept_ns[1::2], strict=True))
+    assert_comes_back(ran.phase_ns(Phase.DATA_WAIT), [sum(pair) for pair in pairs])
+
+
+def gan(model: Manual, batch: Any, batch_idx: int) -> None:
+    """A discriminator that is updated every batch, and a generator every third."""
+    discriminator, generator = model.optimizers()
+    model.update(batch, discriminator)
+    if batch_idx % 3 == 2:
+        model.update(batch, generator)
+
+
+def alternating(model: Manual, batch: Any, batch_idx: int) -> None:
+    """Two optimizers in turn."""
+    model.update(batch, model.optimizers()[batch_idx % 2])
+
+
+def both(model: Manual, batch: Any, batch_idx: int) -> None:
+    """Two optimizers in every batch."""
+    for optimizer in model.optimizers():
+        model.update(batch, optimizer)
+
+
+def unseen(model: Manual, batch: Any, batch_idx: int) -> None:
+    """An optimizer of which Lightning is told nothing."""
+    model.update(batch, model.optimizers(use_pl_optimizer=False)[0])
+
+
+def closure(model: Manual, batch: Any, batch_idx: int) -> None:
+    """Backward inside the optimizer's step."""
+    optimizer = model.optimizers()[0]
+
+    def compute() -> torch.Tensor:
+        loss = model.loss(batch)
+        optimizer.zero_grad()
+        model.manual_backward(loss)
+        return loss
+
+    optimizer.step(closure=compute)
+
+
+@pytest.mark.parametrize("step", [gan, alternating, both, unseen, closure])
+def test_a_batch_with_at_least_one_update_is_a_step(
+    step: Callable[[Manual, Any, int], None], tmp_path: Path
+) -> None:
+    """Not one step for each optimizer, whose number `trainer.global_step` counts."""
+    ran = fit(tmp_path, Manual(step, optimizers=2), Loader(7))
+    assert ran.micro_batches() == [1] * 7
+    assert ran.tagged(Tag.PARTIAL_GROUP) == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_accumulation_by_hand_is_seen_by_its_updates(tmp_path: Path, *, known: bool) -> None:
+    """An update every third batch of seven: two whole steps, and one that was never completed."""
+
+    def step(model: Manual, batch: Any, batch_idx: int) -> None:
+        (optimizer,) = [model.optimizers(use_pl_optimizer=known)]
+        optimizer = optimizer[0] if isinstance(optimizer, list) else optimizer
+        model.manual_backward(model.loss(batch))
+        if batch_idx % 3 == 2:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    ran = fit(tmp_path, Manual(step), Loader(7))
+    assert ran.micro_batches() == [3, 3, 1]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [2]
+
+
+def test_where_no_update_is_ever_seen_a_batch_is_a_step_and_the_run_says_so(
+    tmp_path: Path,
+) -> None:
+    """An optimizer made by the user, of which nobody is told, leaves 64 batches in one step."""
+
+    def step(model: Manual, batch: Any, batch_idx: int) -> None:
+        with torch.no_grad():
+            model.layer.weight.mul_(0.99)
+
+    ran = fit(tmp_path, Manual(step), Loader(70))
+    assert ran.micro_batches() == [64, *[1] * 6]
+    assert ran.totals is not None
+    assert ran.totals.notes["step"] == BATCH_IS_STEP
+
+
+class SlowSGD(torch.optim.SGD):
+    """Slow to step."""
+
+    sleeper: Sleeper
+
+    def step(self, closure: Any = None) -> Any:
+        """The usual step, then a sleep."""
+        loss = super().step(closure)
+        self.sleeper()
+        return loss
+
+
+def slow_manual(place: Phase, sleeper: Sleeper, *, known: bool) -> Manual:
+    """A model in manual optimization that is slow in one phase of it."""
+
+    def step(model: Manual, batch: Any, batch_idx: int) -> None:
+        optimizer = model.optimizers(use_pl_optimizer=known)
+        optimizer.zero_grad()
+        loss = model.loss(batch)
+        if place is Phase.FORWARD:
+            sleeper()
+        model.manual_backward(loss)
+        optimizer.step()
+
+    model = Manual(step)
+    optimizer = (SlowSGD if place is Phase.OPTIMIZER else torch.optim.SGD)(model.parameters(), 0.01)
+    optimizer.sleeper = sleeper
+    model.configure_optimizers = lambda: optimizer
+    if place is Phase.BACKWARD:
+        model.layer.weight.register_post_accumulate_grad_hook(lambda _: sleeper())
+    return model
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("place", [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER])
+@on_a_noisy_machine
+def test_manual_optimization_is_split_into_forward_backward_and_optimizer(
+    tmp_path: Path, place: Phase, *, known: bool
+) -> None:
+    """All three run inside `training_step`; each keeps its own time, known to Lightning or not."""
+    sleeper = Sleeper()
+    ran = fit(tmp_path, slow_manual(place, sleeper, known=known), Loader(24))
+    assert_comes_back(ran.phase_ns(place), sleeper.slept_ns)
+    assert_nowhere_else(ran, sleeper.slept_ns, phase=place)
+
+
+@on_a_noisy_machine
+def test_a_direct_backward_counts_as_forward_and_the_run_says_so(tmp_path: Path) -> None:
+    """Nothing announces `loss.backward()`; only `self.manual_backward` can be told apart."""
+    sleeper = Sleeper()
+
+    def step(model: Manual, batch: Any, batch_idx: int) -> None:
+        optimizer = model.optimizers()
+        optimizer.zero_grad()
+        model.loss(batch).backward()
+        optimizer.step()
+
+    model = Manual(step)
+    model.layer.weight.register_post_accumulate_grad_hook(lambda _: sleeper())
+    ran = fit(tmp_path, model, Loader(24))
+    assert ran.phase_ns(Phase.BACKWARD) == [0] * 24
+    assert_comes_back(ran.phase_ns(Phase.FORWARD), sleeper.slept_ns)
+    assert_nowhere_else(ran, sleeper.slept_ns, phase=Phase.FORWARD)
+    assert ran.totals is not None
+    assert "manual_backward" in ran.totals.notes["backward"]
+
+
+def test_a_run_that_announces_its_backward_says_nothing_of_it(tmp_path: Path) -> None:
+    """The note is for those who can act on it."""
+    ran = fit(tmp_path, Manual(alternating, optimizers=2), Loader(3))
+    assert ran.totals is not None
+    assert "backward" not in ran.totals.notes
+
+
+@on_a_noisy_machine
+def test_an_error_that_the_user_catches_in_an_optimizer_step_leaves_no_phase_open(
+    tmp_path: Path,
+) -> None:
+    """Lightning announces the step's beginning and, after an error, never its end."""
+
+    class Failing(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            raise RuntimeError("planted")
+
+    def step(model: Manual, batch: Any, batch_idx: int) -> None:
+        for optimizer, known in zip(model.optimizers(), (False, True), strict=True):
+            if known:
+                model.update(batch, optimizer)
+            else:
+                with pytest.raises(RuntimeError, match="planted"):
+                    optimizer.step()
+
+    model = Manual(step)
+    model.configure_optimizers = lambda: [
+        Failing(model.parameters(), lr=0.01),
+        torch.optim.SGD(model.parameters(), lr=0.01),
+    ]
+    before, after = Sleeper(), Sleeper()
+    ran = fit(tmp_path, model, Loader(24, slow=before), At("on_train_batch_end", after))
+    assert_comes_back(ran.phase_ns(Phase.DATA_WAIT), before.slept_ns)
+    assert_comes_back(ran.phase_ns(Phase.CALLBACKS), after.slept_ns)
+    assert max(ran.phase_ns(Phase.FORWARD)) < min(ran.phase_ns(Phase.CALLBACKS))
+
+
+@pytest.mark.filterwarnings("ignore:.*returned `None`.*")
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_training_step_that_returns_none_is_still_a_micro_batch(
+    accumulate: int, tmp_path: Path
+) -> None:
+    """Lightning steps the optimizer all the same, and counts it."""
+
+    class Skipping(Model):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return None if batch_idx % 2 else super().training_step(batch, batch_idx)
+
+    ran = fit(tmp_path, Skipping(), Loader(6), accumulate_grad_batches=accumulate)
+    assert ran.micro_batches() == [accumulate] * (6 // accumulate)
+
+
+def test_a_model_without_an_optimizer_has_a_step_a_batch(tmp_path: Path) -> None:
+    """Lightning puts a mock in its place, which steps."""
+
+    class Frozen(Model):
+        def configure_optimizers(self) -> Any:
+            return None
+
+    with pytest.warns(UserWarning, match="no optimizer"):
+        ran = fit(tmp_path, Frozen(), Loader(4))
+    assert ran.micro_batches() == [1] * 4
+
+
+def test_the_time_of_each_hook_is_kept_by_its_name(tmp_path: Path) -> None:
+    """A report can say whose callback it is; the total is the sleep and next to nothing else."""
+    sleeper = Sleeper(0.004)
+    ran = fit(tmp_path, Model(), Loader(6), At("on_train_batch_end", sleeper))
+    assert ran.totals is not None
+    spent = ran.totals.actions_ns["At.on_train_batch_end"]
+    assert sum(sleeper.slept_ns) <= spent <= sum(ran.phase_ns(Phase.CALLBACKS))
