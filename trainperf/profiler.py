@@ -83,15 +83,13 @@ class ProfilerProbe(Probe):
         self._capture: _Capture | None = None
         self._marks = Marks()
         self._disturbed = -1
-        self._off = False
         self._said: dict[str, str] = {}
-        self._guard = guard
         self._listener = _Listener(
             guard.wrap(self.name, self._entered),
             guard.wrap(self.name, self._left),
             guard.wrap(self.name, self._cleared),
         )
-        guard.when_faulty(self.name, guard.wrap("profiler, stopping", self._stop))
+        guard.when_faulty(self.name, self._stop)
 
     # -- as a probe ---------------------------------------------------------------------------
 
@@ -103,8 +101,6 @@ class ProfilerProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """A step is over, and the next has not begun.  Runs every step."""
-        if self._off:
-            return
         if draft.index <= self._disturbed:
             draft.tags |= Tag.PROFILED
         step = draft.index + 1
@@ -155,7 +151,6 @@ class ProfilerProbe(Probe):
     def _go_on(self, capture: _Capture, step: int) -> None:
         """A step of the capture is over."""
         self._disturbed = step
-        self._marks.end_step()
         if step == capture.end:
             self._finish(capture, self._schedule.active)
         elif step == capture.first:
@@ -168,14 +163,10 @@ class ProfilerProbe(Probe):
 
     def _finish(self, capture: _Capture, steps: int, ended_by: str | None = None) -> None:
         """Write the trace of the steps that are complete."""
-        first = self._offset + capture.first
-        facts: dict[str, object] = {
-            "first_step": first,
-            "complete_steps": steps,
-            "ended_by": ended_by,
-        }
         self.recorder.listener = None
         self._marks.end_step()
+        first, active = self._offset + capture.first, self._schedule.active
+        facts = {"first_step": first, "complete_steps": steps, "ended_by": ended_by}
         with self._dumping():
             capture.tracer.stop(facts)
             name = self._folder.write(first, steps, capture.tracer.export)
@@ -190,17 +181,15 @@ class ProfilerProbe(Probe):
             return
         log.info("trainperf: %s steps traced: %s", steps, self._folder.path / name)
         if ended_by is not None:
-            self._say(
-                "captures_short",
-                f"{name}: {steps} of {self._schedule.active} steps, since {ended_by} began",
-            )
+            short = f"{name}: {steps} of {active} steps, since {ended_by} began"
+            self._say("captures_short", short)
 
     def _cut(self, capture: _Capture, gap: str) -> None:
         """Something that is no training step begins: keep the steps that are complete."""
         recorder = self.recorder
         steps = recorder.index + int(recorder.awaits_batch) - capture.first
         if steps > 0:
-            self._finish(capture, steps, gap)
+            self._finish(capture, steps, gap if steps < self._schedule.active else None)
             return
         recorder.listener = None
         with self._dumping():
@@ -229,11 +218,13 @@ class ProfilerProbe(Probe):
 
     def _stop(self) -> None:
         """Whatever runs is stopped and thrown away."""
-        self._off = self.name in self._guard.faults
         capture, self._capture = self._capture, None
-        if capture is not None:
-            self.recorder.listener = None
+        if capture is None:
+            return
+        self.recorder.listener = None
+        try:
             self._marks.end_step()
+        finally:
             capture.tracer.drop()
 
     @contextmanager

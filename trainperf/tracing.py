@@ -8,7 +8,7 @@ records, never relying on a session that was left alone for a while.
 
 import gc
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +69,7 @@ class Tracer:
         self._running = True
         return True
 
-    def stop(self, facts: dict[str, object]) -> None:
+    def stop(self, facts: Mapping[str, object]) -> None:
         """End the recording, with *facts* about it in the trace; waits for the device."""
         assert self._profile is not None  # noqa: S101 after `start` only
         encoded = msgspec.json.encode(facts).decode()

@@ -1,6 +1,7 @@
 """Scheduled traces of a fit: attach it like any other measurement."""
 
 import logging
+from dataclasses import dataclass
 
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PyTorchProfiler
@@ -19,26 +20,13 @@ from trainperf.tracing import TraceFolder, TraceOptions
 log = logging.getLogger("trainperf")
 
 
+@dataclass(kw_only=True, eq=False)
 class ScheduledProfiler(Measurement):
     """Traces some training steps with `torch.profiler`, every cycle into a file of its own.
 
     Steps are optimizer steps, counted from the start of the fit; numbers in names and marks go on
     from a checkpoint.  Traces are in `traces/` of the run directory.  Traced steps are tagged and
     in no statistic; the time for writing a trace is a gap.
-
-    Args:
-        skip_first: Steps before the first cycle.
-        wait: Steps of each cycle before anything happens.
-        warmup: Steps of each cycle for the profiler to get going; at least 1.
-        active: Steps of each cycle that are traced.
-        repeat: Number of cycles; 0 for cycles until the fit ends.
-        ranks: Ranks that trace.
-        record_shapes: Shapes of operator inputs, too; holds on to tensors meanwhile.
-        with_stack: Python stacks, too; slow, and large.
-        profile_memory: Allocations, too.
-        max_trace_bytes: A packed trace larger than this is thrown away.
-        max_traces: Traces that one rank writes at most.
-        on_demand: Whether touching `capture` in the run directory traces the next `active` steps.
 
     Raises:
         ConfigError: A value is refused, now or at the start of the fit; the message says which
@@ -47,67 +35,76 @@ class ScheduledProfiler(Measurement):
 
     measures = frozenset({measures.STEP_TIME})
 
-    def __init__(  # noqa: PLR0913 the arguments of torch's own profiler, and its limits
-        self,
-        *,
-        skip_first: int = 0,
-        wait: int = 5,
-        warmup: int = 2,
-        active: int = 3,
-        repeat: int = 1,
-        ranks: tuple[int, ...] = (0,),
-        record_shapes: bool = False,
-        with_stack: bool = False,
-        profile_memory: bool = False,
-        max_trace_bytes: int = 128 * 2**20,
-        max_traces: int = 20,
-        on_demand: bool = True,
-    ) -> None:
+    skip_first: int = 0
+    """Steps before the first cycle."""
+    wait: int = 5
+    """Steps of each cycle before anything happens."""
+    warmup: int = 2
+    """Steps of each cycle for the profiler to get going; at least 1."""
+    active: int = 3
+    """Steps of each cycle that are traced."""
+    repeat: int = 1
+    """Number of cycles; 0 for cycles until the fit ends."""
+    ranks: tuple[int, ...] = (0,)
+    """Ranks that trace."""
+    record_shapes: bool = False
+    """Shapes of operator inputs, too; holds on to tensors meanwhile."""
+    with_stack: bool = False
+    """Python stacks, too; slow, and large."""
+    profile_memory: bool = False
+    """Allocations, too."""
+    max_trace_bytes: int = 128 * 2**20
+    """A packed trace larger than this is thrown away."""
+    max_traces: int = 20
+    """Traces that one rank writes at most."""
+    on_demand: bool = True
+    """Whether touching `capture` in the run directory traces the next `active` steps."""
+
+    def __post_init__(self) -> None:
         super().__init__()
         self._schedule = CaptureSchedule(
-            skip_first=skip_first, wait=wait, warmup=warmup, active=active, repeat=repeat
+            skip_first=self.skip_first,
+            wait=self.wait,
+            warmup=self.warmup,
+            active=self.active,
+            repeat=self.repeat,
         )
-        demand_whole("max_trace_bytes", max_trace_bytes, 1)
-        demand_whole("max_traces", max_traces, 1)
-        self._ranks = _checked(ranks)
-        self._record_shapes = record_shapes
-        self._with_stack = with_stack
-        self._profile_memory = profile_memory
-        self._max_trace_bytes = max_trace_bytes
-        self._max_traces = max_traces
-        self._on_demand = on_demand
+        demand_whole("max_trace_bytes", self.max_trace_bytes, 1)
+        demand_whole("max_traces", self.max_traces, 1)
+        self.ranks = _checked(self.ranks)
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Refuse what cannot work before anything is measured."""
         if stage == "fit":
             self._demand_alone(trainer)
-            if min(self._ranks) >= trainer.world_size:
+            if min(self.ranks) >= trainer.world_size:
                 raise ConfigError(
-                    f"ranks={self._ranks}: the fit has ranks 0 to {trainer.world_size - 1} only; try ranks=(0,)"
+                    f"ranks={self.ranks}: the last rank of this fit is {trainer.world_size - 1}; "
+                    "try ranks=(0,)"
                 )
         super().setup(trainer, pl_module, stage)
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """The probe that captures, on the ranks that shall."""
         rank = trainer.global_rank
-        if rank not in self._ranks:
+        if rank not in self.ranks:
             return []
         if session.run is None:
             log.warning("trainperf: no captures: there is no run directory to write them to")
             return []
-        ranks = tuple(r for r in self._ranks if r < trainer.world_size)
-        request = CaptureRequest(session.run, rank=rank, ranks=ranks) if self._on_demand else None
+        ranks = tuple(r for r in self.ranks if r < trainer.world_size)
+        request = CaptureRequest(session.run, rank=rank, ranks=ranks) if self.on_demand else None
         options = TraceOptions(
             device=trainer.strategy.root_device.type,
-            record_shapes=self._record_shapes,
-            with_stack=self._with_stack,
-            profile_memory=self._profile_memory,
+            record_shapes=self.record_shapes,
+            with_stack=self.with_stack,
+            profile_memory=self.profile_memory,
         )
         folder = TraceFolder(
             session.run / "traces",
             rank=rank,
-            max_bytes=self._max_trace_bytes,
-            max_traces=self._max_traces,
+            max_bytes=self.max_trace_bytes,
+            max_traces=self.max_traces,
         )
         guard, offset = session.monitor.guard, trainer.global_step
         return [
