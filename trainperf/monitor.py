@@ -16,11 +16,11 @@ from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.clocks.device import DeviceClock
 from trainperf.clocks.host import monotonic_ns
 from trainperf.codec import Entry
-from trainperf.guard import Guard, GuardedHooks
+from trainperf.guard import Guard
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
 from trainperf.phases import Tag
-from trainperf.probes.base import Batch, Probe
+from trainperf.probes.base import Batch, Probe, overriding
 from trainperf.recorder import Draft, Recorder
 from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
 from trainperf.schedule import FlushSchedule, Interval
@@ -33,6 +33,7 @@ from trainperf.window import Window
 TOTALS_EVERY_NS = 10_000_000_000
 
 _DEVICE = "device clock"
+_READINGS = "readings"
 
 _COUNTED = ("samples", "tokens_effective")
 """Facts whose totals a checkpoint carries."""
@@ -116,10 +117,10 @@ class Monitor:
         for probe in probes:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
-        self._micro_batch = self._hooks(probes, "micro_batch")
-        self._seal = self._hooks(probes, "seal")
-        self._resolve = self._hooks(probes, "resolve")
-        self.recorder.on_close = self._hooks(probes, "close")
+        self._micro_batch = self.guard.each(overriding(probes, "micro_batch"))
+        self._seal = self.guard.each(overriding(probes, "seal"))
+        self._resolve = self.guard.each(overriding(probes, "resolve"))
+        self.recorder.on_close = self.guard.each(overriding(probes, "close"))
         self.started = True
         self._tell("begin", self._parts.info)
 
@@ -142,7 +143,7 @@ class Monitor:
         self._seal_group()
         while self._groups and self._passed(self._groups[0]):
             self._write(self._groups.popleft())
-        self._show()
+        self.guard.run(_READINGS, self._show)
         if self._totals_due.due(begun):
             self._tell("entries", [self.totals()])
         self._tell("flush")
@@ -173,32 +174,26 @@ class Monitor:
         draft = self.recorder.draft
         complete = [draft] if draft is not None and self.recorder.awaits_batch else []
         self.guard.run(self.part, lambda: self._drain(complete))
-        rows = [(*_core(step), *step.facts) for step in complete]
+        rows = [step.row() for step in complete]
         return _counted(self.progress, StepBlock.from_rows(self._schema, rows))
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
-        made = self._parts.totals() if self._parts.totals else Totals(at_step=0)
-        probes = self._parts.probes
-        dropped = {probe.name: probe.dropped() for probe in probes if probe.dropped()}
+        ask, probes = self.guard.run, self._parts.probes
+        made = ask("totals", self._parts.totals) if self._parts.totals else None
+        made = made or Totals(at_step=0)
+        notes = [ask(probe.name, probe.notes) or {} for probe in probes]
+        dropped = {probe.name: ask(probe.name, probe.dropped) for probe in probes}
         return msgspec.structs.replace(
             made,
             at_step=self.recorder.index,
+            dropped={name: number for name, number in dropped.items() if number},
+            notes={**made.notes, **{k: v for several in notes for k, v in several.items()}},
+            reasons={**made.reasons, **self._reasons()},
             faults=dict(self.guard.faults),
-            dropped=dropped,
-            notes={**made.notes, **{k: v for p in probes for k, v in p.notes().items()}},
-            reasons={**made.reasons, **{k: v for p in probes for k, v in p.reasons().items()}},
         )
 
     # -- inside -------------------------------------------------------------------------------
-
-    def _hooks(self, probes: Sequence[Probe], hook: str) -> GuardedHooks:
-        """One hook of the probes that have it."""
-        return self.guard.each(
-            (probe.name, getattr(probe, hook))
-            for probe in probes
-            if getattr(type(probe), hook) is not getattr(Probe, hook)
-        )
 
     def _seal_group(self) -> None:
         self._seal()
@@ -209,7 +204,7 @@ class Monitor:
 
     def _last(self) -> None:
         self._drain()
-        self._show()
+        self.guard.run(_READINGS, self._show)
 
     def _drain(self, complete: Sequence[Draft] = ()) -> None:
         """Seal what there is, wait for the device, and write.
@@ -243,7 +238,7 @@ class Monitor:
             block = StepBlock.from_rows(self._schema, rows)
             self.progress = _counted(self.progress, block)
             if self._watched:
-                self._window.observe(block)
+                self.guard.run(_READINGS, lambda: self._window.observe(block))
         if group.gaps:
             entries: list[Entry] = list(group.gaps)
             self._tell("entries", entries)
@@ -254,33 +249,40 @@ class Monitor:
             draft.facts[self._overhead] = round(own + draft.switches * self._switch_ns)
         if self._warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
-        return (*_core(draft), *draft.facts)
+        return draft.row()
 
     def _show(self) -> None:
         steps, begun = self._window.steps, self._clock()
         waiting = steps < self._parts.log_every or begun < self._show_next_ns
         if not steps or (waiting and not self.finished):
             return
-        learned = {k: v for probe in self._parts.probes for k, v in probe.reasons().items()}
         info = self._parts.info
-        info = msgspec.structs.replace(info, reasons={**info.reasons, **learned})
+        info = msgspec.structs.replace(info, reasons={**info.reasons, **self._reasons()})
         readings = self._window.take(info)
         self._tell("readings", self.recorder.index, readings)
         settled = readings.get("step_s")
         if not self._answered and settled is not None and settled.value is not None:
             self._answered, self._watched = True, self._has_readers
-            if self._parts.first_answer is not None and not self.finished:
-                self._parts.first_answer(readings)
+            answer = self._parts.first_answer
+            if answer is not None and not self.finished:
+                self.guard.run("first answer", lambda: answer(readings))
         now = self._clock()
         self._show_next_ns = now + SHOW_BUDGET * (now - begun)
+
+    def _reasons(self) -> dict[str, str]:
+        """Why facts are missing, as far as the probes know by now."""
+        found: dict[str, str] = {}
+        for probe in self._parts.probes:
+            found |= self.guard.run(probe.name, probe.reasons) or {}
+            fault = self.guard.faults.get(probe.name)
+            if fault is not None:
+                said = f"not measured: {probe.name} was switched off after an error ({fault})"
+                found |= dict.fromkeys(probe.facts, said)
+        return found
 
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:
             self.guard.wrap(sink.name, getattr(sink, what))(*args)
-
-
-def _core(draft: Draft) -> tuple[int, ...]:
-    return (draft.index, draft.start_ns, int(draft.tags), draft.micro_batches, *draft.host_ns)
 
 
 def _counted(progress: dict[str, int], block: StepBlock) -> dict[str, int]:

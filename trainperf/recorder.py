@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
-from trainperf.records import GapRecord
+from trainperf.records import GapRecord, Row
 from trainperf.timeline import Timeline
 
 
@@ -37,6 +37,11 @@ class Draft:
         self.host_ns: list[int] = _NO_TIME
         self.facts = facts
         self.marks: list[tuple[int, TimingEvent | None]] = []
+
+    def row(self) -> Row:
+        """The step as it is written: core columns and facts."""
+        core = (self.index, self.start_ns, int(self.tags), self.micro_batches)
+        return (*core, *self.host_ns, *self.facts)
 
 
 class Recorder(Timeline):

@@ -49,15 +49,18 @@ class SimulatedEvent:
 
     def record(self) -> None:
         """Stand behind everything queued so far."""
+        self._device.check()
         self._reached_ns = self._device.idle_at_ns()
 
     def query(self) -> bool:
         """Whether the device has come here.  Never waits, and is counted."""
+        self._device.check()
         self._device.queries += 1
         return self._reached_ns is not None and self._reached_ns <= self._device.clock.now_ns
 
     def elapsed_time(self, end_event: "SimulatedEvent", /) -> float:
         """Milliseconds to *end_event*; as on a real device an error before both are reached."""
+        self._device.check()
         ends = (self._reached_ns, end_event._reached_ns)  # noqa: SLF001 the other of a pair
         if any(end is None or end > self._device.clock.now_ns for end in ends):
             raise RuntimeError("elapsed_time before the device has reached both events")
@@ -65,6 +68,7 @@ class SimulatedEvent:
 
     def synchronize(self) -> None:
         """Wait for the device: moves the clock, and is counted as a synchronisation."""
+        self._device.check()
         self._device.synchronizations += 1
         if self._reached_ns is not None:
             self._device.clock.now_ns = max(self._device.clock.now_ns, self._reached_ns)
@@ -80,6 +84,13 @@ class SimulatedDevice:
         """Polls: free of charge on a real device, but worth knowing."""
         self.synchronizations = 0
         """Times somebody waited for the device."""
+        self.broken = False
+        """Whether every further use of the device fails, as after a device-side assertion."""
+
+    def check(self) -> None:
+        """Raise if the device is broken."""
+        if self.broken:
+            raise RuntimeError("the device is broken: every call to it fails")
 
     def work(self, ms: float) -> None:
         """Queue work that takes the device *ms*; the host goes on at once."""
@@ -96,6 +107,7 @@ class SimulatedDevice:
 
     def synchronize(self) -> None:
         """Wait for everything queued so far; counted."""
+        self.check()
         self.synchronizations += 1
         self.clock.now_ns = self.idle_at_ns()
 

@@ -29,6 +29,7 @@ MOVES: list[tuple[str, Operation]] = [
     ("micro_batch", lambda line: line.recorder.micro_batch_done(complete=False)),
     ("complete", lambda line: line.recorder.micro_batch_done(complete=True)),
     ("epoch_ended", lambda line: line.recorder.epoch_ended()),
+    ("unwind", lambda line: line.recorder.unwind(min(1, line.recorder.depth))),
     ("tag", lambda line: line.recorder.tag(Tag.AUDITED)),
     ("end", lambda line: line.recorder.end()),
 ]

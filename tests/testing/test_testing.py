@@ -77,6 +77,20 @@ def test_waiting_for_the_device_takes_time_and_is_counted(by: str) -> None:
     assert device.synchronizations == 1
 
 
+def test_a_broken_device_fails_at_every_call() -> None:
+    """As a CUDA context does after an assertion on the device."""
+    device = SimulatedDevice(FakeClock())
+    event = device.event()
+    event.record()
+    device.broken = True
+
+    uses = (event.record, event.query, event.synchronize, device.synchronize)
+    for use in (*uses, lambda: event.elapsed_time(event)):
+        with pytest.raises(RuntimeError, match="broken"):
+            use()
+    assert device.synchronizations == 0
+
+
 def test_what_the_phases_of_a_record_leave_is_other() -> None:
     """A record of ten milliseconds has ten."""
     record = make_record(wall_s=0.01, phases_s={Phase.FORWARD: 0.004})

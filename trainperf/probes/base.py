@@ -4,7 +4,7 @@ A probe says which facts it feeds and fills them into the open draft as the step
 are still on the device go into a ring; `resolve` sees each step again once the device has passed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Protocol
 
 from typing_extensions import ParamSpec
@@ -72,6 +72,15 @@ class Probe:
     def dropped(self) -> int:
         """Values given up because a bounded buffer was full."""
         return 0
+
+
+def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[..., object]]]:
+    """One hook of the probes that have it, each under its probe's name: for the guard to chain."""
+    return [
+        (probe.name, getattr(probe, hook))
+        for probe in probes
+        if getattr(type(probe), hook) is not getattr(Probe, hook)
+    ]
 
 
 class RingProbe(Probe):
