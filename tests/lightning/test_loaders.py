@@ -1,0 +1,233 @@
+"""Every wait for a batch is in the right step, whatever kind of loader makes it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
+from support_fits import (
+    MS,
+    Loader,
+    Model,
+    Sleeper,
+    Stream,
+    assert_comes_back,
+    assert_nowhere_else,
+    fit,
+    on_a_noisy_machine,
+)
+from torch.utils.data import DataLoader, Dataset
+
+from trainperf.lightning.session import ITERATOR_TAKES_OVER
+from trainperf.phases import Gap, Phase, Tag
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*`dataloader_iter`.*")
+
+
+class Several(Model):
+    """Takes a batch of batches, some of which may be missing."""
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        """The sum of theirs."""
+        parts = [super(Several, self).loss(part) for part in batch.values() if part is not None]
+        return torch.stack(parts).sum()
+
+
+@pytest.mark.parametrize(
+    ("mode", "steps"), [("min_size", 12), ("max_size", 24), ("max_size_cycle", 24)]
+)
+@on_a_noisy_machine
+def test_the_wait_for_several_loaders_is_all_data_wait(
+    mode: str, steps: int, tmp_path: Path
+) -> None:
+    """As many steps as the mode yields, each with the wait of the slow loader among them."""
+    sleeper = Sleeper()
+    loaders = {"slow": Loader(24, slow=sleeper), "quick": Loader(12)}
+    ran = fit(tmp_path, Several(), CombinedLoader(loaders, mode))
+    assert ran.micro_batches() == [1] * steps
+    slept_ns = sleeper.slept_ns[:steps]  # `min_size` takes one from the longer in vain
+    assert_comes_back(ran.phase_ns(Phase.DATA_WAIT), slept_ns)
+    assert_nowhere_else(ran, slept_ns, phase=Phase.DATA_WAIT)
+
+
+def test_a_loader_of_unknown_length_makes_no_phantom_steps(tmp_path: Path) -> None:
+    """Lightning fetches one batch ahead: twice at the start of an epoch, in vain at its end."""
+    ran = fit(tmp_path, Model(), DataLoader(Stream(5), batch_size=None), max_epochs=3)
+    assert ran.micro_batches() == [1] * 15
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 5, 10]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == []
+    assert ran.fact("samples") == [2] * 15
+
+
+def test_a_loader_of_unknown_length_is_waited_for_one_batch_ahead(tmp_path: Path) -> None:
+    """A step has the wait for the next one's batch; the first of all is fetched in the start."""
+    slow = Sleeper(0.002, 0.003, 0.004)
+    ran = fit(tmp_path, Model(), DataLoader(Stream(6, slow=slow), batch_size=None), max_epochs=2)
+    first, second = slow.slept_ns[:6], slow.slept_ns[6:]
+    planted = [*first[1:], 0, second[0] + second[1], *second[2:], 0]
+    waited = ran.phase_ns(Phase.DATA_WAIT)
+    assert all(wait >= sleep for wait, sleep in zip(waited, planted, strict=True))
+    assert waited[5] < 2 * MS
+    assert waited[11] < 2 * MS
+    assert ran.gap_ns(Gap.STARTUP) >= first[0]
+
+
+def test_accumulation_over_a_loader_of_unknown_length_steps_on_the_last_batch(
+    tmp_path: Path,
+) -> None:
+    """Seven batches in threes: the short last group is stepped and tagged, twice."""
+    loader = DataLoader(Stream(7), batch_size=None)
+    ran = fit(tmp_path, Model(), loader, accumulate_grad_batches=3, max_epochs=2)
+    assert ran.micro_batches() == [3, 3, 1, 3, 3, 1]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [2, 5]
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
+
+
+class Iterating(Model):
+    """Takes the loader's iterator and fetches by itself."""
+
+    def training_step(self, dataloader_iter: Iterator[Any]) -> Any:  # type: ignore[override]
+        """One batch a step, after some work of its own."""
+        self.in_forward()
+        batch, _, _ = next(dataloader_iter)
+        return self.loss(batch)
+
+
+@on_a_noisy_machine
+def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(tmp_path: Path) -> None:
+    """The fetch runs inside `training_step`, and is no part of the forward."""
+    sleeper = Sleeper()
+    ran = fit(tmp_path, Iterating(), Loader(24, slow=sleeper))
+    assert ran.micro_batches() == [1] * 24
+    assert_comes_back(ran.phase_ns(Phase.DATA_WAIT), sleeper.slept_ns)
+    assert_nowhere_else(ran, sleeper.slept_ns, phase=Phase.DATA_WAIT)
+
+
+@on_a_noisy_machine
+def test_work_before_the_fetch_in_such_a_training_step_is_forward_of_the_same_step(
+    tmp_path: Path,
+) -> None:
+    """The step begins with `training_step`, not with the fetch inside it."""
+    model, sleeper = Iterating(), Sleeper()
+    model.in_forward = sleeper
+    ran = fit(tmp_path, model, Loader(24))
+    assert_comes_back(ran.phase_ns(Phase.FORWARD), sleeper.slept_ns)
+
+
+def test_such_a_training_step_says_that_the_transfer_cannot_be_measured(tmp_path: Path) -> None:
+    """Not as zero, and not as a CPU's either: the user moves the batch."""
+    ran = fit(tmp_path, Iterating(), Loader(4))
+    assert ran.phase_ns(Phase.H2D) == [0] * 4
+    assert ran.info.reasons["h2d_s"] == ITERATOR_TAKES_OVER
+    assert ran.info.reasons["h2d_device_ns"] == ITERATOR_TAKES_OVER
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_such_a_training_step_accumulates_over_epochs_like_any_other(
+    tmp_path: Path, *, known: bool
+) -> None:
+    """Groups of two; of unknown length, the fetch that ends the epoch makes no step."""
+    loader = Loader(6) if known else DataLoader(Stream(6), batch_size=None)
+    ran = fit(tmp_path, Iterating(), loader, accumulate_grad_batches=2, max_epochs=2)
+    assert ran.micro_batches() == [2] * 6
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
+
+
+class Gappy(Loader):
+    """Yields `None` for some batches."""
+
+    def __init__(self, pattern: str, slow: Sleeper) -> None:
+        super().__init__(len(pattern), slow=slow)
+        self.pattern = pattern
+
+    def __iter__(self) -> Iterator[Any]:
+        for letter in self.pattern:
+            self.slow()
+            yield self.batch if letter == "x" else None
+
+
+@pytest.mark.filterwarnings("ignore:train_dataloader yielded None")
+def test_a_batch_of_none_is_no_micro_batch_and_its_wait_is_the_next_steps(tmp_path: Path) -> None:
+    """Nothing runs on it; a step has waited for all it took to get a batch."""
+    slow = Sleeper(0.003)
+    ran = fit(tmp_path, Model(), Gappy("x-xx--x-", slow))
+    assert ran.micro_batches() == [1] * 4
+    slept = slow.slept_ns
+    planted = [slept[0], slept[1] + slept[2], slept[3], slept[4] + slept[5] + slept[6]]
+    waited = ran.phase_ns(Phase.DATA_WAIT)
+    assert all(0 <= w - p < 3 * MS for w, p in zip(waited, planted, strict=True))
+    assert ran.gap_ns(Gap.EPOCH_BOUNDARY) >= slept[7]
+
+
+@pytest.mark.filterwarnings("ignore:train_dataloader yielded None")
+def test_a_group_that_lost_a_micro_batch_to_none_is_tagged(tmp_path: Path) -> None:
+    """It did less work than its neighbours."""
+    ran = fit(tmp_path, Model(), Gappy("xx-xxx", Sleeper(0.0)), accumulate_grad_batches=2)
+    assert ran.micro_batches() == [2, 1, 2]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [1]
+
+
+def test_an_epoch_that_the_user_ends_early_has_no_step_for_the_batch_refused(
+    tmp_path: Path,
+) -> None:
+    """`on_train_batch_start` returning -1: the refused batch's wait lies between the epochs."""
+
+    class Choosy(Model):
+        def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
+            return -1 if batch_idx == 3 else None
+
+    slow = Sleeper(0.005)
+    ran = fit(tmp_path, Choosy(), Loader(6, slow=slow), max_epochs=2)
+    assert ran.micro_batches() == [1] * 6
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
+    assert ran.gap_places(Gap.EPOCH_BOUNDARY) == [2, 5]
+    assert ran.gap_ns(Gap.EPOCH_BOUNDARY) >= slow.slept_ns[3] + slow.slept_ns[7]
+
+
+def test_a_loader_that_ends_before_it_said_it_would_makes_no_step_of_its_end(
+    tmp_path: Path,
+) -> None:
+    """Its `len` promises five, it yields three, and is slow to say that there are no more."""
+
+    class Liar(Loader):
+        def __iter__(self) -> Iterator[Any]:
+            yield from [self.batch] * 3
+            self.slow()
+
+    slow = Sleeper(0.005)
+    ran = fit(tmp_path, Model(), Liar(5, slow=slow), max_epochs=2)
+    assert ran.micro_batches() == [1] * 6
+    assert ran.gap_ns(Gap.EPOCH_BOUNDARY) >= sum(slow.slept_ns)
+
+
+class Squares(Dataset[torch.Tensor]):
+    """Eight rows."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.ones(4)
+
+
+def _slow_start(worker: int) -> None:
+    time.sleep(0.1)
+
+
+def test_the_start_of_workers_is_waited_for_by_the_first_step_of_each_epoch(
+    tmp_path: Path,
+) -> None:
+    """And by no other; that step is tagged, so it is in no steady statistic."""
+    loader = DataLoader(
+        Squares(), batch_size=2, num_workers=1, worker_init_fn=_slow_start, prefetch_factor=1
+    )
+    ran = fit(tmp_path, Model(), loader, max_epochs=2)
+    waited = ran.phase_ns(Phase.DATA_WAIT)
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 4]
+    assert sorted(range(8), key=waited.__getitem__)[-2:] in ([0, 4], [4, 0])
+    # The first epoch's workers start while Lightning is still setting up.
+    assert waited[4] > 80 * MS
