@@ -118,7 +118,6 @@ def make_record(
     wall_s: float = 0.01,
     tags: int = 0,
     micro_batches: int = 1,
-    start_s: float = 0.0,
     facts: dict[str, int | float | None] | None = None,
     phases_s: dict[Phase, float] | None = None,
 ) -> StepRecord:
@@ -130,7 +129,7 @@ def make_record(
     spent[Phase.OTHER] += rest
     return StepRecord(
         index=index,
-        start_ns=round(start_s * 1e9),
+        start_ns=0,
         tags=tags,
         micro_batches=micro_batches,
         host_ns=tuple(spent[phase] for phase in PHASES),

@@ -1,0 +1,102 @@
+"""What is shown while training runs is what the file says afterwards."""
+
+import random
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from trainperf.codec import decode_info, decode_steps
+from trainperf.meters import METERS
+from trainperf.meters.fold import Fold, Reading, readings
+from trainperf.monitor import Monitor, Parts
+from trainperf.phases import PHASES, Phase
+from trainperf.probes.base import Probe
+from trainperf.recorder import Draft, Recorder
+from trainperf.records import BLOCK_STEPS, FACTS, RunInfo, StepSchema
+from trainperf.sinks.jsonl import JsonlSink
+from trainperf.sinks.memory import MemorySink
+from trainperf.testing import FakeClock
+
+
+class Random(Probe):
+    """Feeds every fact there is; one in five is not measured."""
+
+    name = "random"
+    facts: ClassVar[tuple[str, ...]] = tuple(name for name in FACTS if name != "overhead_ns")
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 a test
+
+    def attach(self, recorder: Recorder) -> None:
+        """Find the columns."""
+        super().attach(recorder)
+        self._columns = [recorder.column(name) for name in self.facts]
+
+    def close(self, draft: Draft) -> None:
+        """Fill in what was measured."""
+        draw = self._random
+        for column in self._columns:
+            known = draw.random() > 0.2
+            draft.facts[column] = draw.choice([draw.randrange(10**9), draw.random()])
+            if not known:
+                draft.facts[column] = None
+
+
+def chunks(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """Lines as the reader takes them."""
+    source = iter(lines)
+    while chunk := list(islice(source, BLOCK_STEPS)):
+        yield chunk
+
+
+def offline(path: Path) -> dict[str, Reading]:
+    """Readings from the file alone."""
+    header, *lines = path.read_bytes().splitlines()
+    info = decode_info(header)
+    schema = StepSchema(info.columns, info.device)
+    fold = Fold(METERS)
+    for chunk in chunks([line for line in lines if line.startswith(b"[")]):
+        block, damaged = decode_steps(schema, chunk)
+        assert damaged == 0
+        fold.observe(block)
+    return readings([fold], info)
+
+
+@pytest.mark.parametrize(("steps", "device"), [(60, "cpu"), (9000, "cuda")])
+def test_readings_are_the_same_live_and_from_disk(tmp_path: Path, steps: int, device: str) -> None:
+    """Every reading, its interval and its count, through the codec and in other blocks."""
+    draw = random.Random(steps)  # noqa: S311 a test
+    clock, live = FakeClock(), MemorySink()
+    monitor = Monitor(clock)
+    file = JsonlSink(tmp_path / "steps-rank0.jsonl")
+    parts = Parts(info=RunInfo(device=device), probes=[Random(steps)], sinks=[live, file])
+    parts.log_every = 10**9  # one window: the whole fit
+    monitor.start(parts)
+    for _ in range(steps):
+        monitor.recorder.boundary()
+        for phase in draw.sample(PHASES, 3):
+            monitor.recorder.enter(phase)
+            clock.advance(ns=draw.randrange(1, 10**6))
+            monitor.recorder.leave()
+        monitor.recorder.enter(Phase.FORWARD)
+        clock.advance(ms=10)
+        monitor.recorder.leave()
+        monitor.micro_batch(None, None, complete=True)
+        monitor.recorder.last_hook_done()
+    monitor.finish("finished")
+
+    ((_, shown),) = live.shown
+    read = offline(file.path)
+    assert monitor.guard.faults == {}
+    assert shown.keys() == read.keys()
+    for name, reading in shown.items():
+        other = read[name]
+        assert (reading.unit, reading.n) == (other.unit, other.n), name
+        for field in ("value", "low", "high"):
+            found, expected = getattr(reading, field), getattr(other, field)
+            assert (found is None) == (expected is None), (name, field)
+            assert found is None or found == pytest.approx(expected, rel=1e-9), (name, field)
+    assert sum(reading.value is not None for reading in shown.values()) > 30
