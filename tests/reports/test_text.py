@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 from support_cases import CASES, Case
 from support_golden import summary_of_case
-from support_runs import RankSpec, make_info, make_steps, summary_of
+from support_runs import RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.records import Totals
 from trainperf.reports import FORMATS, text
@@ -54,6 +54,16 @@ def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
         "  50.0 ms a step, 40 % of it waiting for data. Fix the loader first: "
         "at most 1.67 × faster."
     )
+
+
+def test_when_steps_vary_the_answer_says_the_mean_too(tmp_path: Path) -> None:
+    """The phases are means: where those do not add up to the median, a reader must know why."""
+    fast = make_steps(112, data_wait=10, forward=30)
+    slow = [make_step(112 + n, start_ns=10**12 + n, data_wait=10, forward=230) for n in range(25)]
+
+    said = headline(summary_of(tmp_path, [RankSpec(steps=[*fast, *slow])]))
+
+    assert said.startswith("40.0 ms a step, 80.0 ms on average, 88 % of it computing")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,9 @@ _ACTED_ON = {
 }
 """Findings about one phase: that is the share to name, though computing may take a larger one."""
 
+FAR_FROM_MEDIAN = 0.05
+"""Relative distance of mean and median above which the headline says both."""
+
 _HIDDEN_STALL = 0.25
 """Of the host's wait for data: with less than that lost on the device, the wait is no answer."""
 
@@ -37,15 +40,22 @@ def _where(summary: Summary) -> str:
         return f"No step was recorded in a fit of {duration(run.fit_s)}."
     rows = phase_rows(summary)
     largest = _largest(summary, rows)
+    mean_s = sum(row.seconds for row in rows)
     if step.value is not None:
         sure = bracket(step.value, step.low, step.high)
-        return f"{duration(step.value)} a step{sure}{largest}."
-    mean_s = sum(row.seconds for row in rows)
+        return f"{duration(step.value)} a step{sure}{_mean(step.value, mean_s)}{largest}."
     if run.steps == 1:
         return f"One step of {duration(mean_s)}{largest}."
     return (
         f"No steady state in {plural(run.steps, 'step')}: {duration(mean_s)} on average{largest}."
     )
+
+
+def _mean(median_s: float, mean_s: float) -> str:
+    """The mean, where steps vary so much that the phases' means do not add up to the median."""
+    if abs(mean_s - median_s) <= FAR_FROM_MEDIAN * median_s:
+        return ""
+    return f", {duration(mean_s)} on average"
 
 
 def _what_first(summary: Summary) -> str:
