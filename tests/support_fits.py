@@ -209,7 +209,7 @@ def fit(
 ) -> Ran:
     """Train under `TrainPerf` and read the run back; it must tile the fit."""
     root = Path(tempfile.mkdtemp(dir=tmp_path))
-    trainer(root, TrainPerf(report=False), *callbacks, **options).fit(model, loader)
+    trainer(root, TrainPerf(report=False, dirpath=str(root)), *callbacks, **options).fit(model, loader)
     ran = read(root / "trainperf")
     assert_tiles(ran)
     return ran

@@ -1,0 +1,262 @@
+"""What is not training is cut out of the steps, where it began and where it ended."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from support_fits import (
+    LONG_S,
+    MS,
+    SHORT_S,
+    At,
+    Loader,
+    Model,
+    Ran,
+    Sleeper,
+    Validated,
+    assert_comes_back,
+    assert_nowhere_else,
+    fit,
+    on_a_noisy_machine,
+)
+
+from trainperf.phases import Gap, Phase, Tag
+
+
+class ValidationLoader(Loader):
+    """Slow to begin, as a loader that starts workers is.  Lightning tries it once at the start."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.slow()
+        return iter([self.batch] * self.batches)
+
+
+class SelfValidated(Validated):
+    """A model that brings its validation loader along."""
+
+    def __init__(self, loader: Loader | None = None) -> None:
+        super().__init__()
+        self.loader = loader or Loader(1)
+
+    def val_dataloader(self) -> Loader:
+        """Ready-made batches."""
+        return self.loader
+
+
+def durations(ran: Ran, gap: Gap) -> list[int]:
+    """Of each gap of one kind."""
+    return [record.duration_ns for record in ran.gaps if record.gap == gap.label]
+
+
+@on_a_noisy_machine
+def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_path: Path) -> None:
+    """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
+    slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
+    ran = fit(
+        tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(24), val_check_interval=2
+    )
+    assert ran.gap_places(Gap.VALIDATION) == list(range(1, 24, 2))
+    assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 24, 2))
+    assert_comes_back(durations(ran, Gap.VALIDATION), slow.slept_ns[1:])
+    assert max(ran.phase_ns(Phase.LOOP)) < min(slow.slept_ns)
+
+
+@on_a_noisy_machine
+def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
+    """All of its batches."""
+    model = SelfValidated(Loader(2))
+    model.in_validation = Sleeper(*[0.001] * 4, *[0.005] * 4)
+    ran = fit(tmp_path, model, Loader(24), val_check_interval=2)
+    slept_ns = model.in_validation.slept_ns
+    pairs = zip(slept_ns[::2], slept_ns[1::2], strict=True)
+    assert_comes_back(durations(ran, Gap.VALIDATION), [sum(pair) for pair in pairs])
+
+
+def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Path) -> None:
+    """The gap begins where validation does, not where the last hook of training ended."""
+
+    class Logging(SelfValidated):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            self.log("mine", 1.0)
+            return super().training_step(batch, batch_idx)
+
+    class Metrics(pl.loggers.CSVLogger):
+        def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+            if "mine" in metrics:
+                sleeper()
+
+    sleeper = Sleeper(0.020)
+    ran = fit(
+        tmp_path,
+        Logging(),
+        Loader(4),
+        logger=Metrics(tmp_path),
+        log_every_n_steps=1,
+        val_check_interval=1,
+    )
+    assert all(
+        loop >= slept
+        for loop, slept in zip(ran.phase_ns(Phase.LOOP), sleeper.slept_ns, strict=True)
+    )
+    assert sorted(durations(ran, Gap.VALIDATION))[1] < 20 * MS
+
+
+def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
+    tmp_path: Path,
+) -> None:
+    """Its loader's start too, though no hook at all comes before it there."""
+    slow = Sleeper(0.020)
+    ran = fit(
+        tmp_path,
+        SelfValidated(ValidationLoader(1, slow=slow)),
+        Loader(9),
+        accumulate_grad_batches=3,
+        val_check_interval=4,
+    )
+    assert ran.micro_batches() == [3, 3, 3]
+    assert ran.gap_places(Gap.VALIDATION) == [1, 2]
+    assert ran.tagged(Tag.AFTER_VALIDATION) == [1, 2]
+    assert ran.gap_ns(Gap.VALIDATION) >= sum(slow.slept_ns[1:])
+    assert max(step.wall_ns for step in ran.steps[1:]) < 20 * MS
+
+
+def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_path: Path) -> None:
+    """And is no part of the boundary between the epochs."""
+    model = SelfValidated()
+    model.in_validation = Sleeper(0.020)
+    ran = fit(tmp_path, model, Loader(3), max_epochs=3)
+    assert ran.gap_places(Gap.VALIDATION) == [2, 5, 8]
+    assert ran.tagged(Tag.AFTER_VALIDATION) == [3, 6]
+    assert ran.gap_ns(Gap.VALIDATION) >= sum(model.in_validation.slept_ns)
+    assert max(durations(ran, Gap.EPOCH_BOUNDARY)) < 20 * MS
+
+
+def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
+    """Even where no callback but ours could say when it begins; it tags no step."""
+    model = SelfValidated(Loader(2))
+    model.in_validation = Sleeper(0.010)
+    ran = fit(tmp_path, model, Loader(2), num_sanity_val_steps=2, check_val_every_n_epoch=2)
+    assert len(model.in_validation.slept_ns) == 2
+    assert ran.gap_places(Gap.SANITY_CHECK) == [-1]
+    assert ran.gap_ns(Gap.SANITY_CHECK) >= sum(model.in_validation.slept_ns)
+    assert ran.gap_ns(Gap.VALIDATION) == 0
+    assert ran.tagged(Tag.AFTER_VALIDATION) == []
+
+
+def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_path: Path) -> None:
+    """The sanity check's gap ends with it."""
+    sleeper = Sleeper(0.020)
+    ran = fit(
+        tmp_path,
+        SelfValidated(),
+        Loader(2),
+        At("on_train_epoch_start", sleeper),
+        num_sanity_val_steps=1,
+    )
+    assert ran.gap_places(Gap.STARTUP) == [-1, -1]
+    assert ran.gap_ns(Gap.STARTUP) >= sum(sleeper.slept_ns)
+    assert ran.gap_ns(Gap.SANITY_CHECK) < 20 * MS
+
+
+class SlowDisk(TorchCheckpointIO):
+    """Takes a while to write nothing."""
+
+    def __init__(self, sleeper: Sleeper) -> None:
+        self.sleeper = sleeper
+
+    def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
+        """Sleep."""
+        self.sleeper()
+
+
+class Saving(Callback):
+    """Saves a checkpoint at the end of every other batch, by its own means."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: object, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        """Save."""
+        if batch_idx % 2:
+            trainer.save_checkpoint(self.path / "mine.ckpt")
+
+
+@on_a_noisy_machine
+def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
+    """It is a gap inside the hook; what else the hook does stays in the step."""
+    sleeper = Sleeper()
+    ran = fit(tmp_path, Model(), Loader(24), Saving(tmp_path), plugins=[SlowDisk(sleeper)])
+    assert ran.gap_places(Gap.CHECKPOINT) == list(range(1, 24, 2))
+    assert ran.tagged(Tag.AFTER_CHECKPOINT) == list(range(2, 24, 2))
+    assert_comes_back(durations(ran, Gap.CHECKPOINT), sleeper.slept_ns)
+    saving, others = ran.phase_ns(Phase.CALLBACKS)[1::2], ran.phase_ns(Phase.CALLBACKS)[0::2]
+    assert sorted(saving)[6] - sorted(others)[6] < 1 * MS
+
+
+def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
+    """`ModelCheckpoint` every three steps, of which the last is saved in no step's time."""
+    sleeper = Sleeper(0.005)
+    saving = ModelCheckpoint(tmp_path / "kept", every_n_train_steps=3, save_top_k=-1)
+    options = {"plugins": [SlowDisk(sleeper)], "enable_checkpointing": True}
+    ran = fit(tmp_path, Model(), Loader(8), saving, **options)
+    assert ran.gap_places(Gap.CHECKPOINT) == [2, 5]
+    assert ran.tagged(Tag.AFTER_CHECKPOINT) == [3, 6]
+    assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
+
+
+def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> None:
+    """Its time is the checkpoint's; what surrounds it is validation's."""
+
+    class Judged(SelfValidated):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("loss", 1.0 - self.trainer.global_step)
+
+    sleeper = Sleeper(0.030)
+    saving = ModelCheckpoint(tmp_path / "kept", monitor="loss", save_top_k=-1)
+    options = {"plugins": [SlowDisk(sleeper)], "enable_checkpointing": True}
+    ran = fit(tmp_path, Judged(), Loader(6), saving, val_check_interval=2, **options)
+    assert ran.gap_places(Gap.CHECKPOINT) == [1, 3, 5]
+    assert ran.gap_places(Gap.VALIDATION) == [1, 3, 5]
+    assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
+    assert ran.gap_ns(Gap.VALIDATION) < sum(sleeper.slept_ns)
+    both = Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT
+    assert [step.index for step in ran.steps if step.tags & both == both] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("hook", "gap", "places"),
+    [
+        ("on_fit_start", Gap.STARTUP, [-1]),
+        ("on_train_start", Gap.STARTUP, [-1]),
+        ("on_train_epoch_end", Gap.EPOCH_BOUNDARY, [1, 3]),
+        ("on_train_end", Gap.SHUTDOWN, [3]),
+        ("on_fit_end", Gap.SHUTDOWN, [3]),
+    ],
+)
+def test_what_hooks_around_training_take_is_a_gap(
+    hook: str, gap: Gap, places: list[int], tmp_path: Path
+) -> None:
+    """Start, end, and the boundary between two epochs; steps know nothing of it."""
+    sleeper = Sleeper(0.020)
+    ran = fit(tmp_path, Model(), Loader(2), At(hook, sleeper), max_epochs=2)
+    assert ran.gap_places(gap) == places
+    assert ran.gap_ns(gap) >= sum(sleeper.slept_ns)
+    others = [record.duration_ns for record in ran.gaps if record.gap != gap.label]
+    assert max(others) < 20 * MS
+    assert max(step.wall_ns for step in ran.steps[1:]) < 20 * MS
+
+
+@on_a_noisy_machine
+def test_a_slow_step_around_validation_is_not_the_gaps(tmp_path: Path) -> None:
+    """With a validation after every step, each still has its own forward."""
+    model = SelfValidated()
+    model.in_forward = Sleeper()
+    ran = fit(tmp_path, model, Loader(24), val_check_interval=1)
+    assert_comes_back(ran.phase_ns(Phase.FORWARD), model.in_forward.slept_ns)
+    assert_nowhere_else(ran, model.in_forward.slept_ns, phase=Phase.FORWARD)
