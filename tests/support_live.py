@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trainperf.clocks.device import DeviceClock
+from trainperf.codec import Entry
 from trainperf.monitor import Monitor, Parts
 from trainperf.phases import PHASES, Phase
 from trainperf.probes.base import Probe
 from trainperf.probes.marks import Mark, MarksProbe
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import GapRecord, RunInfo, StepRecord
+from trainperf.records import GapRecord, RunInfo, StepRecord, Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.memory import MemorySink
 from trainperf.testing import FakeClock, SimulatedDevice
@@ -172,3 +173,62 @@ class DeviceFit:
     def facts(self, name: str) -> list[int | float | None]:
         """One fact of all steps written so far."""
         return [record.facts[name] for record in self.sink.records]
+
+
+class HostFit:
+    """A fit on a CPU: a monitor on a fake clock."""
+
+    def __init__(
+        self,
+        *probes: Probe,
+        sinks: Sequence[Sink] = (),
+        log_every: int = 50,
+        tick_ns: int = 0,
+        parts: Parts | None = None,
+    ) -> None:
+        self.clock = FakeClock(tick_ns=tick_ns)
+        self.monitor = Monitor(self.clock)
+        self.sink = MemorySink()
+        made = parts or Parts(info=RunInfo())
+        made.probes, made.sinks, made.log_every = probes, [self.sink, *sinks], log_every
+        self.monitor.start(made)
+
+    def steps(self, number: int, ms: float = 1.0) -> "HostFit":
+        """So many equal steps."""
+        for _ in range(number):
+            self.monitor.recorder.boundary()
+            self.monitor.recorder.enter(Phase.FORWARD)
+            self.clock.advance(ms=ms)
+            self.monitor.recorder.leave()
+            self.monitor.micro_batch(None, None, complete=True)
+            self.monitor.recorder.last_hook_done()
+        return self
+
+    def micro_batch(
+        self, batch: object = None, loss: object = None, *, complete: bool = True
+    ) -> "HostFit":
+        """One batch, and perhaps the step's last."""
+        self.monitor.recorder.boundary()
+        self.monitor.micro_batch(batch, loss, complete=complete)
+        self.monitor.recorder.last_hook_done()
+        return self
+
+    def finish(self, reason: str = "finished") -> "HostFit":
+        """End the fit."""
+        self.monitor.finish(reason)
+        return self
+
+    def facts(self, name: str) -> list[int | float | None]:
+        """One fact of all steps written so far."""
+        return [record.facts[name] for record in self.sink.records]
+
+    @property
+    def totals(self) -> Totals:
+        """The last cumulative facts that were written."""
+        last = self.entries(Totals)[-1]
+        assert isinstance(last, Totals)
+        return last
+
+    def entries(self, kind: type[Entry]) -> list[Entry]:
+        """All entries of a kind."""
+        return [entry for entry in self.sink.all_entries if isinstance(entry, kind)]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import pytest
-from support_live import MS, DeviceFit, Timeline
+from support_live import MS, DeviceFit, HostFit, Timeline
 
 from trainperf.codec import Entry
 from trainperf.meters import Meter, Scope
@@ -14,7 +14,6 @@ from trainperf.probes.base import Batch, Probe, add
 from trainperf.recorder import Draft, Recorder
 from trainperf.records import EndMark, GapRecord, Row, RunInfo, StepBlock, Totals
 from trainperf.sinks.base import Sink
-from trainperf.sinks.memory import MemorySink
 from trainperf.stats.steady import WarmupDetector
 from trainperf.testing import FakeClock
 
@@ -158,55 +157,12 @@ class FailingSink(Sink):
         self._perhaps("close")
 
 
-class Fit:
-    """A fit on a CPU: a monitor on a fake clock."""
-
-    def __init__(
-        self,
-        *probes: Probe,
-        sinks: Sequence[Sink] = (),
-        log_every: int = 50,
-        tick_ns: int = 0,
-        parts: Parts | None = None,
-    ) -> None:
-        self.clock = FakeClock(tick_ns=tick_ns)
-        self.monitor = Monitor(self.clock)
-        self.sink = MemorySink()
-        made = parts or Parts(info=RunInfo())
-        made.probes, made.sinks, made.log_every = probes, [self.sink, *sinks], log_every
-        self.monitor.start(made)
-
-    def steps(self, number: int, ms: float = 1.0) -> "Fit":
-        """So many equal steps."""
-        for _ in range(number):
-            self.monitor.recorder.boundary()
-            self.monitor.recorder.enter(Phase.FORWARD)
-            self.clock.advance(ms=ms)
-            self.monitor.recorder.leave()
-            self.monitor.micro_batch(None, None, complete=True)
-            self.monitor.recorder.last_hook_done()
-        return self
-
-    def finish(self, reason: str = "finished") -> "Fit":
-        """End the fit."""
-        self.monitor.finish(reason)
-        return self
-
-    def facts(self, name: str) -> list[int | float | None]:
-        """One fact of all steps written so far."""
-        return [record.facts[name] for record in self.sink.records]
-
-    def entries(self, kind: type[Entry]) -> list[Entry]:
-        """All entries of a kind."""
-        return [entry for entry in self.sink.all_entries if isinstance(entry, kind)]
-
-
 # -- what is written ---------------------------------------------------------------------------
 
 
 def test_every_step_is_written_once_and_in_order() -> None:
     """With the facts of every hook in the right step."""
-    fit = Fit(probe := Counting(), log_every=7).steps(100).finish()
+    fit = HostFit(probe := Counting(), log_every=7).steps(100).finish()
 
     assert [record.index for record in fit.sink.records] == list(range(100))
     assert fit.facts("samples") == [1] * 100
@@ -217,7 +173,7 @@ def test_every_step_is_written_once_and_in_order() -> None:
 
 def test_what_is_written_adds_up_to_the_fit() -> None:
     """Steps, gaps, and the end mark that names the total."""
-    fit = Fit()
+    fit = HostFit()
     fit.clock.advance(ms=30)
     fit.steps(60)
     fit.clock.advance(ms=5)
@@ -233,7 +189,7 @@ def test_what_is_written_adds_up_to_the_fit() -> None:
 
 def test_the_header_names_the_columns_of_the_rows() -> None:
     """In the order of the facts, and our own cost is always one."""
-    fit = Fit(Counting(), Failing("nothing")).steps(1).finish()
+    fit = HostFit(Counting(), Failing("nothing")).steps(1).finish()
 
     assert fit.sink.info.columns == ("samples", "updates", "attempts", "overflows", "overhead_ns")
     assert len(fit.sink.step_rows[0]) == 12 + 5
@@ -241,7 +197,7 @@ def test_the_header_names_the_columns_of_the_rows() -> None:
 
 def test_steps_are_written_every_so_many_steps() -> None:
     """A flush holds the steps that are closed: the open one comes with the next."""
-    fit = Fit(log_every=10)
+    fit = HostFit(log_every=10)
     written = []
     for _ in range(25):
         fit.steps(1)
@@ -252,7 +208,7 @@ def test_steps_are_written_every_so_many_steps() -> None:
 
 def test_totals_are_written_at_most_every_ten_seconds() -> None:
     """And at the end, whenever that is."""
-    fit = Fit(log_every=1)
+    fit = HostFit(log_every=1)
     fit.steps(10)
     assert len(fit.entries(Totals)) == 1
 
@@ -265,7 +221,7 @@ def test_totals_are_written_at_most_every_ten_seconds() -> None:
 
 def test_finishing_twice_writes_once() -> None:
     """Lightning's `teardown` follows `on_exception`."""
-    fit = Fit(probe := Counting()).steps(3).finish("KeyError").finish("finished")
+    fit = HostFit(probe := Counting()).steps(3).finish("KeyError").finish("finished")
 
     (end,) = fit.entries(EndMark)
     assert isinstance(end, EndMark)
@@ -284,7 +240,7 @@ def test_a_fit_that_never_started_can_be_finished() -> None:
 
 def test_a_fit_without_steps_has_gaps_and_an_end() -> None:
     """The loader was empty."""
-    fit = Fit(Counting())
+    fit = HostFit(Counting())
     fit.clock.advance(ms=4)
     fit.finish()
 
@@ -298,7 +254,7 @@ def test_a_fit_without_steps_has_gaps_and_an_end() -> None:
 
 def test_warmup_is_tagged_as_it_is_seen() -> None:
     """Causally: what the offline tower reads is what a detector fed step by step said then."""
-    fit = Fit(log_every=3)
+    fit = HostFit(log_every=3)
     walls = [80.0, 40.0, 20.0, *[10.0] * 40, *[30.0] * 20]
     for wall in walls:
         fit.steps(1, ms=wall)
@@ -319,7 +275,7 @@ def test_our_own_cost_is_what_the_hooks_took() -> None:
         def micro_batch(self, batch: Batch, loss: object) -> None:
             fit.clock.advance(ms=2)
 
-    fit = Fit(Slow())
+    fit = HostFit(Slow())
     fit.steps(20).finish()
 
     assert fit.facts("overhead_ns") == [2 * MS] * 20
@@ -327,7 +283,7 @@ def test_our_own_cost_is_what_the_hooks_took() -> None:
 
 def test_switches_cost_what_was_calibrated() -> None:
     """A clock that takes 10 ns to read: two readings a bracket, and those of the hooks."""
-    fit = Fit(tick_ns=10)
+    fit = HostFit(tick_ns=10)
     fit.steps(3)
     with_more = 4
     for _ in range(with_more):
@@ -347,7 +303,7 @@ def test_switches_cost_what_was_calibrated() -> None:
 @pytest.mark.parametrize("hook", [*HOOKS, *QUESTIONS])
 def test_a_probe_that_fails_is_alone(hook: str, caplog: pytest.LogCaptureFixture) -> None:
     """In whichever hook: training goes on, and the others' facts stay right."""
-    fit = Fit(failing := Failing(hook), counting := Counting(), log_every=5)
+    fit = HostFit(failing := Failing(hook), counting := Counting(), log_every=5)
     fit.steps(40).finish()
 
     assert fit.facts("samples") == [1] * 40
@@ -363,7 +319,7 @@ def test_a_probe_that_fails_is_alone(hook: str, caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize("hook", ["micro_batch", "close", "resolve"])
 def test_a_fact_of_a_probe_that_failed_says_so(hook: str) -> None:
     """In the totals, for the report: not that nobody asked for it."""
-    fit = Fit(Failing(hook), Counting()).steps(40).finish()
+    fit = HostFit(Failing(hook), Counting()).steps(40).finish()
     totals = fit.entries(Totals)[-1]
     assert isinstance(totals, Totals)
 
@@ -377,7 +333,7 @@ def test_a_fact_of_a_probe_that_failed_says_so(hook: str) -> None:
 def test_a_sink_that_fails_is_alone(method: str, caplog: pytest.LogCaptureFixture) -> None:
     """A full disk is said once, and the other sink has everything."""
     failing = FailingSink(method)
-    fit = Fit(Counting(), sinks=[failing], log_every=5).steps(100).finish()
+    fit = HostFit(Counting(), sinks=[failing], log_every=5).steps(100).finish()
 
     assert [record.index for record in fit.sink.records] == list(range(100))
     assert len(fit.sink.shown) == len({step for step, _ in fit.sink.shown}) > 1
@@ -396,7 +352,7 @@ def test_a_meter_that_fails_stops_the_showing_only() -> None:
             raise ZeroDivisionError
 
     parts = Parts(info=RunInfo(), meters=[Wrong()])
-    fit = Fit(Counting(), parts=parts, log_every=5).steps(40).finish()
+    fit = HostFit(Counting(), parts=parts, log_every=5).steps(40).finish()
 
     assert len(fit.sink.records) == 40
     assert fit.sink.shown == []
@@ -411,7 +367,7 @@ def test_a_first_answer_that_cannot_be_printed_stops_nothing() -> None:
         asked.append(readings)
         raise BrokenPipeError
 
-    fit = Fit(parts=Parts(info=RunInfo(), first_answer=answer), log_every=5).steps(100).finish()
+    fit = HostFit(parts=Parts(info=RunInfo(), first_answer=answer), log_every=5).steps(100).finish()
 
     assert len(asked) == 1
     assert len(fit.sink.records) == 100
@@ -424,7 +380,7 @@ def test_totals_that_fail_are_written_without_what_failed() -> None:
     def totals() -> Totals:
         raise ValueError("no totals")
 
-    fit = Fit(Failing("close"), parts=Parts(info=RunInfo(), totals=totals)).steps(9).finish()
+    fit = HostFit(Failing("close"), parts=Parts(info=RunInfo(), totals=totals)).steps(9).finish()
 
     last = fit.entries(Totals)[-1]
     assert isinstance(last, Totals)

@@ -1,5 +1,6 @@
 """Feeds the loss: copied on the device, read when the device has passed it."""
 
+import math
 from typing import ClassVar
 
 import torch
@@ -34,9 +35,13 @@ class LossProbe(RingProbe):
         value = loss.get("loss") if isinstance(loss, dict) else loss
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
+            if draft is not None and isinstance(value, float) and math.isfinite(value):
+                draft.facts[self._column] = value * self._scale  # the loop has read it already
             return
         if value.requires_grad:
             value = value.detach()
+        if value.ndim > 1:
+            value = value.reshape(1)
         if self._step != draft.index or self._row is None:
             self._row = self.ring.row(draft.index, value.device)
             self._step = draft.index
@@ -50,4 +55,5 @@ class LossProbe(RingProbe):
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds; seven digits are all a float32 has."""
-        draft.facts[self._column] = float(f"{rows[-1][0] * self._scale:.7g}")
+        loss = rows[-1][0] * self._scale
+        draft.facts[self._column] = float(f"{loss:.7g}") if math.isfinite(loss) else None

@@ -4,7 +4,7 @@ import gc
 import sys
 from typing import ClassVar
 
-from trainperf.phases import Tag
+from trainperf.phases import FIRST_GAP, Tag
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
 
@@ -40,10 +40,11 @@ class GarbageProbe(Probe):
                 draft.tags |= Tag.GC
 
     def _listen(self, phase: str, info: dict[str, int]) -> None:
+        recorder = self.recorder
         if phase == "start":
-            self._began = self.recorder.now_ns()
+            self._began = recorder.now_ns() if recorder.slot < FIRST_GAP else 0
         elif self._began:
-            self._spent += self.recorder.now_ns() - self._began
+            self._spent += recorder.now_ns() - self._began
             self._began = 0
 
 

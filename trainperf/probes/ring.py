@@ -47,8 +47,8 @@ class Ring:
         self._width = 0
         self._spare: list[_Buffer] = []
         self._buffer = _Buffer(0, dtype, self._device)
-        self._steps: list[int] = []
-        self._copied: deque[tuple[list[int], _Buffer]] = deque()
+        self._steps: list[tuple[int, int]] = []
+        self._copied: deque[tuple[list[tuple[int, int]], _Buffer]] = deque()
         self._copies = 0
         self._groups: deque[int] = deque()
         self._known: dict[int, list[list[float]]] = {}
@@ -57,7 +57,9 @@ class Ring:
         """Values given up because every buffer was in flight."""
 
     def row(self, step: int, device: torch.device, width: int = 1) -> torch.Tensor | None:
-        """A fresh zeroed row for a value of *step*; `None` when all buffers are in flight.
+        """A fresh zeroed row for *width* values of *step*; `None` when all buffers are in flight.
+
+        It may be longer than that: what lies beyond is not read.
 
         Runs every micro-batch.  Makes a tensor only until there are enough, or when rows get wider.
         """
@@ -73,7 +75,7 @@ class Ring:
                 return None
             self._copy()
         used = len(self._steps)
-        self._steps.append(step)
+        self._steps.append((step, width))
         return self._buffer.rows[used]
 
     def seal(self) -> None:
@@ -86,8 +88,9 @@ class Ring:
         """Read the oldest group; its fence must have been reached."""
         for _ in range(self._groups.popleft()):
             steps, buffer = self._copied.popleft()
-            for step, row in zip(steps, buffer.host[: len(steps)].tolist(), strict=True):
-                self._known.setdefault(step, []).append(row)
+            rows = buffer.host[: len(steps)].tolist()
+            for (step, width), row in zip(steps, rows, strict=True):
+                self._known.setdefault(step, []).append(row[:width])
             if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
                 buffer.whole.zero_()
                 self._spare.append(buffer)

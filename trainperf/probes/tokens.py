@@ -35,6 +35,8 @@ class TokensProbe(RingProbe):
 
     name = "tokens"
     facts: ClassVar[tuple[str, ...]] = ("tokens_effective", "tokens_padded")
+    _host: ClassVar[str] = "cpu"
+    """Type of the device whose memory can be read at once."""
 
     def __init__(self, mask: MaskFunction | None = None) -> None:
         super().__init__(Ring(torch.int64))
@@ -58,7 +60,7 @@ class TokensProbe(RingProbe):
         if mask is None or draft is None:
             return
         add(draft, self._padded, mask.numel())
-        if mask.device.type == "cpu":
+        if mask.device.type == self._host:
             lengths = mask.detach().numpy().sum(axis=-1)
             add(draft, self._effective, int(lengths.sum()))
             self._waiting.append(lengths)
@@ -75,8 +77,8 @@ class TokensProbe(RingProbe):
             self._waiting.clear()
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
-        """Sum the step's lengths; a row is as wide as the widest batch, and 0 beyond its own."""
-        lengths = np.array([length for row in rows for length in row if length], dtype=np.int64)
+        """Sum the step's lengths: a row is a micro-batch."""
+        lengths = np.array([length for row in rows for length in row], dtype=np.int64)
         add(draft, self._effective, int(lengths.sum()))
         self._count(lengths)
 
@@ -108,7 +110,9 @@ class TokensProbe(RingProbe):
             self._found, self._note = True, note
         if mask.is_floating_point():
             mask = mask != 0
-        return mask if mask.ndim > 1 else mask.reshape(1, -1)
+        if mask.ndim == 2:
+            return mask
+        return mask.reshape(-1, mask.shape[-1]) if mask.ndim else mask.reshape(1, 1)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
         edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)

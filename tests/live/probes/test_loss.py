@@ -1,0 +1,90 @@
+"""The loss of every step: copied, never waited for."""
+
+import math
+
+import pytest
+import torch
+from support_live import HostFit
+
+from trainperf.probes.loss import LossProbe
+
+
+def losses(*values: object, log_every: int = 50, scale: float = 1.0) -> HostFit:
+    """A fit of one step per loss."""
+    fit = HostFit(LossProbe(scale=scale), log_every=log_every)
+    for value in values:
+        fit.micro_batch(None, value)
+    return fit.finish()
+
+
+@pytest.mark.parametrize("log_every", [1, 2, 50])
+def test_each_step_has_its_own_loss(log_every: int) -> None:
+    """Although the open step's row is sealed with the group before its own."""
+    fit = losses(*(torch.tensor(float(i)) for i in range(20)), log_every=log_every)
+
+    assert fit.facts("loss") == list(range(20))
+
+
+def test_a_loss_is_copied_when_the_step_ends() -> None:
+    """The loop may overwrite the tensor in place."""
+    fit, loss = HostFit(LossProbe()), torch.zeros(())
+    for number in range(5):
+        loss.fill_(number)
+        fit.micro_batch(None, loss)
+    fit.finish()
+
+    assert fit.facts("loss") == [0, 1, 2, 3, 4]
+
+
+def test_the_last_micro_batch_holds() -> None:
+    """Over the seal between them."""
+    fit = HostFit(LossProbe(), log_every=1)
+    for number in range(9):
+        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
+    fit.finish()
+
+    assert fit.facts("loss") == [2, 5, 8]
+
+
+def test_a_division_by_the_accumulation_is_undone() -> None:
+    """Lightning hands callbacks the divided loss."""
+    assert losses(torch.tensor(0.5), scale=4.0).facts("loss") == [2.0]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        torch.tensor(1.5),
+        torch.tensor([1.5]),
+        torch.tensor([[1.5]]),
+        torch.tensor(1.5, dtype=torch.float64),
+        torch.tensor(1.5, dtype=torch.bfloat16),
+        torch.tensor(1.5, requires_grad=True) * 1,
+        {"loss": torch.tensor(1.5), "logits": torch.zeros(9)},
+        1.5,
+    ],
+    ids=["0-D", "1-D", "2-D", "double", "bfloat16", "with graph", "outputs", "float"],
+)
+def test_a_loss_comes_in_many_forms(loss: object) -> None:
+    """All of them one number."""
+    fit = losses(loss)
+
+    assert fit.facts("loss") == [1.5]
+    assert fit.monitor.guard.faults == {}
+
+
+@pytest.mark.parametrize("loss", [None, torch.zeros(3), {"logits": 1}, "1.5", object()])
+def test_what_is_no_loss_is_not_measured(loss: object) -> None:
+    """`training_step` may return nothing."""
+    fit = losses(loss)
+
+    assert fit.facts("loss") == [None]
+    assert fit.monitor.guard.faults == {}
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_is_none(wrong: float) -> None:
+    """Never NaN in a file; the steps around it keep theirs."""
+    fit = losses(torch.tensor(1.0), torch.tensor(wrong), wrong, torch.tensor(2.0))
+
+    assert fit.facts("loss") == [1, None, None, 2]

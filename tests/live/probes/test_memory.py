@@ -1,0 +1,32 @@
+"""Memory is sampled, because reading it costs."""
+
+import psutil
+from support_live import HostFit
+
+from trainperf.probes.memory import EVERY_NS, ResidentMemoryProbe
+
+
+def test_the_resident_set_is_sampled_four_times_a_second_at_most() -> None:
+    """Steps of 100 ms: every third has a value."""
+    fit = HostFit(ResidentMemoryProbe()).steps(10, ms=100).finish()
+
+    measured = [value is not None for value in fit.facts("resident_bytes")]
+    assert measured == [True, False, False] * 3 + [True]
+    assert EVERY_NS == 250_000_000
+
+
+def test_a_slow_step_is_always_sampled() -> None:
+    """One value a step where steps are longer than that."""
+    fit = HostFit(ResidentMemoryProbe()).steps(4, ms=400).finish()
+
+    assert None not in fit.facts("resident_bytes")
+
+
+def test_the_sample_is_this_process() -> None:
+    """Within a factor of two: the test does not know what else it holds."""
+    fit = HostFit(ResidentMemoryProbe()).steps(1).finish()
+    (value,) = fit.facts("resident_bytes")
+    now = psutil.Process().memory_info().rss
+
+    assert value is not None
+    assert now / 2 < value < now * 2
