@@ -56,10 +56,17 @@ class Guard:
         """Call *function* once under the guard."""
         return self.wrap(part, function)()
 
+    def last(self, part: str, function: Callable[[], object]) -> None:
+        """Let *part* clean up, even if it has failed; that it then fails again is no news."""
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+            self.fault(part, error)
+
     def bracket(
-        self, part: str, enter: Callable[[], object], leave: Callable[[], object]
+        self, part: str, enter: Callable[[], object] | None, leave: Callable[[], object] | None
     ) -> "Bracket":
-        """A reusable context manager around the two calls."""
+        """A reusable context manager around the two calls, of which one may be missing."""
         return Bracket(self, part, enter, leave)
 
     def fault(self, part: str, error: Exception) -> None:
@@ -93,8 +100,8 @@ class Bracket:
         self,
         guard: Guard,
         part: str,
-        enter: Callable[[], object],
-        leave: Callable[[], object],
+        enter: Callable[[], object] | None,
+        leave: Callable[[], object] | None,
     ) -> None:
         self._guard = guard
         self._part = part
@@ -102,6 +109,8 @@ class Bracket:
         self._leave = leave
 
     def __enter__(self) -> None:
+        if self._enter is None:
+            return
         try:
             self._enter()
         except Exception as error:  # noqa: BLE001 the one boundary for our own faults
@@ -113,6 +122,8 @@ class Bracket:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._leave is None:
+            return
         try:
             self._leave()
         except Exception as fault:  # noqa: BLE001 the one boundary for our own faults

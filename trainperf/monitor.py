@@ -159,12 +159,11 @@ class Monitor:
         fit_ns = self.recorder.end()
         self.guard.run("last steps", self._last)
         for probe in self._parts.probes:
-            # Under a name of its own: a part that was switched off must be detached all the same.
-            self.guard.run(f"detaching {probe.name}", probe.detach)
+            self.guard.last(probe.name, probe.detach)
         end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1)
         self._tell("entries", [self.totals(), end])
         for sink in self._parts.sinks:
-            self.guard.run(f"closing {sink.name}", sink.close)
+            self.guard.last(sink.name, sink.close)
 
     def settled_progress(self) -> dict[str, int]:
         """`progress` with every complete step in it, for a checkpoint.

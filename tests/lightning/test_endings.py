@@ -1,0 +1,244 @@
+"""However a fit ends, its numbers are on disk, the profiler is back and no hook is left."""
+
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.plugins import MixedPrecision
+from support_fits import Loader, Model, assert_tiles, read, trainer
+
+from trainperf.lightning import TrainPerf
+from trainperf.lightning.relay import ProfilerRelay
+from trainperf.phases import Gap, Phase, Tag
+
+
+class Planted(Exception):  # noqa: N818 it is no error of ours
+    """What the tests raise."""
+
+
+class Failing(Model):
+    """Raises in the forward of one batch."""
+
+    def __init__(self, at: int, error: BaseException) -> None:
+        super().__init__()
+        self.at = at
+        self.error = error
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Train, or raise."""
+        if batch_idx == self.at:
+            raise self.error
+        return super().training_step(batch, batch_idx)
+
+
+def interrupted_fit(tmp_path: Path, error: BaseException, **options: Any) -> pl.Trainer:
+    """A fit that *error* ends in the sixth batch; Lightning turns Ctrl-C into an exit."""
+    training = trainer(tmp_path, TrainPerf(report=False), **options)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit if isinstance(error, KeyboardInterrupt) else type(error)):
+            training.fit(Failing(5, error), Loader(9))
+    finally:
+        signal.signal(signal.SIGINT, handler)  # Lightning leaves it ignored
+    return training
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(Planted("planted"), "Planted"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_an_interrupted_fit_is_closed_with_its_reason(
+    error: BaseException, reason: str, tmp_path: Path
+) -> None:
+    """The five steps before are there; the broken one is none, and its time is the shutdown's."""
+    training = interrupted_fit(tmp_path, error)
+    ran = read(tmp_path / "trainperf")
+    assert_tiles(ran)
+    assert ran.end is not None
+    assert ran.end.reason == reason
+    assert ran.micro_batches() == [1] * 5
+    assert ran.gap_places(Gap.EPOCH_BOUNDARY) == []
+    assert not isinstance(training.profiler, ProfilerRelay)
+
+
+def test_an_exception_between_micro_batches_leaves_a_step_that_is_tagged(tmp_path: Path) -> None:
+    """The group that was never updated is reported with what it had."""
+    interrupted_fit(tmp_path, Planted(), accumulate_grad_batches=2)
+    ran = read(tmp_path / "trainperf")
+    assert ran.micro_batches() == [2, 2, 1]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [2]
+
+
+def test_an_exception_inside_validation_closes_the_gap(tmp_path: Path) -> None:
+    """Wherever the fit was, its time is accounted for."""
+
+    class Broken(Model):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            raise Planted
+
+        def val_dataloader(self) -> Loader:
+            return Loader(1)
+
+    training = trainer(tmp_path, TrainPerf(report=False), val_check_interval=2)
+    with pytest.raises(Planted):
+        training.fit(Broken(), Loader(4))
+    ran = read(tmp_path / "trainperf")
+    assert_tiles(ran)
+    assert ran.micro_batches() == [1, 1]
+    assert ran.gap_places(Gap.VALIDATION) == [1]
+
+
+def hooks_of(optimizers: list[torch.optim.Optimizer]) -> list[int]:
+    """How many step hooks each optimizer has."""
+    return [
+        len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks)
+        for optimizer in optimizers
+    ]
+
+
+@pytest.mark.parametrize("error", [None, Planted(), KeyboardInterrupt()])
+@pytest.mark.parametrize("automatic", [True, False])
+def test_no_hook_is_left_behind(
+    error: BaseException | None, tmp_path: Path, *, automatic: bool
+) -> None:
+    """Not on the garbage collector, not on an optimizer, whatever ended the fit."""
+
+    class Either(Failing):
+        def __init__(self) -> None:
+            super().__init__(2, error or Planted())
+            self.automatic_optimization = automatic
+            self.at = -1 if error is None else 2
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            loss = super().training_step(batch, batch_idx)
+            if not automatic:
+                self.manual_backward(loss)
+                self.optimizers().step()
+            return loss
+
+    class Watching(Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+            self.meanwhile = len(gc.callbacks), hooks_of(trainer.optimizers)
+
+    before, handler = list(gc.callbacks), signal.getsignal(signal.SIGINT)
+    watching = Watching()
+    scaled = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu"))
+    training = trainer(tmp_path, TrainPerf(report=False), watching, plugins=[scaled])
+    try:
+        training.fit(Either(), Loader(4))
+    except (Planted, SystemExit):
+        assert error is not None
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert gc.callbacks == before
+    assert hooks_of(training.optimizers) == [0]
+    assert watching.meanwhile[0] == len(before) + 1
+    assert watching.meanwhile[1] > [0]
+
+
+def test_an_earlier_callback_that_fails_at_the_exception_is_made_good_at_the_next_fit(
+    tmp_path: Path,
+) -> None:
+    """Lightning then never tells us; the next `setup` closes the first run and restores."""
+
+    class Clumsy(Callback):
+        def on_exception(self, *args: Any) -> None:
+            raise Planted
+
+    perf, before = TrainPerf(report=False), list(gc.callbacks)
+    training = trainer(tmp_path, Clumsy(), perf)
+    mine = training.profiler
+    with pytest.raises(Planted):
+        training.fit(Failing(2, ValueError()), Loader(4))
+    training.fit(Model(), Loader(3))
+    first, second = read(tmp_path / "trainperf"), read(tmp_path / "trainperf-1")
+    assert first.end is not None
+    assert first.end.reason == "interrupted"
+    assert first.micro_batches() == [1, 1]
+    assert second.micro_batches() == [1] * 3
+    assert training.profiler is mine
+    assert gc.callbacks == before
+
+
+def test_the_same_callback_can_be_used_after_an_exception(tmp_path: Path) -> None:
+    """A new fit is a new run, whole and in a directory of its own."""
+    training = interrupted_fit(tmp_path, Planted())
+    training.fit(Model(), Loader(3))
+    ran = read(tmp_path / "trainperf-1")
+    assert_tiles(ran)
+    assert ran.micro_batches() == [1] * 3
+
+
+def _wait_until(there: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_process_leaves_every_whole_line_readable(tmp_path: Path) -> None:
+    """SIGKILL: no end mark, but all steps up to the last flush, in order."""
+    steps = tmp_path / "trainperf" / "steps-rank0.jsonl"
+    script = Path(__file__).parent / "killed_fit.py"
+    environment = {**os.environ, "PYTHONPATH": str(script.parent.parent)}
+    with subprocess.Popen(
+        [sys.executable, script, tmp_path], env=environment, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            _wait_until(lambda: steps.exists() and steps.read_bytes().count(b"\n[") > 60)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    ran = read(tmp_path / "trainperf")
+    assert ran.end is None
+    assert len(ran.steps) > 60
+    assert [step.index for step in ran.steps] == list(range(len(ran.steps)))
+    assert all(step.micro_batches == 1 for step in ran.steps)
+    assert min(ran.phase_ns(Phase.FORWARD)) > 0
+
+
+def test_an_unwritable_directory_is_warned_of_once_and_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Numbers go to the loggers only."""
+    (tmp_path / "file").touch()
+    perf = TrainPerf(report=False, dirpath=str(tmp_path / "file"))
+    training = trainer(tmp_path, perf)
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        training.fit(Model(), Loader(4))
+    assert training.global_step == 4
+    (told,) = [record.message for record in caplog.records]
+    assert told.startswith("trainperf: no run directory can be written ([Errno 20] Not a directory")
+    assert perf.state_dict()["totals"]["steps"] == 4
+
+
+def test_a_disk_that_fills_up_is_warned_of_once_and_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file keeps what was written before; nothing is left open."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    training = trainer(tmp_path, TrainPerf(report=False, log_every_n_steps=1))
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            training.fit(Model(), Loader(120))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert training.global_step == 120
+    told = [record.message for record in caplog.records if "run directory" in record.message]
+    assert len(told) == 1
+    assert "File too large" in told[0]
+    ran = read(tmp_path / "trainperf")
+    assert ran.end is None
+    assert [step.index for step in ran.steps] == list(range(len(ran.steps)))
