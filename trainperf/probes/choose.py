@@ -104,11 +104,12 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
 
 
 def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
-    if not isinstance(objects.scaler, torch.amp.GradScaler):
+    scaler = objects.scaler
+    if not isinstance(scaler, torch.amp.GradScaler) or not scaler.is_enabled():
         reason = f"not applicable: {objects.precision} uses no GradScaler"
         chosen.without(ScalerProbe.facts, reason)
     elif "overflows" in facts:
-        chosen.scaler = ScalerProbe(objects.scaler, objects.optimizers, objects.device)
+        chosen.scaler = ScalerProbe(scaler, objects.optimizers, objects.device)
         chosen.probes.append(chosen.scaler)
 
 

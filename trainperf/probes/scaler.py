@@ -31,6 +31,7 @@ class ScalerProbe(Probe):
         self._scaler = scaler
         self._device = device
         self._optimizers = list(optimizers)
+        self._known = {id(optimizer) for optimizer in self._optimizers}
         self._found = Ring(torch.bool)
         self._scales = Ring(torch.float32)
         self._handles: list[RemovableHandle] = []
@@ -60,16 +61,19 @@ class ScalerProbe(Probe):
         draft = self.recorder.draft
         if draft is None:
             return
-        self._settle(draft)
-        raw = getattr(optimizer, "optimizer", optimizer)
-        self._attempted = True
-        self._pending.add(id(raw))
+        key = id(optimizer)
+        if key not in self._known:  # something that stands for an optimizer
+            key = id(getattr(optimizer, "optimizer", optimizer))
         add(draft, self._attempts, 1)
-        add(draft, self._overflows, 0)
+        add(draft, self._overflows, int(key in self._pending))
+        self._attempted = True
+        self._pending.add(key)
 
     def close(self, draft: Draft) -> None:
         """An attempt whose `step()` was never called was skipped.  Runs every step."""
-        self._settle(draft)
+        if self._pending:
+            add(draft, self._overflows, len(self._pending))
+            self._pending.clear()
 
     def seal(self) -> None:
         """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
@@ -97,11 +101,6 @@ class ScalerProbe(Probe):
     def dropped(self) -> int:
         """Fused updates whose outcome could not be kept."""
         return self._found.dropped
-
-    def _settle(self, draft: Draft) -> None:
-        if self._pending:
-            add(draft, self._overflows, len(self._pending))
-            self._pending.clear()
 
     def _stepping(self, key: int, optimizer: Optimizer, args: object, kwargs: object) -> None:
         draft = self.recorder.draft
