@@ -10,6 +10,9 @@ from trainperf.records import GapRecord, Row
 from trainperf.timeline import Timeline
 
 
+# Plain integers: an enumeration's member is looked up and compared several times as slowly.
+_OTHER, _LOOP = int(Phase.OTHER), int(Phase.LOOP)
+
 _NO_TIME = [0] * len(PHASES)
 _NO_MARK = -1
 
@@ -91,8 +94,8 @@ class Recorder(Timeline):
         if draft is not None:
             self._close(draft)
         if self._stack or self._slot >= FIRST_GAP or self.listener is not None:
-            self._ground(Phase.OTHER, self._since)
-        self._slot = int(Phase.OTHER)
+            self._ground(_OTHER, self._since)
+        self._slot = _OTHER
         self._open()
 
     def micro_batch_done(self, *, complete: bool) -> None:
@@ -105,9 +108,9 @@ class Recorder(Timeline):
         """The step's last hook has returned: from here it is the framework's own time."""
         if self.ground >= FIRST_GAP:
             return
-        self._switch(int(Phase.LOOP) if not self._stack else self._slot)
+        self._switch(_LOOP if not self._stack else self._slot)
         if self._stack or self.listener is not None:
-            self._ground(Phase.LOOP, self._since)
+            self._ground(_LOOP, self._since)
 
     def epoch_ended(self) -> None:
         """No further batch follows in this epoch."""
@@ -154,9 +157,10 @@ class Recorder(Timeline):
 
     def _open(self) -> None:
         self.index += 1
-        tags = self._next_tags | (Tag.FIRST_IN_EPOCH if self.index == 0 else 0)
+        tags, self._next_tags = self._next_tags, 0
+        if self.index == 0:
+            tags |= Tag.FIRST_IN_EPOCH
         self.draft = Draft(self.index, self._since - self._zero, int(tags), self._blank.copy())
-        self._next_tags = 0
         if self._next_marks:
             self.draft.marks, self._next_marks = self._next_marks, []
         self._complete = False

@@ -17,11 +17,13 @@ from trainperf.recorder import Recorder
 from trainperf.timeline import PhaseBracket
 
 
+Act = Callable[[], object]
 Bracket = AbstractContextManager[None]
 
-
-def _nothing() -> None:
-    pass
+# What runs every step uses plain names: looking up an enumeration's member takes ten times longer.
+_DATA_WAIT, _FORWARD, _BACKWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD), int(Phase.BACKWARD)
+_FETCH_BEGINS, _FETCH_ENDS = Mark.FETCH_BEGINS, Mark.FETCH_ENDS
+_FORWARD_ENDS, _BACKWARD_ENDS = Mark.FORWARD_ENDS, Mark.BACKWARD_ENDS
 
 
 class _EpochBracket:
@@ -83,18 +85,18 @@ class Boundaries:
             Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
             Role.BATCH: self._batch,
             Role.EPOCH: lambda _action, _overridden: _EpochBracket(recorder),
-            Role.VALIDATION_BEGINS: self._plain(self._validation_begins, _nothing),
-            Role.VALIDATION: self._plain(self._validation, _nothing),
-            Role.SANITY_BEGINS: self._plain(self._sanity_begins, _nothing),
-            Role.SANITY_ENDS: self._plain(_nothing, self._sanity_ends),
+            Role.VALIDATION_BEGINS: self._plain(self._validation_begins, None),
+            Role.VALIDATION: self._plain(self._validation, None),
+            Role.SANITY_BEGINS: self._plain(self._sanity_begins, None),
+            Role.SANITY_ENDS: self._plain(None, self._sanity_ends),
             Role.CHECKPOINT: self._plain(
                 lambda: recorder.enter_gap(Gap.CHECKPOINT), recorder.leave_gap
             ),
-            Role.SHUTDOWN: self._plain(self._shutdown, _nothing),
-            Role.HOOK: lambda action, _: self._around_hook(action, _nothing, _nothing),
-            Role.LAST_HOOK: self._hook_then(_nothing, recorder.last_hook_done),
-            Role.BACKWARD_BEGINS: self._hook_then(_nothing, self._backward_begins),
-            Role.BACKWARD_ENDS: self._hook_then(self._backward_ends, _nothing),
+            Role.SHUTDOWN: self._plain(self._shutdown, None),
+            Role.HOOK: lambda action, _: self._around_hook(action, None, None),
+            Role.LAST_HOOK: self._hook_then(None, recorder.last_hook_done),
+            Role.BACKWARD_BEGINS: self._hook_then(None, self._backward_begins),
+            Role.BACKWARD_ENDS: self._hook_then(self._backward_ends, None),
         }
 
     def bracket(self, name: str, *, overridden: bool) -> Bracket | None:
@@ -124,13 +126,13 @@ class Boundaries:
     # -- making brackets ----------------------------------------------------------------------
 
     def _plain(
-        self, enter: Callable[[], object], leave: Callable[[], object]
+        self, enter: Act | None, leave: Act | None
     ) -> Callable[[Action, bool], Bracket | None]:
         bracket = self._guard.bracket(self.part, enter, leave)
         return lambda _action, _overridden: bracket
 
     def _hook_then(
-        self, before: Callable[[], object], after: Callable[[], object]
+        self, before: Act | None, after: Act | None
     ) -> Callable[[Action, bool], Bracket | None]:
         """A bracket that means something and may have a user's hook inside."""
 
@@ -141,20 +143,20 @@ class Boundaries:
 
         return make
 
-    def _around_hook(
-        self, action: Action, before: Callable[[], object], after: Callable[[], object]
-    ) -> Bracket:
+    def _around_hook(self, action: Action, before: Act | None, after: Act | None) -> Bracket:
         hook = self._hooks.setdefault(action.label, PhaseBracket(self._recorder, Phase.CALLBACKS))
-        if before is _nothing and after is _nothing:
+        if before is None and after is None:
             return hook
 
         def enter() -> None:
-            before()
+            if before is not None:
+                before()
             hook.__enter__()
 
         def leave() -> None:
             hook.__exit__(None, None, None)
-            after()
+            if after is not None:
+                after()
 
         return self._guard.bracket(self.part, enter, leave)
 
@@ -175,7 +177,7 @@ class Boundaries:
         del action, overridden
         if not self.fetches_inside:
             return None
-        return self._guard.bracket(self.part, self._micro_batch_begins, _nothing)
+        return self._guard.bracket(self.part, self._micro_batch_begins, None)
 
     def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
@@ -188,15 +190,16 @@ class Boundaries:
 
     def _fetch_begins(self) -> None:
         if not self.fetches_inside:
-            self._micro_batch_begins()
+            self._recorder.boundary()
+            self.backward_seen = self._backward_open = False
         if self.mark is not None:
-            self.mark(Mark.FETCH_BEGINS)
-        self._recorder.enter(Phase.DATA_WAIT)
+            self.mark(_FETCH_BEGINS)
+        self._recorder.enter(_DATA_WAIT)
 
     def _fetch_ends(self) -> None:
         self._recorder.leave()
         if self.mark is not None:
-            self.mark(Mark.FETCH_ENDS)
+            self.mark(_FETCH_ENDS)
 
     def _micro_batch_begins(self) -> None:
         self._recorder.boundary()
@@ -204,18 +207,18 @@ class Boundaries:
 
     def _forward_begins(self) -> None:
         self._around_forward = self._recorder.depth
-        self._recorder.enter(Phase.FORWARD)
+        self._recorder.enter(_FORWARD)
 
     def _forward_ends(self) -> None:
         # In manual optimization an optimizer's step may have begun that never ended.
         self._recorder.unwind(self._around_forward)
         if self.mark is not None:
-            self.mark(Mark.FORWARD_ENDS)
+            self.mark(_FORWARD_ENDS)
 
     def _backward_begins(self) -> None:
         if self.before_backward is not None:
             self.before_backward()
-        self._recorder.enter(Phase.BACKWARD)
+        self._recorder.enter(_BACKWARD)
         self._backward_open = True
 
     def _backward_ends(self) -> None:
@@ -223,7 +226,7 @@ class Boundaries:
             return  # an earlier callback's hook ended it
         self._backward_open = False
         if self.mark is not None:
-            self.mark(Mark.BACKWARD_ENDS)
+            self.mark(_BACKWARD_ENDS)
         if self.after_backward is not None:
             self.after_backward()
         self._recorder.leave()
