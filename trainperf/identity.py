@@ -1,11 +1,11 @@
 """Who is this run?  Software, hardware, model and loader, as comparisons will need them."""
 
 import platform
-import sys
 from collections.abc import Iterable, Mapping
 
 import psutil
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
 import trainperf
@@ -39,10 +39,14 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
 def model(module: torch.nn.Module) -> dict[str, Scalar]:
     """Class and size of a model."""
     parameters = list(module.parameters())
+    # Lazy modules learn their size in the first forward, which is still to come.
+    unknown = any(is_lazy(p) for p in parameters)
     return {
         "model": type(module).__qualname__,
-        "parameters": sum(p.numel() for p in parameters),
-        "trainable_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+        "parameters": None if unknown else sum(p.numel() for p in parameters),
+        "trainable_parameters": None
+        if unknown
+        else sum(p.numel() for p in parameters if p.requires_grad),
     }
 
 
@@ -74,9 +78,8 @@ def _loaders(source: object) -> Iterable["DataLoader[object]"]:
 
 
 def _usable_cpus() -> int | None:
-    if sys.platform == "linux":
-        return len(psutil.Process().cpu_affinity() or ()) or psutil.cpu_count()
-    return psutil.cpu_count()
+    affinity = getattr(psutil.Process(), "cpu_affinity", None)  # macOS has none
+    return len(affinity()) if affinity is not None else psutil.cpu_count()
 
 
 def _processor() -> str:
