@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pytest
 
+from trainperf.blocks import BLOCK_STEPS, StepSchema
 from trainperf.codec import decode_info, decode_steps
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
@@ -15,7 +16,7 @@ from trainperf.monitor import Monitor, Parts
 from trainperf.phases import PHASES, Phase
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import BLOCK_STEPS, FACTS, RunInfo, StepSchema
+from trainperf.records import FACTS, RunInfo
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.memory import MemorySink
 from trainperf.testing import FakeClock

@@ -5,12 +5,13 @@ from typing import ClassVar
 import pytest
 from support_live import MS, DeviceFit
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, readings
 from trainperf.phases import Phase, Tag
 from trainperf.probes.base import Probe
 from trainperf.probes.marks import Mark
-from trainperf.records import RunInfo, StepBlock, StepSchema
+from trainperf.records import RunInfo
 
 
 class TailColumn(Probe):

@@ -6,13 +6,14 @@ from typing import ClassVar
 import pytest
 from support_live import MS, DeviceFit, HostFit, Timeline
 
+from trainperf.blocks import StepBlock
 from trainperf.codec import Entry
 from trainperf.meters import Meter, Scope
 from trainperf.monitor import TOTALS_EVERY_NS, Monitor, Parts
 from trainperf.phases import Phase, Tag
 from trainperf.probes.base import Batch, Probe, add
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import EndMark, GapRecord, Row, RunInfo, StepBlock, Totals
+from trainperf.records import EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.sinks.base import Sink
 from trainperf.stats.steady import WarmupDetector
 from trainperf.testing import FakeClock

@@ -41,9 +41,10 @@ class TailProbe(Probe):
         self._handles: list[RemovableHandle] = []
         self._last: torch.nn.Parameter | None = None
         self._ready_ns = 0
-        self._fired = False
+        self._synchronizes = self._fired = self._learning = False
         self._passes = 0
-        self._learning = False
+        self._learn_at = _FIRST_LEARNT
+        self._patience = 1
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*; the last parameter is not known yet."""
@@ -59,23 +60,31 @@ class TailProbe(Probe):
     def backward_begins(self) -> None:
         """Look for the last parameter when it is time to.  Runs every micro-batch."""
         self._fired = False
-        if not self._module.require_backward_grad_sync:
+        self._synchronizes = self._module.require_backward_grad_sync
+        if not self._synchronizes:
             return
         self._passes += 1
-        if self._passes == _FIRST_LEARNT or self._passes % RELEARN_EVERY == 0:
+        if self._passes >= self._learn_at:
             self._learn()
 
     def backward_ends(self) -> None:
         """Take the tail of the pass that just returned.  Runs every micro-batch."""
         draft = self.recorder.draft
-        if draft is None or not self._module.require_backward_grad_sync:
+        if draft is None or not self._synchronizes:
             return
+        self._synchronizes = False
         if self._learning:
             self._learnt()
-        elif not self._fired and self._passes > _FIRST_LEARNT:
-            self._passes = RELEARN_EVERY - 1  # silent: unused parameter, or recompiled since
-        if self._fired and self._mark is None:
+        elif not self._fired:
+            self._relearn_soon()
+        elif self._mark is None:
             add(draft, self._column, self.recorder.now_ns() - self._ready_ns)
+
+    def _relearn_soon(self) -> None:
+        """The hook was silent: an unused parameter, or compiled anew.  Ever later, if in vain."""
+        if self._learn_at > self._passes + self._patience:
+            self._learn_at = self._passes + self._patience
+            self._patience = min(2 * self._patience, RELEARN_EVERY)
 
     def _learn(self) -> None:
         self.detach()
@@ -85,6 +94,7 @@ class TailProbe(Probe):
 
     def _learnt(self) -> None:
         self._learning = False
+        self._learn_at = self._passes + RELEARN_EVERY
         self.detach()
         if self._last is not None:
             self._hook([self._last])
@@ -97,10 +107,13 @@ class TailProbe(Probe):
         ]
 
     def _arrived(self, parameter: torch.nn.Parameter) -> None:
+        if not self._synchronizes:
+            return
+        if self._learning:
+            self._last = parameter  # no mark: hundreds of them would fill the pool of events
+            return
         self._fired = True
         if self._mark is not None:
             self._mark()
         else:
             self._ready_ns = self.recorder.now_ns()
-        if self._learning:
-            self._last = parameter
