@@ -1,0 +1,280 @@
+"""Each measurement stands alone, and any set of them shares one recorder."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.loggers import Logger
+from support_fits import Loader, Model, Ran, fit, read, trainer
+
+from trainperf import measures
+from trainperf.errors import ConfigError
+from trainperf.lightning import (
+    AllReduceTailMonitor,
+    DataWaitMonitor,
+    GradScalerMonitor,
+    H2DMonitor,
+    MemoryMonitor,
+    StepTimeMonitor,
+    TokenThroughputMonitor,
+    TrainPerf,
+)
+from trainperf.lightning.callback import Measurement
+from trainperf.probes.base import Probe
+from trainperf.recorder import Draft
+from trainperf.records import FACTS
+
+
+MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
+BATCH = {"x": torch.ones(2, 4), "attention_mask": MASK}
+
+ON_A_CPU = {
+    DataWaitMonitor: set(),
+    H2DMonitor: set(),
+    StepTimeMonitor: {"gc_ns", "recompiles"},
+    GradScalerMonitor: set(),
+    TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded"},
+    AllReduceTailMonitor: set(),
+    MemoryMonitor: {"resident_bytes"},
+}
+"""Facts that each feeds on one rank of a CPU, without a GradScaler."""
+
+
+class Keeping(Logger):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: dict[str, list[float]] = {}
+        self.steps: list[int | None] = []
+
+    @property
+    def name(self) -> str:
+        """Any."""
+        return "keeping"
+
+    @property
+    def version(self) -> str:
+        """Any."""
+        return "0"
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Keep our own."""
+        for tag, value in metrics.items():
+            if tag.startswith("trainperf/"):
+                self.told.setdefault(tag.removeprefix("trainperf/"), []).append(value)
+                self.steps.append(step)
+
+    def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing."""
+
+
+def measured(tmp_path: Path, *callbacks: Measurement) -> tuple[Ran, Keeping]:
+    """Thirty steps under these callbacks: the run, and what the logger was told."""
+    keeping = Keeping()
+    training = trainer(tmp_path, *callbacks, logger=keeping)
+    training.fit(Model(), Loader(30, batch=BATCH))
+    (run,) = tmp_path.rglob("steps-rank0.jsonl")
+    return read(run.parent), keeping
+
+
+@pytest.mark.parametrize("kind", ON_A_CPU)
+def test_a_monitor_alone_feeds_its_facts_and_logs_its_readings(
+    kind: type[Measurement], tmp_path: Path
+) -> None:
+    """Nothing else is recorded, and everything else says that it was not asked for."""
+    ran, keeping = measured(tmp_path, kind())
+    (measure,) = kind.measures
+    assert set(ran.info.columns) == ON_A_CPU[kind] | {"overhead_ns"}
+    assert set(keeping.told) <= {*measure.readings, "overhead_s"}
+    others = {fact for other in measures.EVERYTHING - {measure} for fact in other.facts}
+    assert all(ran.info.reasons[fact] == measures.NOT_ASKED for fact in others)
+    for fact in set(measure.facts) - set(ran.info.columns) - {"data_stall_ns"}:
+        assert ran.info.reasons[fact].startswith("not applicable")
+    assert len(ran.steps) == 30
+
+
+def test_all_monitors_together_measure_what_trainperf_does(tmp_path: Path) -> None:
+    """Into one file; the loss, which no monitor asks for, is left out."""
+    together, _ = measured(tmp_path / "a", *(kind() for kind in ON_A_CPU))
+    everything, _ = measured(tmp_path / "b", TrainPerf())
+    assert set(together.info.columns) == set(everything.info.columns) - {"loss"}
+    assert len(list((tmp_path / "a").rglob("steps-rank*.jsonl"))) == 1
+
+
+def test_every_fact_of_a_full_run_is_measured_or_has_a_reason(tmp_path: Path) -> None:
+    """Never silence: what a report cannot show, it can explain."""
+    ran, _ = measured(tmp_path, TrainPerf())
+    assert ran.totals is not None
+    told = {**ran.info.reasons, **ran.totals.reasons}
+    # `data_stall_ns` is data wait on a CPU; `updates` is not fed by any probe.
+    missing = set(FACTS) - set(ran.info.columns) - set(told) - {"data_stall_ns", "updates"}
+    assert missing == set()
+
+
+def test_readings_are_logged_over_the_users_own_steps(tmp_path: Path) -> None:
+    """As Python floats, at the trainer's interval, at `global_step`."""
+    keeping = Keeping()
+    training = trainer(tmp_path, TrainPerf(report=False, dirpath=str(tmp_path)), logger=keeping)
+    training.fit(Model(), Loader(130, batch=BATCH))
+    assert {type(value) for values in keeping.told.values() for value in values} == {float}
+    assert keeping.steps[0] == 51  # fifty steps are closed when the next has run
+    assert keeping.steps[-1] == 130
+    assert set(keeping.told["padding_fraction"]) == {0.125}
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens", "note"),
+    [
+        (BATCH, None, "attention_mask"),
+        ({"x": torch.ones(2, 4), "labels": torch.where(MASK > 0, 5, -100)}, None, "labels != -100"),
+        (torch.ones(2, 4), lambda batch: MASK, "the user's mask function"),
+        (BATCH, lambda batch: MASK.bool(), "the user's mask function"),
+    ],
+)
+def test_known_masks_give_known_tokens(batch: Any, tokens: Any, note: str, tmp_path: Path) -> None:
+    """Seven of eight, twice a step of two micro-batches, and the definition used is noted."""
+    perf = TrainPerf(report=False, tokens=tokens)
+    training = trainer(tmp_path, perf, accumulate_grad_batches=2)
+    training.fit(Model(), Loader(5, batch=batch))
+    ran = read(tmp_path / "trainperf")
+    assert ran.fact("tokens_effective") == [14, 14, 7]
+    assert ran.fact("tokens_padded") == [16, 16, 8]
+    assert ran.fact("samples") == [4, 4, 2]
+    assert ran.totals is not None
+    assert ran.totals.notes["tokens"] == note
+    assert ran.totals.sequence_lengths == {16: 10}
+
+
+def test_the_loss_of_every_step_is_kept(tmp_path: Path) -> None:
+    """To the seven digits of a float32."""
+
+    class Falling(Model):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return 0.0 * self.loss(batch) + 1.0 / (batch_idx + 1)
+
+    ran = fit(tmp_path, Falling(), Loader(4))
+    assert ran.fact("loss") == [1.0, 0.5, 0.3333333, 0.25]
+
+
+def test_a_mask_function_that_raises_costs_its_own_measurement_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Steps before keep their tokens; samples, loss and times go on; one warning."""
+    calls = iter(range(100))
+
+    def mask(batch: Any) -> torch.Tensor:
+        if next(calls) >= 3:
+            raise ValueError("planted")
+        return MASK
+
+    training = trainer(tmp_path, TrainPerf(report=False, tokens=mask))
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        training.fit(Model(), Loader(6, batch=BATCH))
+    ran = read(tmp_path / "trainperf")
+    assert training.global_step == 6
+    assert ran.fact("tokens_effective") == [7, 7, 7, None, None, None]
+    assert ran.fact("samples") == [2] * 6
+    assert None not in ran.fact("loss")
+    assert ran.totals is not None
+    assert ran.totals.faults == {"tokens": "ValueError: planted"}
+    assert len(caplog.records) == 1
+
+
+class Broken(Probe):
+    """Fails in one of its hooks."""
+
+    name = "broken"
+
+    def __init__(self, hook: str) -> None:
+        setattr(self, hook, self._fail)
+
+    def attach(self, recorder: Any) -> None:
+        """The usual."""
+        super().attach(recorder)
+
+    def micro_batch(self, batch: object, loss: object) -> None:
+        """Nothing."""
+
+    def close(self, draft: Draft) -> None:
+        """Nothing."""
+
+    def seal(self) -> None:
+        """Nothing."""
+
+    def resolve(self, drafts: Any) -> None:
+        """Nothing."""
+
+    def detach(self) -> None:
+        """Nothing."""
+
+    def _fail(self, *args: object) -> None:
+        raise LookupError("planted")
+
+
+@pytest.mark.parametrize("hook", ["attach", "micro_batch", "close", "seal", "resolve", "detach"])
+def test_a_faulty_probe_switches_off_alone(hook: str, tmp_path: Path) -> None:
+    """Whichever of its hooks fails; everything else is as in a run without it."""
+
+    class WithBroken(TrainPerf):
+        def probes(self, session: Any, trainer: Any) -> list[Probe]:
+            return [Broken(hook)]
+
+    training = trainer(tmp_path, WithBroken(report=False))
+    training.fit(Model(), Loader(6, batch=BATCH))
+    ran = read(tmp_path / "trainperf")
+    assert ran.totals is not None
+    assert ran.totals.faults == {"broken": "LookupError: planted"}
+    assert ran.fact("tokens_effective") == [7] * 6
+    assert ran.fact("samples") == [2] * 6
+    assert all(isinstance(value, int) for value in ran.fact("gc_ns"))
+
+
+def test_a_start_that_fails_costs_the_measurement_and_not_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing was recorded, so nothing is left on disk; the profiler is back."""
+
+    class Failing(TrainPerf):
+        def probes(self, session: Any, trainer: Any) -> list[Probe]:
+            raise LookupError("planted")
+
+    training = trainer(tmp_path, Failing(report=False))
+    mine = training.profiler
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        training.fit(Model(), Loader(4))
+    assert training.global_step == 4
+    assert training.profiler is mine
+    assert list(tmp_path.iterdir()) == []
+    assert ["start of the fit" in record.message for record in caplog.records] == [True]
+
+
+def test_a_model_whose_size_is_not_known_yet_is_measured(tmp_path: Path) -> None:
+    """Lazy modules have no parameters to count before their first forward."""
+
+    class Lazy(Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lazy = torch.nn.LazyLinear(3)
+
+        def loss(self, batch: Any) -> torch.Tensor:
+            return super().loss(batch) + self.lazy(batch).sum()
+
+    ran = fit(tmp_path, Lazy(), Loader(3))
+    assert ran.info.config["parameters"] is None
+    assert ran.micro_batches() == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tokens": 3}, "tokens=3: must be a function"),
+        ({"log_every_n_steps": 0}, "log_every_n_steps=0: must be at least 1"),
+    ],
+)
+def test_wrong_values_are_refused_at_construction(options: dict[str, Any], said: str) -> None:
+    """With the value, the rule and a remedy."""
+    with pytest.raises(ConfigError, match=said):
+        TrainPerf(**options)
