@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.blocks import StepBlock
 from trainperf.phases import GAPS, PHASES, Gap, Phase
-from trainperf.records import EndMark, GapRecord, StepBlock, Totals
+from trainperf.records import EndMark, GapRecord, Totals
 from trainperf.run import Run
 
 

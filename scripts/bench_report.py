@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.blocks import BLOCK_STEPS
 from trainperf.codec import encode_entry, encode_rows
 from trainperf.phases import Tag
-from trainperf.records import BLOCK_STEPS, EndMark, RunInfo, Totals
+from trainperf.records import EndMark, RunInfo, Totals
 
 
 MILLION = 1_000_000

@@ -14,10 +14,11 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
 
+from trainperf.blocks import StepSchema
 from trainperf.codec import decode_entry, decode_info, decode_steps
 from trainperf.lightning import TrainPerf
 from trainperf.phases import PHASES, Gap, Phase, Tag
-from trainperf.records import EndMark, GapRecord, RunInfo, StepRecord, StepSchema, Totals
+from trainperf.records import EndMark, GapRecord, RunInfo, StepRecord, Totals
 
 
 MS = 1_000_000
@@ -209,7 +210,9 @@ def fit(
 ) -> Ran:
     """Train under `TrainPerf` and read the run back; it must tile the fit."""
     root = Path(tempfile.mkdtemp(dir=tmp_path))
-    trainer(root, TrainPerf(report=False, dirpath=str(root)), *callbacks, **options).fit(model, loader)
+    trainer(root, TrainPerf(report=False, dirpath=str(root)), *callbacks, **options).fit(
+        model, loader
+    )
     ran = read(root / "trainperf")
     assert_tiles(ran)
     return ran

@@ -4,19 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainperf.blocks import StepSchema, row_of
 from trainperf.codec import Entry, encode_entry, encode_rows
 from trainperf.phases import PHASES, Gap, Tag
-from trainperf.records import (
-    FACTS,
-    EndMark,
-    GapRecord,
-    RunInfo,
-    Scalar,
-    StepRecord,
-    StepSchema,
-    Totals,
-    row_of,
-)
+from trainperf.records import FACTS, EndMark, GapRecord, RunInfo, Scalar, StepRecord, Totals
 from trainperf.results import Summary
 from trainperf.run import Run
 from trainperf.summary import summarize

@@ -5,8 +5,8 @@ from itertools import islice
 
 import numpy as np
 
+from trainperf.blocks import Column, StepBlock
 from trainperf.phases import DISQUALIFYING, Tag
-from trainperf.records import Column, StepBlock
 from trainperf.results import Capture
 
 

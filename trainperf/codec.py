@@ -12,18 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.errors import RunError
-from trainperf.records import (
-    CORE_COLUMNS,
-    SCHEMA_VERSION,
-    EndMark,
-    GapRecord,
-    Row,
-    RunInfo,
-    StepBlock,
-    StepSchema,
-    Totals,
-)
+from trainperf.records import CORE_COLUMNS, SCHEMA_VERSION, EndMark, GapRecord, Row, RunInfo, Totals
 
 
 Entry = GapRecord | Totals | EndMark

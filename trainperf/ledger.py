@@ -3,9 +3,10 @@
 from datetime import datetime
 from typing import TypeVar
 
+from trainperf.blocks import StepBlock
 from trainperf.codec import Entry
 from trainperf.phases import GAPS, PHASES, Gap
-from trainperf.records import EndMark, GapRecord, RunInfo, StepBlock, Totals
+from trainperf.records import EndMark, GapRecord, RunInfo, Totals
 from trainperf.run import Damaged
 
 

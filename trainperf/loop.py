@@ -126,8 +126,6 @@ class LoopMonitor:
         )
         return self
 
-    # -- the loop -----------------------------------------------------------------------------
-
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The loader's batches, one epoch; the time each takes to come is data wait."""
         self._start(loader)
@@ -172,8 +170,6 @@ class LoopMonitor:
         """
         self._end_micro_batch(loss, complete=True)
 
-    # -- the end ------------------------------------------------------------------------------
-
     def close(self, reason: str = "finished") -> None:
         """End the fit: close the files, write the summary, print the report on rank 0."""
         atexit.unregister(self._at_exit)
@@ -199,8 +195,6 @@ class LoopMonitor:
             self.close()
         else:
             self.close("interrupted" if issubclass(kind, KeyboardInterrupt) else kind.__name__)
-
-    # -- inside -------------------------------------------------------------------------------
 
     def _start(self, loader: object) -> None:
         if self.monitor.started:

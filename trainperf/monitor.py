@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.clocks.device import DeviceClock
 from trainperf.clocks.host import monotonic_ns
@@ -22,7 +23,7 @@ from trainperf.meters.fold import Reading
 from trainperf.phases import Tag
 from trainperf.probes.base import Batch, Probe, overriding
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, StepBlock, StepSchema, Totals
+from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.schedule import FlushSchedule, Interval
 from trainperf.sinks.base import Sink
 from trainperf.stats.steady import WarmupDetector

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.blocks import Column, StepBlock
 from trainperf.phases import PHASES, Phase
-from trainperf.records import Column, StepBlock
 from trainperf.results import SyncPoint
 from trainperf.stats.quantiles import Distribution
 

@@ -10,8 +10,8 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.blocks import Column, StepBlock, StepSchema
 from trainperf.ledger import Journal
-from trainperf.records import Column, StepBlock, StepSchema
 from trainperf.run import Damaged, RecordFile, Run
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainperf.blocks import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.codec import Entry, decode_entry, decode_info, decode_steps
 from trainperf.errors import RunError
-from trainperf.records import BLOCK_STEPS, RunInfo, StepBlock, StepSchema
+from trainperf.records import RunInfo
 
 
 _RECORD_FILE = re.compile(r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?\.jsonl")

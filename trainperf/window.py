@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+from trainperf.blocks import BLOCK_STEPS, StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.records import BLOCK_STEPS, RunInfo, StepBlock
+from trainperf.records import RunInfo
 
 
 class Window:

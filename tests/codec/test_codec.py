@@ -5,20 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainperf.blocks import StepSchema, row_of
 from trainperf.codec import decode_entry, decode_info, decode_steps, encode_entry, encode_rows
 from trainperf.errors import RunError
 from trainperf.phases import PHASES
-from trainperf.records import (
-    FACTS,
-    SCHEMA_VERSION,
-    EndMark,
-    GapRecord,
-    RunInfo,
-    StepRecord,
-    StepSchema,
-    Totals,
-    row_of,
-)
+from trainperf.records import FACTS, SCHEMA_VERSION, EndMark, GapRecord, RunInfo, StepRecord, Totals
 
 
 COLUMNS = ("samples", "loss", "loss_scale")
@@ -33,7 +24,7 @@ STEPS = st.builds(
     tags=st.integers(0, 1023),
     micro_batches=st.integers(1, 64),
     host_ns=st.tuples(*[NS] * len(PHASES)),
-    facts=st.fixed_dictionaries({name: FACT for name in COLUMNS}),
+    facts=st.fixed_dictionaries(dict.fromkeys(COLUMNS, FACT)),
 )
 
 

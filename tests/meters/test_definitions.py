@@ -3,10 +3,11 @@
 import pytest
 from support_runs import make_step, make_steps
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
 from trainperf.phases import Tag
-from trainperf.records import RunInfo, StepBlock, StepRecord, StepSchema
+from trainperf.records import RunInfo, StepRecord
 
 
 def read(

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from support_runs import MS, make_step, make_steps
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.errors import ConfigError
 from trainperf.phases import DISQUALIFYING, GAPS, PHASES, Phase, Tag, tag_labels
-from trainperf.records import CORE_COLUMNS, StepBlock, StepRecord, StepSchema
+from trainperf.records import CORE_COLUMNS, StepRecord
 
 
 def test_records_become_columns_and_records_again() -> None:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.captures import CaptureFold
 from trainperf.phases import Tag
-from trainperf.records import StepBlock, StepSchema
 from trainperf.results import Capture
 
 

@@ -17,9 +17,9 @@ from support_runs import (
     make_steps,
 )
 
+from trainperf.blocks import StepBlock
 from trainperf.ledger import UNATTRIBUTED, Journal
 from trainperf.phases import GAPS, PHASES, Gap
-from trainperf.records import StepBlock
 from trainperf.replay import Replay
 from trainperf.run import Run
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from support_runs import MS, make_step
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.ranks import LatenessFold
-from trainperf.records import StepBlock, StepRecord, StepSchema
+from trainperf.records import StepRecord
 from trainperf.results import SyncPoint
 
 
@@ -110,7 +111,15 @@ def test_a_late_loader_is_not_blamed_on_callbacks_that_are_late_after_it() -> No
 
 
 def test_callbacks_blamed_at_backward_are_not_blamed_again_at_the_loop() -> None:
-    """Late 20 ms before and 20 ms in the optimizer after: two delays, two causes."""
+    """Late 20 ms before, and 20 ms after in no phase: the first explains only the first."""
+    found = points(simulate([{"callbacks": 20}, NOTHING], [{"loop": 20}, NOTHING]))
+
+    assert (found["backward"].straggler, found["loop"].straggler) == (0, 0)
+    assert (found["backward"].cause, found["loop"].cause) == ("callbacks", None)
+
+
+def test_a_rank_can_be_late_at_both_points_for_two_causes() -> None:
+    """20 ms of callbacks before and 20 ms of optimizer after."""
     found = points(simulate([{"callbacks": 20}, NOTHING], [{"optimizer": 20}, NOTHING]))
 
     assert (found["backward"].cause, found["loop"].cause) == ("callbacks", "optimizer")

@@ -14,8 +14,9 @@ from support_runs import (
     make_steps,
 )
 
+from trainperf.blocks import BLOCK_STEPS
 from trainperf.phases import Gap, Tag
-from trainperf.records import BLOCK_STEPS, StepRecord, Totals
+from trainperf.records import StepRecord, Totals
 from trainperf.replay import Replay
 from trainperf.run import Run
 
@@ -148,10 +149,11 @@ def test_totals_of_attempts_add_up_and_the_last_of_each_holds(tmp_path: Path) ->
         b"\x00\x00\n",
         b'{"kind":"gap"}\n',
         b"[0,0,0,1,9,9,9,9,9,9,9,9]\n",
+        b"[1,0,0,1,9,9,9,9,9,9,9,9]\n",
     ],
 )
 def test_damaged_and_repeated_lines_are_counted(tmp_path: Path, line: bytes) -> None:
-    """The last one is a step that was there before."""
+    """The last two are steps that were there before."""
     directory = make_run_dir(tmp_path / "run", [RankSpec(steps=make_steps(3, forward=10))])
     path = directory / "steps-rank0.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)

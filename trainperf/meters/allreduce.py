@@ -1,8 +1,8 @@
 """All-reduce tail: how long a step still waited for gradients after computing the last one."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.folds import share_of_wall
-from trainperf.records import StepBlock
 from trainperf.stats.quantiles import Distribution
 from trainperf.stats.reductions import Ratio
 

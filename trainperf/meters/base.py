@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import ClassVar
 
-from trainperf.records import StepBlock
+from trainperf.blocks import StepBlock
 from trainperf.stats.reductions import Reduction
 
 

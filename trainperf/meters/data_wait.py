@@ -1,9 +1,9 @@
 """Data-wait fraction: how much of the step the loop spent waiting for input."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import share_of_wall
 from trainperf.phases import Phase
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Ratio
 
 

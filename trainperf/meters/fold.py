@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
-from trainperf.records import RunInfo, StepBlock
+from trainperf.records import RunInfo
 from trainperf.stats.reductions import Reduction
 
 

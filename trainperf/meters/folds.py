@@ -1,6 +1,6 @@
 """Reductions of one or two facts that several meters share."""
 
-from trainperf.records import StepBlock
+from trainperf.blocks import StepBlock
 from trainperf.stats.reductions import Last, Maximum, Rate, Ratio, Total
 
 

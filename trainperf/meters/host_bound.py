@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Ratio
 
 

@@ -1,8 +1,8 @@
 """Loss: what the model had learned by the latest step, as the identity of the run."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import latest
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Last
 
 

@@ -1,8 +1,8 @@
 """Memory: how close the run came to the limit, and how much of that was holes."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import largest
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Maximum
 
 

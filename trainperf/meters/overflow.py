@@ -1,8 +1,8 @@
 """GradScaler: how many optimizer updates were thrown away, and at what loss scale."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import latest
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Last, Ratio
 
 

@@ -1,8 +1,8 @@
 """Pauses: time lost to the garbage collector, graphs recompiled, and what trainperf costs."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import mean, total
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Ratio, Total
 
 

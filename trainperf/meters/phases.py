@@ -1,8 +1,8 @@
 """Phase times: how much of a steady step goes to each phase."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.phases import PHASES, Phase
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Ratio
 
 

@@ -1,7 +1,7 @@
 """Step time: how long a step takes once the run has settled, and what the first one cost."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
-from trainperf.records import StepBlock
 from trainperf.stats.quantiles import Distribution, Spread
 from trainperf.stats.reductions import First, Ratio
 

@@ -1,8 +1,8 @@
 """Throughput: useful tokens, padded tokens, samples and optimizer steps per second."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.folds import per_second
-from trainperf.records import StepBlock
 from trainperf.stats.reductions import Rate, Ratio, SharedRate
 
 

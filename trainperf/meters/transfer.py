@@ -1,8 +1,8 @@
 """H2D: how long copying the batch to the device took, how many bytes, at what rate."""
 
+from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.folds import mean, share_of_wall
-from trainperf.records import StepBlock
 from trainperf.stats.quantiles import Distribution
 from trainperf.stats.reductions import Ratio
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from trainperf.blocks import StepBlock, StepSchema
 from trainperf.codec import Entry
 from trainperf.meters.fold import Reading
-from trainperf.records import Row, RunInfo, StepBlock, StepRecord, StepSchema
+from trainperf.records import Row, RunInfo, StepRecord
 from trainperf.sinks.base import Sink
 
 
