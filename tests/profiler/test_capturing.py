@@ -119,6 +119,18 @@ def test_a_follower_answers_a_second_request_but_none_twice(tmp_path: Path) -> N
     assert followed == [3, None, 5, None]
 
 
+def test_requests_are_told_apart_even_where_they_agree_on_the_same_step(tmp_path: Path) -> None:
+    """Slower steps bring the agreed one nearer."""
+    leader, other = (CaptureRequest(tmp_path, rank=rank, ranks=(0, 1)) for rank in (0, 1))
+    followed = []
+    for second, step_ns in ((1, LOOK_EVERY_NS), (2, 2 * LOOK_EVERY_NS)):
+        (tmp_path / "capture").touch()
+        leader.look(second * LOOK_EVERY_NS, step=second, step_ns=step_ns)
+        followed.append(other.look(second * LOOK_EVERY_NS, step=second, step_ns=step_ns))
+
+    assert followed == [4, 4]
+
+
 def test_a_request_of_an_earlier_attempt_is_not_answered_again(tmp_path: Path) -> None:
     """A restarted job finds the note of its predecessor in the run directory."""
     (tmp_path / "capture").touch()

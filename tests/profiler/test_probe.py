@@ -64,6 +64,18 @@ def test_phases_are_marked_inside_the_steps_they_belong_to(tmp_path: Path) -> No
     assert inside == [True, True]
 
 
+def test_a_frame_that_is_left_twice_does_no_harm(tmp_path: Path) -> None:
+    """Manual optimization may leave more than it entered; the marks stay sound."""
+    run = Captured(tmp_path, schedule(active=1)).train(7)
+    run.recorder.boundary()
+    run.recorder.leave()
+    run.micro_batch(complete=True)
+    run.train(1).finish()
+
+    assert run.guard.faults == {}
+    assert run.traces()[0].phases(7) == ["data_wait", "forward", "loop"]
+
+
 def test_a_capture_counts_optimizer_steps_not_micro_batches(tmp_path: Path) -> None:
     """One mark over all micro-batches of a step."""
     run = Captured(tmp_path, schedule(active=2)).train(12, micro_batches=3).finish()
@@ -266,6 +278,17 @@ def test_an_end_before_the_first_traced_step_is_complete_leaves_nothing(
     assert run.attributed_ns() == run.fit_ns
 
 
+def test_an_end_inside_the_first_traced_step_begins_nothing_anew(tmp_path: Path) -> None:
+    """A capture cut short is tried again after validation, not after the fit."""
+    run = Captured(tmp_path, schedule()).train(7)
+    run.micro_batch(complete=False)
+    run.finish()
+
+    # The warm-up, the start, and dropping what there was.
+    assert [gap.after_step for gap in run.gaps if gap.gap == "profiler_dump"] == [4, 6, 7]
+    assert run.attributed_ns() == run.fit_ns
+
+
 def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
     """The file is seen at the first boundary after a second; warm-up and active steps follow."""
     request = CaptureRequest(tmp_path, rank=0, ranks=(0,))
@@ -279,6 +302,16 @@ def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
     assert [trace.steps() for trace in run.traces()] == [[7, 8, 9]]
     assert run.profiled() == [5, 6, 7, 8, 9, 10]
     assert not (tmp_path / "capture").exists()
+
+
+def test_a_request_for_several_ranks_is_captured_at_the_agreed_step(tmp_path: Path) -> None:
+    """Two and a half seconds ahead of when the first of them saw it, in steps of 6 ms."""
+    request = CaptureRequest(tmp_path, rank=0, ranks=(0, 1))
+    (tmp_path / "capture").touch()
+    run = Captured(tmp_path / "traces", NEVER, request=request).train(430).finish()
+
+    agreed = 1 + 417
+    assert [trace.steps() for trace in run.traces()] == [[agreed + 2, agreed + 3, agreed + 4]]
 
 
 def test_a_request_during_a_capture_is_met_when_it_is_over(tmp_path: Path) -> None:
