@@ -6,8 +6,9 @@ generator; a cached bracket is cheaper, which pays for what we measure.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
+from typing import cast
 
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
@@ -40,6 +41,30 @@ class _Both:
         self._inner.stop(self._name)
 
 
+class _Nothing:
+    """Does nothing around what means nothing to us.
+
+    Built-ins that take whatever they are given and return something false: no Python code runs,
+    in a place that a step passes thirty times.
+    """
+
+    __slots__ = ()
+    __enter__ = staticmethod(bool)
+    __exit__ = staticmethod("".format)
+
+
+class _Brackets(dict[str, Bracket]):
+    """Brackets by action, each made when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Bracket]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, name: str) -> Bracket:
+        bracket = self[name] = self._make(name)
+        return bracket
+
+
 class ProfilerRelay(Profiler):
     """Stands in for the trainer's profiler between our `setup` and `teardown`."""
 
@@ -47,25 +72,26 @@ class ProfilerRelay(Profiler):
         super().__init__(dirpath=inner.dirpath, filename=inner.filename)
         self.inner = inner
         self._make = bracket
-        self._brackets: dict[str, Bracket] = {}
-        self._ours: dict[str, Bracket] = {}
-        self._null = nullcontext()
+        self._ours = _Brackets(self._own)
+        self._brackets = _Brackets(self._whole)
+        self._nothing = cast("Bracket", _Nothing())
         self._forwards = type(inner) is not PassThroughProfiler
+        # Looked up and called some sixty times every step: without a Python call in between.
+        self.__dict__["profile"] = self._brackets.__getitem__
 
     def profile(self, action_name: str) -> Bracket:  # type: ignore[override]
-        """The bracket of an action.  Runs some sixty times every step."""
-        bracket = self._brackets.get(action_name)
-        return bracket if bracket is not None else self._first(action_name)
+        """The bracket of an action."""
+        return self._brackets[action_name]
 
     def start(self, action_name: str) -> None:
         """An action that Lightning does not bracket begins."""
         if self._forwards:
             self.inner.start(action_name)
-        self._own(action_name).__enter__()
+        self._ours[action_name].__enter__()
 
     def stop(self, action_name: str) -> None:
         """An action that Lightning does not bracket ends."""
-        self._own(action_name).__exit__(None, None, None)
+        self._ours[action_name].__exit__(None, None, None)
         if self._forwards:
             self.inner.stop(action_name)
 
@@ -108,20 +134,15 @@ class ProfilerRelay(Profiler):
     def _lightning_module(self, module: "pl.LightningModule") -> None:
         self.inner._lightning_module = module  # noqa: SLF001
 
-    def _first(self, name: str) -> Bracket:
-        bracket = self._own(name)
-        if self._forwards:
-            bracket = self._forwarding(name, bracket)
-        self._brackets[name] = bracket
-        return bracket
+    def _whole(self, name: str) -> Bracket:
+        """What happens at an action, with the user's profiler around it."""
+        ours = self._ours[name]
+        return self._forwarding(name, ours) if self._forwards else ours
 
     def _own(self, name: str) -> Bracket:
-        """What we do ourselves at an action, without the user's profiler."""
-        ours = self._ours.get(name)
-        if ours is None:
-            made = self._make(name)
-            ours = self._ours[name] = self._null if made is None else made
-        return ours
+        """What we do ourselves."""
+        made = self._make(name)
+        return self._nothing if made is None else made
 
     def _forwarding(self, name: str, ours: Bracket) -> Bracket:
         if type(self.inner).profile is Profiler.profile:
