@@ -75,9 +75,10 @@ _TABLE: dict[tuple[str, str], Role] = {
     ("*", "on_sanity_check_start"): Role.SANITY_BEGINS,
     ("*", "on_sanity_check_end"): Role.SANITY_ENDS,
     ("*", "on_train_end"): Role.SHUTDOWN,
-    # The only sign of a validation that comes before its loader is built; absent where gradients
-    # are still being accumulated.
+    # The only signs of a validation that come before its loader is iterated; the first is absent
+    # where gradients are still being accumulated.
     ("LightningModule", "on_validation_model_zero_grad"): Role.VALIDATION_BEGINS,
+    ("*", "val_dataloader"): Role.VALIDATION_BEGINS,
     ("_EvaluationLoop", "val_next"): Role.VALIDATION,
     ("Strategy", "validation_step"): Role.VALIDATION,
     # Part of the optimizer's bracket, which they run inside.

@@ -1,0 +1,236 @@
+"""Every action that the installed Lightning announces is classified on purpose."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.profilers import Profiler
+from support_fits import Loader, Model, Validated, trainer
+
+from trainperf.lightning import actions
+from trainperf.lightning.actions import Action, Role, role_of
+
+
+HOOKS = (
+    "on_before_optimizer_step",
+    "on_before_zero_grad",
+    "on_fit_end",
+    "on_fit_start",
+    "on_save_checkpoint",
+    "on_train_batch_start",
+    "on_train_epoch_end",
+    "on_train_epoch_start",
+    "on_train_start",
+    "setup",
+    "teardown",
+)
+"""Hooks of callbacks and of the module whose time is a user's."""
+
+VALIDATION = (
+    "on_validation_batch_end",
+    "on_validation_batch_start",
+    "on_validation_end",
+    "on_validation_epoch_end",
+    "on_validation_epoch_start",
+    "on_validation_start",
+)
+
+CLASSIFIED: dict[tuple[str, str], Role] = {
+    ("", "optimizer_step"): Role.OPTIMIZER,
+    ("", "run_training_batch"): Role.BATCH,
+    ("", "run_training_epoch"): Role.EPOCH,
+    ("", "save_checkpoint"): Role.CHECKPOINT,
+    **{(kind, hook): Role.HOOK for kind in ("Callback", "LightningModule") for hook in HOOKS},
+    **{
+        (kind, hook): Role.VALIDATION
+        for kind in ("Callback", "LightningModule")
+        for hook in VALIDATION
+    },
+    ("Callback", "on_after_backward"): Role.BACKWARD_ENDS,
+    ("Callback", "on_before_backward"): Role.HOOK,
+    ("Callback", "on_exception"): Role.HOOK,
+    ("Callback", "on_sanity_check_end"): Role.SANITY_ENDS,
+    ("Callback", "on_sanity_check_start"): Role.SANITY_BEGINS,
+    ("Callback", "on_train_batch_end"): Role.HOOK,
+    ("Callback", "on_train_end"): Role.SHUTDOWN,
+    ("LightningDataModule", "on_after_batch_transfer"): Role.HOOK,
+    ("LightningDataModule", "on_before_batch_transfer"): Role.HOOK,
+    ("LightningDataModule", "on_exception"): Role.HOOK,
+    ("LightningDataModule", "setup"): Role.HOOK,
+    ("LightningDataModule", "state_dict"): Role.HOOK,
+    ("LightningDataModule", "teardown"): Role.HOOK,
+    ("LightningDataModule", "train_dataloader"): Role.HOOK,
+    ("LightningDataModule", "transfer_batch_to_device"): Role.COPY,
+    ("LightningDataModule", "val_dataloader"): Role.VALIDATION_BEGINS,
+    ("LightningModule", "configure_callbacks"): Role.HOOK,
+    ("LightningModule", "configure_gradient_clipping"): Role.NOTHING,
+    ("LightningModule", "configure_optimizers"): Role.HOOK,
+    ("LightningModule", "lr_scheduler_step"): Role.OPTIMIZER,
+    ("LightningModule", "on_after_backward"): Role.BACKWARD_ENDS,
+    ("LightningModule", "on_after_batch_transfer"): Role.HOOK,
+    ("LightningModule", "on_before_backward"): Role.BACKWARD_BEGINS,
+    ("LightningModule", "on_before_batch_transfer"): Role.HOOK,
+    ("LightningModule", "on_train_batch_end"): Role.LAST_HOOK,
+    ("LightningModule", "on_train_end"): Role.SHUTDOWN,
+    ("LightningModule", "on_validation_model_eval"): Role.VALIDATION,
+    ("LightningModule", "on_validation_model_zero_grad"): Role.VALIDATION_BEGINS,
+    ("LightningModule", "optimizer_step"): Role.OPTIMIZER,
+    ("LightningModule", "optimizer_zero_grad"): Role.OPTIMIZER,
+    ("LightningModule", "transfer_batch_to_device"): Role.COPY,
+    ("Strategy", "backward"): Role.NOTHING,
+    ("Strategy", "batch_to_device"): Role.H2D,
+    ("Strategy", "on_train_batch_start"): Role.NOTHING,
+    ("Strategy", "on_train_end"): Role.SHUTDOWN,
+    ("Strategy", "on_train_start"): Role.NOTHING,
+    ("Strategy", "on_validation_end"): Role.VALIDATION,
+    ("Strategy", "on_validation_start"): Role.VALIDATION,
+    ("Strategy", "training_step"): Role.FORWARD,
+    ("Strategy", "validation_step"): Role.VALIDATION,
+    ("_EvaluationLoop", "val_next"): Role.VALIDATION,
+    ("_TrainingEpochLoop", "train_dataloader_next"): Role.FETCH,
+}
+"""What each means.  A name that is missing here is new in Lightning: look at it, then add it."""
+
+
+class Diary(Profiler):
+    """Keeps the names of what begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def start(self, action_name: str) -> None:
+        """Keep it."""
+        self.names.add(action_name)
+
+    def stop(self, action_name: str) -> None:
+        """Nothing."""
+
+
+class Data(pl.LightningDataModule):
+    """With transfer hooks of its own, if asked for."""
+
+    def train_dataloader(self) -> Loader:
+        """Four batches."""
+        return Loader(4)
+
+    def val_dataloader(self) -> Loader:
+        """One batch."""
+        return Loader(1)
+
+
+class MovingData(Data):
+    """Moves batches by itself."""
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Nothing."""
+        return batch
+
+    def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:
+        """Nothing."""
+        return batch
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Nothing."""
+        return batch
+
+
+class Scheduled(Validated):
+    """Automatic optimization with a scheduler."""
+
+    def configure_optimizers(self) -> Any:
+        """SGD whose rate is stepped every step."""
+        sgd = torch.optim.SGD(self.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(sgd, 1)
+        return {"optimizer": sgd, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+class Manual(Model):
+    """Manual optimization."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        """One update."""
+        optimizer = self.optimizers()
+        self.manual_backward(self.loss(batch))
+        optimizer.step()
+
+
+class Failing(Model):
+    """Raises."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Raise."""
+        raise LookupError("planted")
+
+
+def announced(
+    tmp_path: Path, model: pl.LightningModule, data: pl.LightningDataModule, **options: Any
+) -> set[str]:
+    """Names of all actions of a fit."""
+    diary = Diary()
+    callbacks = options.pop("callbacks", [Callback()])
+    training = trainer(tmp_path, *callbacks, profiler=diary, **options)
+    if isinstance(model, Failing):
+        with pytest.raises(LookupError):
+            training.fit(model, datamodule=data)
+    else:
+        training.fit(model, datamodule=data)
+    return diary.names
+
+
+@pytest.mark.filterwarnings("ignore:.*val_dataloader.*")
+@pytest.mark.filterwarnings("ignore:.*validation_step.*")
+def test_every_action_of_rich_fits_is_classified(tmp_path: Path) -> None:
+    """No name that these fits announce is unknown, and none in the table above is stale."""
+    rich = {
+        "callbacks": [Callback(), ModelCheckpoint(tmp_path / "kept")],
+        "enable_checkpointing": True,
+        "num_sanity_val_steps": 1,
+        "max_epochs": 2,
+        "val_check_interval": 2,
+        "gradient_clip_val": 1.0,
+    }
+    names = announced(tmp_path, Scheduled(), Data(), **rich)
+    names |= announced(tmp_path, Manual(), MovingData())
+    names |= announced(tmp_path, Failing(), Data())
+    parsed = {Action.parse(name) for name in names}
+    found = {(a.kind, a.hook): role_of(a, overridden=True) for a in parsed}
+    assert found == CLASSIFIED
+
+
+def test_no_entry_of_our_table_is_for_nothing() -> None:
+    """Every line of it is the reason of some role above."""
+    announced_too = {*CLASSIFIED, *(("*", hook) for _, hook in CLASSIFIED)}
+    assert set(actions._TABLE) <= announced_too
+
+
+def test_a_hook_that_nobody_overrides_is_not_bracketed() -> None:
+    """It costs a bracket, and has nothing in it."""
+    for kind, hook in itertools.product(("Callback", "LightningModule"), ("on_train_batch_start",)):
+        action = Action(kind, "Any", hook)
+        assert role_of(action, overridden=False) is Role.NOTHING
+        assert role_of(action, overridden=True) is Role.HOOK
+
+
+@pytest.mark.parametrize("name", ["mine", "my own.action", "[mine]", "[mine]x", "[", "", "a]b"])
+def test_a_name_of_the_users_own_means_nothing(name: str) -> None:
+    """Whatever it looks like."""
+    assert role_of(Action.parse(name), overridden=True) is Role.NOTHING
+
+
+def test_the_owner_of_a_callbacks_action_may_have_any_state_key() -> None:
+    """`ModelCheckpoint`'s is a dictionary with dots and brackets; a report shows the class."""
+    name = "[Callback]ModelCheckpoint{'monitor': 'a.b]', 'dirpath': None}.on_train_batch_end"
+    action = Action.parse(name)
+    assert action.kind == "Callback"
+    assert action.hook == "on_train_batch_end"
+    assert action.label == "ModelCheckpoint.on_train_batch_end"
+    assert Action.parse("save_checkpoint").label == "save_checkpoint"
