@@ -1,6 +1,7 @@
 """Feeds the loss: copied on the device, read when the device has passed it."""
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -13,15 +14,18 @@ from trainperf.recorder import Draft, Recorder
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
-    *scale* undoes a division that the loop has already applied (gradient accumulation).
+    *scale* undoes a division that the loop has already applied (gradient accumulation).  A
+    *frozen* loss is a copy that nobody will change: on the host it is kept until it is read.
     """
 
     name = "loss"
     facts: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def __init__(self, *, scale: float = 1.0) -> None:
+    def __init__(self, *, scale: float = 1.0, frozen: bool = False) -> None:
         super().__init__(Ring(torch.float32))
         self._scale = scale
+        self._frozen = frozen
+        self._kept: dict[int, torch.Tensor] = {}
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -38,6 +42,9 @@ class LossProbe(RingProbe):
             if draft is not None and isinstance(value, float) and math.isfinite(value):
                 draft.facts[self._column] = value * self._scale  # the loop has read it already
             return
+        if self._frozen and value.is_cpu:
+            self._kept[draft.index] = value  # copying it would be our dearest call of all
+            return
         if value.requires_grad:
             value = value.detach()
         if value.ndim > 1:
@@ -53,7 +60,20 @@ class LossProbe(RingProbe):
         super().seal()
         self._row = None
 
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Hand each step the loss that was copied, or kept, for it."""
+        super().resolve(drafts)
+        having = [draft for draft in drafts if draft.index in self._kept]
+        if having:
+            kept = [self._kept.pop(draft.index).reshape(()) for draft in having]
+            for draft, loss in zip(having, torch.stack(kept).tolist(), strict=True):
+                self._fill(draft, loss)
+
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
-        """The last micro-batch's holds; seven digits are all a float32 has."""
-        loss = rows[-1][0] * self._scale
+        """The last micro-batch's holds."""
+        self._fill(draft, rows[-1][0])
+
+    def _fill(self, draft: Draft, loss: float) -> None:
+        loss *= self._scale
+        # Seven digits are all a float32 has.
         draft.facts[self._column] = float(f"{loss:.7g}") if math.isfinite(loss) else None

@@ -88,3 +88,24 @@ def test_a_loss_that_is_no_number_is_none(wrong: float) -> None:
     fit = losses(torch.tensor(1.0), torch.tensor(wrong), wrong, torch.tensor(2.0))
 
     assert fit.facts("loss") == [1, None, None, 2]
+
+
+def test_a_loss_that_nobody_changes_is_kept_and_read_with_its_group() -> None:
+    """Lightning clones the loss of every step: another copy would cost more than all else."""
+    fit = HostFit(LossProbe(scale=2.0, frozen=True), log_every=2)
+    for number in range(5):
+        fit.micro_batch(None, {"loss": torch.full((1,) * (number % 2), float(number))})
+    fit.micro_batch(None, torch.tensor(float("nan")))
+    fit.finish()
+
+    assert fit.facts("loss") == [0, 2, 4, 6, 8, None]
+
+
+def test_of_losses_that_nobody_changes_the_last_micro_batch_holds() -> None:
+    """One is kept for each step, over the seal between micro-batches."""
+    fit = HostFit(LossProbe(frozen=True), log_every=1)
+    for number in range(9):
+        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
+    fit.finish()
+
+    assert fit.facts("loss") == [2, 5, 8]
