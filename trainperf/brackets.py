@@ -1,5 +1,6 @@
 """Which context manager stands for a phase of a plain loop?  Made once per name, entered often."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from trainperf.errors import ConfigError
@@ -26,8 +27,17 @@ class Brackets:
     def __init__(self, recorder: Recorder, guard: Guard, chosen: Chosen) -> None:
         self._recorder = recorder
         self._guard = guard
-        self._marks = chosen.marks
-        self._tail = chosen.tail
+        self._on_device = chosen.marks is not None
+        self.mark: Callable[[Mark], object] = _nothing
+        """Puts a mark into the device's queue, if there is one.  Runs several times every step."""
+        self._tail_begins: Callable[[], object] = _nothing
+        self._tail_ends: Callable[[], object] = _nothing
+        self._around_backward = self._on_device or chosen.tail is not None
+        if chosen.marks is not None:
+            self.mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
+        if chosen.tail is not None:
+            self._tail_begins = guard.wrap(chosen.tail.name, chosen.tail.backward_begins)
+            self._tail_ends = guard.wrap(chosen.tail.name, chosen.tail.backward_ends)
         self._made: dict[str, AbstractContextManager[None]] = {}
 
     def named(self, name: str) -> AbstractContextManager[None]:
@@ -41,11 +51,6 @@ class Brackets:
             bracket = self._made[name] = self._make(name)
         return bracket
 
-    def mark(self, mark: Mark) -> None:
-        """Put a mark into the device's queue, if there is one.  Runs several times every step."""
-        if self._marks is not None:
-            self._marks.mark(mark)
-
     def _make(self, name: str) -> AbstractContextManager[None]:
         recorder = self._recorder
         if name in _GAPS:
@@ -57,9 +62,9 @@ class Brackets:
             known = ", ".join((*_PHASES, *_GAPS))
             raise ConfigError(f"phase {name!r}: there is none of that name; use one of {known}")
         phase = _PHASES[name]
-        if phase is Phase.BACKWARD and (self._tail or self._marks):
+        if phase is Phase.BACKWARD and self._around_backward:
             return self._guard.bracket(self.part, self._backward_begins, self._backward_ends)
-        if phase in (Phase.H2D, Phase.FORWARD) and self._marks:
+        if phase in (Phase.H2D, Phase.FORWARD) and self._on_device:
             return self._guard.bracket(
                 self.part, lambda: self._begins(phase), lambda: self._ends(phase)
             )
@@ -75,12 +80,14 @@ class Brackets:
         self.mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
 
     def _backward_begins(self) -> None:
-        if self._tail is not None:
-            self._tail.backward_begins()
+        self._tail_begins()
         self._recorder.enter(Phase.BACKWARD)
 
     def _backward_ends(self) -> None:
         self.mark(Mark.BACKWARD_ENDS)
-        if self._tail is not None:
-            self._tail.backward_ends()
+        self._tail_ends()
         self._recorder.leave()
+
+
+def _nothing(*_: object) -> None:
+    pass

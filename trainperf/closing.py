@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainperf.clocks.host import monotonic_ns
 from trainperf.results import Summary
-from trainperf.rundir import record_file
+from trainperf.rundir import attempt, record_file
 
 
 WAIT_NS = 5_000_000_000
@@ -39,7 +39,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool) -> Summary:
 def _wait_for(run: Path, ranks: int) -> None:
     """Other ranks end within moments; those on other machines may never appear here."""
     deadline = monotonic_ns() + WAIT_NS
-    waiting = [record_file(run, rank) for rank in range(1, ranks)]
+    waiting = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
     while waiting and monotonic_ns() < deadline:
         waiting = [path for path in waiting if not _ended(path)]
         time.sleep(0.02)

@@ -24,12 +24,12 @@ class Guard:
     def __init__(self) -> None:
         self.faults: dict[str, str] = {}
         """Part to the error that switched it off."""
-        self._on_fault: dict[str, Callable[[], None]] = {}
+        self._on_fault: dict[str, list[Callable[[], object]]] = {}
         self._chains: list[GuardedHooks] = []
 
-    def when_faulty(self, part: str, act: Callable[[], None]) -> None:
-        """Call *act* once if *part* is switched off."""
-        self._on_fault[part] = act
+    def when_faulty(self, part: str, act: Callable[[], object]) -> None:
+        """Call *act* once if *part* is switched off; several are called in turn."""
+        self._on_fault.setdefault(part, []).append(act)
 
     def wrap(self, part: str, function: Callable[P, R]) -> Callable[P, R | None]:
         """*function*, but a no-op once *part* has failed.  The result runs every step."""
@@ -83,9 +83,8 @@ class Guard:
         )
         for chain in self._chains:
             chain.drop(part)
-        act = self._on_fault.get(part)
-        if act is not None:
-            self.run(f"what follows from the fault of {part}", act)
+        for act in self._on_fault.get(part, ()):
+            self.last(f"what follows from the fault of {part}", act)
 
 
 class Bracket:

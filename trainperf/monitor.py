@@ -85,7 +85,8 @@ class Monitor:
         self._watched = self._has_readers = False
         self._schema = StepSchema()
         self._micro_batch = self._seal = self._resolve = self.guard.each(())
-        self._flush = self.guard.wrap(self.part, self.flush)
+        self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
+        self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
         self._totals_due = Interval(TOTALS_EVERY_NS)
@@ -222,6 +223,10 @@ class Monitor:
     def _passed(self, group: _Group) -> bool:
         fence = group.fence
         return fence is None or self.guard.run(_DEVICE, fence.query) is not False
+
+    def _give_up(self) -> None:
+        """After a fault in the middle of writing nothing more is written, or kept."""
+        self._flush = self.recorder.take
 
     def _lose_device(self) -> None:
         """After an error of the device what is still on it is not read; host times are."""

@@ -107,6 +107,27 @@ def test_the_consequence_of_a_fault_comes_once() -> None:
     assert act.calls == 1
 
 
+def test_several_consequences_come_in_turn() -> None:
+    """One that fails keeps no other from coming."""
+    guard, first, second = Guard(), Part(fails_at=1), Part()
+    guard.when_faulty("part", first)
+    guard.when_faulty("part", second)
+    guard.fault("part", ValueError())
+
+    assert (first.calls, second.calls) == (1, 1)
+
+
+def test_a_part_may_clean_up_after_its_fault() -> None:
+    """That is not what it was switched off for; a second fault is no news."""
+    guard, cleaned = Guard(), Part(fails_at=2)
+    guard.fault("part", ValueError("first"))
+    guard.last("part", cleaned)
+    guard.last("part", cleaned)
+
+    assert cleaned.calls == 2
+    assert guard.faults == {"part": "ValueError: first"}
+
+
 def test_a_consequence_that_fails_is_a_fault_too() -> None:
     """Even then training goes on."""
     guard = Guard()

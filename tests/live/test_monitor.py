@@ -375,6 +375,19 @@ def test_a_first_answer_that_cannot_be_printed_stops_nothing() -> None:
     assert len(fit.sink.shown) > 5
 
 
+def test_after_a_fault_in_writing_nothing_piles_up() -> None:
+    """The loop goes on for days: what nobody will write is not kept."""
+    fit = HostFit(Counting(), log_every=5).steps(20)
+    written = len(fit.sink.step_rows)
+    fit.monitor.guard.fault(Monitor.part, ValueError("in the middle of a flush"))
+    fit.steps(1000)
+
+    assert len(fit.monitor.recorder.closed) <= 50
+    fit.finish()
+    assert len(fit.sink.step_rows) < written + 60
+    assert fit.entries(EndMark)
+
+
 def test_totals_that_fail_are_written_without_what_failed() -> None:
     """The adapter's part of them is missing; faults and drops are there."""
 

@@ -5,27 +5,18 @@ from pathlib import Path
 import lightning.pytorch as pl
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
+from trainperf.answer import first_answer
 from trainperf.closing import close_run
 from trainperf.lightning.session import Session
 from trainperf.meters.fold import Reading
 from trainperf.sinks.tensorboard import PREFIX
-from trainperf.units import bracket, duration, share
 
 
 def announce(readings: dict[str, Reading]) -> None:
     """The first answer, so that nobody waits for the end of the fit."""
-    step, waited = readings["step_s"], readings["data_wait_fraction"]
-    if step.value is None:
-        return
-    sure = bracket(step.value, step.low, step.high)
-    waiting = f", {share(waited.value)} of it waiting for data" if waited.value is not None else ""
-    rank_zero_info(
-        "trainperf: warm-up over, %s a step%s%s; the full report comes when the fit ends, or "
-        "now with `trainperf report` on the run directory",
-        duration(step.value),
-        sure,
-        waiting,
-    )
+    said = first_answer(readings)
+    if said is not None:
+        rank_zero_info("%s", said)
 
 
 def report(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) -> None:

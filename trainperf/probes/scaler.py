@@ -69,6 +69,13 @@ class ScalerProbe(Probe):
         self._attempted = True
         self._pending.add(key)
 
+    def withdraw(self) -> None:
+        """No update was due after all: what was announced and not made is no attempt."""
+        draft = self.recorder.draft
+        if draft is not None and self._pending:
+            add(draft, self._attempts, -len(self._pending))
+            self._pending.clear()
+
     def close(self, draft: Draft) -> None:
         """An attempt whose `step()` was never called was skipped.  Runs every step."""
         if self._pending:
