@@ -1,0 +1,142 @@
+"""Runs that end as processes do: not closed, killed, by an error, on two ranks."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch.multiprocessing as mp
+from support_loop_ranks import LATE_MS, STEPS, train
+from support_loops import read
+
+from trainperf.loop import LoopMonitor
+from trainperf.testing import FakeClock
+
+
+Start = Callable[[str], subprocess.Popen[str]]
+
+SCRIPT = """
+import sys
+import torch
+from trainperf.loop import LoopMonitor
+
+monitor = LoopMonitor(sys.argv[1], log_every_n_steps=5)
+for number, batch in enumerate(monitor.batches([torch.ones(2, 3)] * 1000)):
+    monitor.end_step()
+    if number == 126:
+        {then}
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts the script with what it does after 127 steps."""
+
+    def run(then: str) -> subprocess.Popen[str]:
+        script = tmp_path / "loop.py"
+        script.write_text(SCRIPT.format(then=then))
+        return subprocess.Popen(
+            [sys.executable, script, tmp_path / "runs"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return run
+
+
+def records(tmp_path: Path) -> Path:
+    """The only record file."""
+    (path,) = (tmp_path / "runs").glob("*/steps-rank0.jsonl")
+    return path
+
+
+def test_a_monitor_that_was_not_closed_is_closed_at_exit(start: Start, tmp_path: Path) -> None:
+    """With its report, as if it had been; the end mark says so."""
+    process = start("break")
+    out, err = process.communicate(timeout=60)
+    found = read(records(tmp_path))
+
+    assert process.returncode == 0, err
+    assert found.end.reason == "not closed"
+    assert len(found.steps) == 127
+    assert out.strip().startswith("trainperf ·")
+    assert str(records(tmp_path).parent) in out
+    assert json.loads((records(tmp_path).parent / "summary.json").read_text())["readings"]
+
+
+def test_an_error_nobody_caught_ends_the_process_and_the_files(
+    start: Start, tmp_path: Path
+) -> None:
+    """The traceback is the user's, and the numbers so far are there."""
+    process = start("raise ZeroDivisionError('theirs')")
+    _, err = process.communicate(timeout=60)
+    found = read(records(tmp_path))
+
+    assert process.returncode == 1
+    assert err.strip().endswith("ZeroDivisionError: theirs")
+    assert found.end.reason == "not closed"
+    assert len(found.steps) == 127
+
+
+def test_a_killed_process_has_written_whole_lines(start: Start, tmp_path: Path) -> None:
+    """Everything up to the last flush, and fifty steps are the most that wait for one."""
+    process = start("print('now', flush=True); import time; time.sleep(60)")
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "now"
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    lines = records(tmp_path).read_bytes()
+    found = read(records(tmp_path))
+
+    assert lines.endswith(b"\n")
+    assert [step.index for step in found.steps] == list(range(len(found.steps)))
+    assert 100 <= len(found.steps) <= 126
+    assert b'"kind":"end"' not in lines
+
+
+def test_a_first_answer_comes_when_the_warm_up_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody waits three days for it; then the report, once."""
+    clock = FakeClock()
+    monitor = LoopMonitor(tmp_path, clock=clock, log_every_n_steps=10)
+    for number in monitor.batches(range(100)):
+        with monitor.phase("forward"):
+            clock.advance(ms=20)
+        monitor.end_step()
+        said = capsys.readouterr().out
+        assert ("warm-up over, 20" in said) == (number == 20), number
+    monitor.close()
+
+    report = capsys.readouterr().out
+    assert report.strip().startswith("trainperf ·")
+    assert "warm-up over" not in report
+
+
+@pytest.mark.ddp
+def test_two_ranks_write_one_run_and_the_late_one_waits_least(tmp_path: Path) -> None:
+    """Rank 1 is late by 20 ms in every forward: rank 0 waits so long in its tail."""
+    mp.spawn(train, args=(tmp_path,), nprocs=2)
+
+    (run,) = (tmp_path / "runs").iterdir()
+    ranks = [read(run / f"steps-rank{rank}.jsonl") for rank in range(2)]
+    for rank, found in enumerate(ranks):
+        assert (found.info.rank, found.info.world_size) == (rank, 2)
+        assert len(found.steps) == STEPS
+        assert found.end.reason == "finished"
+        assert found.totals.faults == {}
+    tails = [
+        [step.facts["tail_ns"] / 1e6 for step in found.steps if step.facts["tail_ns"] is not None]
+        for found in ranks
+    ]
+    assert [len(found) for found in tails] == [STEPS - 2] * 2
+    lag = median(fast - slow for fast, slow in zip(*tails, strict=True))
+    assert 0.75 * LATE_MS < lag < 1.5 * LATE_MS
+    summary = json.loads((run / "summary.json").read_text())
+    assert len(summary["readings"]["allreduce_tail_s"]["per_rank"]) == 2
+    assert summary["readings"]["samples_per_s"]["value"] > 0
