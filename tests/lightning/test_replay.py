@@ -103,8 +103,8 @@ def module(model: str, hook: str) -> str:
     return f"[LightningModule]{model}.{hook}"
 
 
-# The automatic log: two epochs of five batches in pairs, validation after the third batch and at
-# the end of an epoch (never: five is no multiple of three), a sanity check, a checkpoint an epoch.
+# The automatic log: two epochs of five batches in pairs, validation after the third batch with a
+# checkpoint inside, a sanity check, and one slow callback at each of two hooks.
 AUTOMATIC = "SelfValidated"
 
 

@@ -1,0 +1,137 @@
+"""Two ranks over gloo: who waits for whom, and where."""
+
+from statistics import median
+
+import pytest
+from support_fits import MS, Ran
+from support_ranks import Ranks
+
+from trainperf.phases import Phase, Tag
+
+
+pytestmark = pytest.mark.ddp
+
+FIRST = 2
+"""Steps in which the tail is not known yet: buckets are rebuilt, the last parameter is learnt."""
+
+ALL = (
+    "healthy",
+    "before_backward",
+    "batch_end",
+    "unused",
+    "static_graph",
+    "comm_hook",
+    "slow_unsynchronized",
+    "slow_synchronized",
+    "tokens",
+)
+
+
+def tails_ms(ran: Ran) -> list[float]:
+    """Every tail that was measured, in milliseconds."""
+    return [float(tail) / MS for tail in ran.fact("tail_ns") if tail is not None]
+
+
+def phase_ms(ran: Ran, phase: Phase) -> float:
+    """Median over the steps that another follows; after the last nobody is waited for."""
+    return median(ran.phase_ns(phase)[:-1]) / MS
+
+
+@pytest.mark.parametrize("fit", ALL)
+def test_both_ranks_record_the_same_steps_in_one_directory(ranks: Ranks, fit: str) -> None:
+    """Rank 0 chooses it; no part of ours fails, and no hook stays on a parameter."""
+    both = [ranks.run(fit, rank) for rank in (0, 1)]
+    assert ranks.directory(fit, 0) == ranks.directory(fit, 1)
+    assert both[0].micro_batches() == both[1].micro_batches()
+    for rank, ran in enumerate(both):
+        assert (ran.info.rank, ran.info.world_size) == (rank, 2)
+        assert ran.totals is not None
+        assert ran.totals.faults == {}
+        assert ran.end is not None
+        assert sum(s.wall_ns for s in ran.steps) + sum(g.duration_ns for g in ran.gaps) == (
+            ran.end.fit_ns
+        )
+        assert ranks.planted(fit, rank)["hooks"] == 0
+
+
+@pytest.mark.parametrize("fit", [name for name in ALL if name != "unused"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_every_step_has_a_tail_once_the_last_parameter_is_learnt(
+    ranks: Ranks, fit: str, rank: int
+) -> None:
+    """The step in which it is learnt is tagged, and out of the statistics."""
+    ran = ranks.run(fit, rank)
+    tails = ran.fact("tail_ns")
+    assert tails[:FIRST] == [None] * FIRST
+    assert all(isinstance(tail, int) and tail >= 0 for tail in tails[FIRST:])
+    assert ran.tagged(Tag.AUDITED) == [1]
+
+
+@pytest.mark.parametrize("fit", ["before_backward", "static_graph", "comm_hook"])
+def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
+    ranks: Ranks, fit: str
+) -> None:
+    """20 ms on rank 1 are 20 ms in rank 0's tail, not in its loop; rank 1 itself waits for nobody.
+
+    Also with a static graph, and with the user's own communication hook, which is left alone.
+    """
+    waiting, slow = ranks.run(fit, 0), ranks.run(fit, 1)
+    assert 15 < median(tails_ms(waiting)) < 35
+    assert median(tails_ms(slow)) < 10
+    assert phase_ms(waiting, Phase.LOOP) < 10
+    slept_ns = ranks.planted(fit, 1)["slept_ns"]
+    assert isinstance(slept_ns, list)
+    forward = slow.phase_ns(Phase.FORWARD)
+    assert all(spent >= slept for spent, slept in zip(forward, slept_ns, strict=True))
+
+
+def test_a_rank_that_is_slow_at_batch_end_makes_the_other_wait_in_its_loop(ranks: Ranks) -> None:
+    """Lightning lets all ranks meet before the fetch: there the time goes, never into the tail."""
+    waiting, slow = ranks.run("batch_end", 0), ranks.run("batch_end", 1)
+    assert 15 < phase_ms(waiting, Phase.LOOP) < 35
+    assert phase_ms(slow, Phase.LOOP) < 10
+    assert phase_ms(slow, Phase.CALLBACKS) >= 20
+    assert median(tails_ms(waiting)) < 10
+    assert median(tails_ms(slow)) < 10
+    assert waiting.phase_ns(Phase.LOOP)[-1] < 10 * MS  # nobody is met after the last step
+
+
+def test_healthy_ranks_wait_for_nobody(ranks: Ranks) -> None:
+    """Otherwise the two tests above would prove nothing."""
+    for rank in (0, 1):
+        ran = ranks.run("healthy", rank)
+        assert median(tails_ms(ran)) < 10
+        assert phase_ms(ran, Phase.LOOP) < 10
+
+
+def test_a_parameter_that_is_not_always_used_does_not_silence_the_tail(ranks: Ranks) -> None:
+    """The hook sits on another one after some steps; a step without a signal has no tail."""
+    waiting = ranks.run("unused", 0)
+    tails = waiting.fact("tail_ns")
+    late = [tail for tail in tails[len(tails) // 2 :] if tail is not None]
+    assert len(late) > len(tails) // 4
+    assert 15 < median(tails_ms(waiting)) < 35
+    assert len(waiting.tagged(Tag.AUDITED)) < 8
+
+
+def test_a_micro_batch_that_does_not_synchronise_has_no_tail(ranks: Ranks) -> None:
+    """What its backward does after the last gradient is backward, and no wait for anybody."""
+    quiet, slow = ranks.run("slow_unsynchronized", 0), ranks.run("slow_synchronized", 0)
+    assert quiet.micro_batches() == slow.micro_batches() == [2] * 16
+    assert median(tails_ms(quiet)) < 10
+    assert phase_ms(quiet, Phase.BACKWARD) >= 20
+    assert median(tails_ms(slow)) >= 20
+
+
+def test_tokens_are_those_of_the_rank(ranks: Ranks) -> None:
+    """Six of six on one rank, four of six on the other; nobody multiplies rank 0's."""
+    first, second = ranks.run("tokens", 0), ranks.run("tokens", 1)
+    assert first.fact("tokens_effective") == [6] * 16
+    assert second.fact("tokens_effective") == [4] * 16
+    assert first.fact("tokens_padded") == second.fact("tokens_padded") == [6] * 16
+
+
+def test_a_directory_that_exists_is_not_used_by_any_rank(ranks: Ranks) -> None:
+    """The one that was there before is still empty."""
+    assert ranks.directory("tokens", 1).name == "trainperf-1"
+    assert list((ranks.root / "tokens" / "trainperf").iterdir()) == []
