@@ -147,3 +147,20 @@ def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None
     many = text.lines(summary, 100)
 
     assert [line.plain[2:11] for line in many[4:6]] == ["data wait", "h2d      "]
+
+
+def test_sequence_lengths_are_summed_up_in_two_numbers(tmp_path: Path) -> None:
+    """Of five sequences three are at most 128 tokens long, and one is 512."""
+    totals = Totals(at_step=1, sequence_lengths={512: 1, 64: 1, 128: 2, 256: 1})
+    spec = RankSpec(steps=make_steps(50, forward=50), totals=totals)
+
+    assert "sequences half ≤ 128, longest ≤ 512" in text.render(summary_of(tmp_path, [spec]))
+
+
+def test_the_mask_that_counted_the_tokens_is_printed(tmp_path: Path) -> None:
+    """Effective means something only with it."""
+    facts = {"tokens_effective": 50, "tokens_padded": 80}
+    totals = Totals(at_step=1, notes={"tokens": "attention_mask"})
+    spec = RankSpec(steps=make_steps(50, forward=50, facts=facts), totals=totals)
+
+    assert "1,000 effective tokens/s (attention_mask)" in text.render(summary_of(tmp_path, [spec]))

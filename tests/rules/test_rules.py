@@ -341,3 +341,59 @@ def test_few_steady_steps_carry_no_diagnosis(tmp_path: Path) -> None:
     steps = make_steps(22, data_wait=30, forward=20)
 
     assert summary_of(tmp_path, [RankSpec(steps=steps)]).findings == ()
+
+
+def test_padding_does_not_promise_to_remove_the_wait_for_data(tmp_path: Path) -> None:
+    """40 % of the step waits for the same documents, packed or not."""
+    facts = {"tokens_effective": 500, "tokens_padded": 1000}
+
+    finding = found(run(tmp_path, facts=facts, data_wait=20, forward=30))["padding"]
+
+    assert finding.fraction == pytest.approx(0.5 * 0.6)
+    assert finding.gain_upper_bound == pytest.approx(1 / 0.7)
+
+
+def test_what_every_rank_spends_in_the_loop_is_the_loops(tmp_path: Path) -> None:
+    """10 of 50 ms on both, and nobody waits for anybody."""
+    specs = [
+        RankSpec(
+            steps=make_steps(200, forward=40, loop=10), info=make_info(rank=rank, world_size=2)
+        )
+        for rank in (0, 1)
+    ]
+
+    assert found(summary_of(tmp_path, specs))["loop"].fraction == pytest.approx(0.2)
+
+
+def test_time_lost_to_now_this_rank_now_that_is_found_without_a_name(tmp_path: Path) -> None:
+    """Batches of unequal length: now one rank is late by 20 ms, now the other."""
+    specs = []
+    for rank in (0, 1):
+        steps = [
+            make_step(
+                index,
+                tags=int(index < 12),
+                forward=10 + 20 * (index % 2 == rank),
+                backward=10 + 20 * (index % 2 != rank),
+                facts={"tail_ns": (1 + 20 * (index % 2 != rank)) * MS},
+            )
+            for index in range(200)
+        ]
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
+
+    finding = found(summary_of(tmp_path, specs))["straggler"]
+
+    assert finding.advice == "Even out the ranks"
+    assert finding.confidence == "medium"
+    assert finding.evidence[0] == "20.0 ms a step at backward, not always for the same rank"
+    assert "batches of equal length" in finding.action
+
+
+def test_on_a_cpu_workers_compete_with_the_model(tmp_path: Path) -> None:
+    """So the bound is less sure there than where a device computes."""
+    facts = {"data_stall_ns": 20 * MS}
+    on_cpu = run(tmp_path / "a", data_wait=20, forward=30)
+    on_device = run(tmp_path / "b", device="cuda", facts=facts, data_wait=20, forward=30)
+
+    levels = [found(summary)["data_wait"].confidence for summary in (on_cpu, on_device)]
+    assert levels == ["medium", "high"]

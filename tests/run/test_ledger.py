@@ -149,3 +149,17 @@ def test_the_helper_writes_what_a_fit_would(tmp_path: Path) -> None:
     lines = encode_rank(RankSpec(steps=make_steps(2, forward=1))).splitlines()
 
     assert [line[:1] for line in lines] == [b"{", b"[", b"[", b"{"]
+
+
+def test_a_hole_before_the_last_gap_of_a_running_fit_shows(tmp_path: Path) -> None:
+    """Step up to 100 ms, validation from 300 to 400 ms: 200 ms are in no line."""
+    spec = RankSpec(
+        steps=[make_step(0, forward=100)],
+        gaps=[make_gap(Gap.VALIDATION, 100, start_ns=300 * MS)],
+        end=None,
+    )
+
+    found = journal(tmp_path, [spec])
+
+    assert found.fit_ns == 400 * MS
+    assert found.ledger_s()[UNATTRIBUTED] == 0.2

@@ -220,6 +220,20 @@ def test_the_size_of_the_blocks_does_not_matter() -> None:
         assert (found.straggler, found.cause) == (large[point].straggler, large[point].cause)
 
 
+def test_on_an_asynchronous_device_the_host_does_not_wait_in_backward() -> None:
+    """There the tail is device time and must not be subtracted from the host's backward."""
+    steps = [
+        [make_step(index, facts={"tail_ns": tail}, **BASE) for index in range(STEPS)]
+        for tail in (1 * MS, 21 * MS)
+    ]
+    fold = LatenessFold((0, 1))
+    fold.observe([StepBlock.from_records(s, StepSchema(("tail_ns",), "cuda")) for s in steps])
+
+    (backward, _) = fold.points()
+
+    assert (backward.straggler, backward.cause) == (0, None)
+
+
 def _phases(step: StepRecord) -> dict[str, float]:
     names = ("data_wait", "h2d", "forward", "backward", "optimizer", "callbacks", "loop", "other")
     return {name: ns / MS for name, ns in zip(names, step.host_ns, strict=True)}

@@ -284,3 +284,55 @@ def test_a_run_without_a_step_is_summarized_all_the_same(tmp_path: Path) -> None
     assert (summary.run.steps, summary.run.fit_s) == (0, 0.4)
     assert summary.readings["step_s"].reason == "no step was recorded"
     assert summary.findings == ()
+
+
+def test_a_run_is_alive_as_long_as_one_rank_writes(tmp_path: Path) -> None:
+    """The other may be waiting for a file system."""
+    specs = [
+        RankSpec(steps=make_steps(30, forward=1), info=make_info(rank=r, world_size=2), end=None)
+        for r in (0, 1)
+    ]
+    directory = make_run_dir(tmp_path / "run", specs)
+    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
+    os.utime(directory / "steps-rank1.jsonl", (9000.0, 9000.0))
+
+    assert write_summary(directory, now_s=9001.0).run.state == "running"
+
+
+def test_the_skew_has_an_interval_and_without_a_tail_a_reason(tmp_path: Path) -> None:
+    """Several ranks under another strategy than DDP record no tail."""
+    known = summary_of(tmp_path / "a", pair(20)).readings["allreduce_skew_s"]
+    bare = [
+        RankSpec(steps=make_steps(steps, forward=1), info=make_info(rank=rank, world_size=2))
+        for rank, steps in ((0, 40), (1, 40))
+    ]
+    unknown = summary_of(tmp_path / "b", bare).readings["allreduce_skew_s"]
+    short = [RankSpec(steps=spec.steps[:5], info=spec.info) for spec in pair(20)]
+    unsettled = summary_of(tmp_path / "c", short).readings["allreduce_skew_s"]
+
+    assert known.low is not None
+    assert known.n == 188
+    assert unknown.reason == "not measured: needs the all-reduce tail of at least two ranks"
+    assert "no steady state" in (unsettled.reason or "")
+
+
+def test_captures_are_listed_in_seconds_of_the_slowest_rank(tmp_path: Path) -> None:
+    """50 ms on rank 0, 60 on rank 1."""
+    specs = []
+    for rank, wall in ((0, 50.0), (1, 60.0)):
+        steps = [
+            make_step(index, tags=int(Tag.PROFILED) if index == 60 else 0, forward=wall)
+            for index in range(120)
+        ]
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
+
+    (capture,) = summary_of(tmp_path, specs).captures
+
+    assert (capture.before_s, capture.after_s, capture.ratio) == (0.06, 0.06, 1.0)
+
+
+def test_half_a_per_cent_in_no_record_is_no_warning(tmp_path: Path) -> None:
+    """The residual that may be is 1 %."""
+    spec = RankSpec(steps=make_steps(20, forward=50), fit_ns=1005 * MS)
+
+    assert summary_of(tmp_path, [spec]).warnings == ()
