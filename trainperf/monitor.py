@@ -174,7 +174,7 @@ class Monitor:
         """
         draft = self.recorder.draft
         complete = [draft] if draft is not None and self.recorder.awaits_batch else []
-        self.guard.run(self.part, lambda: self._drain(complete))
+        self.guard.run(self.part, lambda: self.drain(complete))
         rows = [step.row() for step in complete]
         return _counted(self.progress, StepBlock.from_rows(self._schema, rows))
 
@@ -204,10 +204,10 @@ class Monitor:
         self._groups.append(_Group(drafts, gaps, fence))
 
     def _last(self) -> None:
-        self._drain()
+        self.drain()
         self.guard.run(_READINGS, self._show)
 
-    def _drain(self, complete: Sequence[Draft] = ()) -> None:
+    def drain(self, complete: Sequence[Draft] = ()) -> None:
         """Seal what there is, wait for the device, and write.
 
         *complete* are steps that go on: they get the facts known by now, and are not written.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from support_fits import (
     LONG_S,
     SHORT_S,
@@ -82,6 +83,20 @@ def test_the_loss_of_an_accumulated_step_is_the_one_training_step_returned(tmp_p
 
     ran = fit(tmp_path, Constant(), Loader(5), accumulate_grad_batches=2)
     assert ran.fact("loss") == [1.0, 3.0, 4.0]
+
+
+def test_accumulation_that_changes_while_training_is_followed(tmp_path: Path) -> None:
+    """Groups of one, then of three, the last of them short; each loss is as it was returned."""
+
+    class Constant(Model):
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            return 0.0 * self.loss(batch) + float(batch_idx + 1)
+
+    schedule = GradientAccumulationScheduler({0: 1, 1: 3})
+    ran = fit(tmp_path, Constant(), Loader(4), schedule, max_epochs=2)
+    assert ran.micro_batches() == [1, 1, 1, 1, 3, 1]
+    assert ran.tagged(Tag.PARTIAL_GROUP) == [5]
+    assert ran.fact("loss") == [1.0, 2.0, 3.0, 4.0, 3.0, 4.0]
 
 
 @on_a_noisy_machine

@@ -105,6 +105,13 @@ def test_a_callback_that_never_trained_has_no_state(tmp_path: Path) -> None:
     assert TrainPerf().state_dict() == {}
 
 
+def test_a_fit_that_never_began_leaves_no_totals(tmp_path: Path) -> None:
+    """Nothing was done, so there is nothing to continue."""
+    perf = TrainPerf(report=False)
+    trainer(tmp_path, perf, limit_train_batches=0).fit(Model(), Loader(2))
+    assert perf.state_dict() == {}
+
+
 @pytest.mark.parametrize("foreign", [{}, {"totals": {}}, {"something": "else"}])
 def test_a_checkpoint_of_another_making_is_taken_without_complaint(
     foreign: dict[str, Any], tmp_path: Path

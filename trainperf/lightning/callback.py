@@ -108,7 +108,8 @@ class Measurement(Callback):
             return
         self._listen()
         session.finish(reason)
-        self._restored = session.state()
+        if session.monitor.started:
+            self._restored = session.state()
         report(session, trainer, aloud=self._speaks(trainer), wait=reason == "finished")
 
     def _start(

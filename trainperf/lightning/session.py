@@ -25,6 +25,7 @@ from trainperf.phases import Tag
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import choose
 from trainperf.probes.ddp import TailProbe
+from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import MarksProbe
 from trainperf.probes.scaler import ScalerProbe
 from trainperf.probes.tokens import MaskFunction, TokensProbe
@@ -71,6 +72,8 @@ class Session:
         self._step = 0
         self._batch_is_step = False
         self._tokens: TokensProbe | None = None
+        self._loss: LossProbe | None = None
+        self._accumulation = 1
         self.scaler: ScalerProbe | None = None
         self._manual = False
         guard = self.monitor.guard
@@ -88,7 +91,8 @@ class Session:
         """Model, optimizers and loaders exist: attach probes, open sinks."""
         trainer = self._trainer
         found = choose(objects(trainer, mask), self._measures)
-        self._tokens, self.scaler = found.tokens, found.scaler
+        self._tokens, self._loss, self.scaler = found.tokens, found.loss, found.scaler
+        self._accumulation = trainer.accumulate_grad_batches
         self._connect(found.marks, found.tail)
         info = run_info(trainer, module, self.started_at)
         reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
@@ -136,8 +140,11 @@ class Session:
         draft = self.recorder.draft
         if not complete or draft is None:
             return
-        if draft.micro_batches < self._trainer.accumulate_grad_batches:
+        accumulation = self._trainer.accumulate_grad_batches
+        if draft.micro_batches < accumulation:
             draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
+        if accumulation != self._accumulation:
+            self._rescale(accumulation)
 
     def on_before_optimizer_step(
         self, trainer: object, module: object, optimizer: Optimizer
@@ -210,6 +217,13 @@ class Session:
             sequence_lengths=dict(sorted(lengths.items())),
             notes=self._notes(),
         )
+
+    def _rescale(self, accumulation: int) -> None:
+        """A `GradientAccumulationScheduler` has changed what Lightning divides the loss by."""
+        self._accumulation = accumulation
+        self.monitor.guard.run(Monitor.part, self.monitor.drain)
+        if self._loss is not None:
+            self._loss.scale = float(accumulation)
 
     def _notes(self) -> dict[str, str]:
         notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}

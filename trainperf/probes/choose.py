@@ -51,6 +51,7 @@ class Chosen:
 
     probes: list[Probe] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+    loss: LossProbe | None = None
     marks: MarksProbe | None = None
     scaler: ScalerProbe | None = None
     tail: TailProbe | None = None
@@ -70,7 +71,8 @@ def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
         chosen.without((*measure.facts, *measure.readings), measures.NOT_ASKED)
     facts = {fact for measure in asked for fact in measure.facts}
     if "loss" in facts:
-        chosen.probes.append(LossProbe(scale=objects.loss_scale, frozen=objects.loss_is_frozen))
+        chosen.loss = LossProbe(scale=objects.loss_scale, frozen=objects.loss_is_frozen)
+        chosen.probes.append(chosen.loss)
     if "tokens_effective" in facts:
         chosen.tokens = TokensProbe(objects.mask)
         chosen.probes += [SamplesProbe(), chosen.tokens]

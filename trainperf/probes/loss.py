@@ -23,7 +23,8 @@ class LossProbe(RingProbe):
 
     def __init__(self, *, scale: float = 1.0, frozen: bool = False) -> None:
         super().__init__(Ring(torch.float32))
-        self._scale = scale
+        self.scale = scale
+        """Applied when a loss is read: to change it, drain the monitor first."""
         self._frozen = frozen
         self._kept: dict[int, torch.Tensor] = {}
 
@@ -40,7 +41,7 @@ class LossProbe(RingProbe):
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
             if draft is not None and isinstance(value, float) and math.isfinite(value):
-                draft.facts[self._column] = value * self._scale  # the loop has read it already
+                draft.facts[self._column] = value * self.scale  # the loop has read it already
             return
         if self._frozen and value.is_cpu:
             self._kept[draft.index] = value  # copying it would be our dearest call of all
@@ -74,6 +75,6 @@ class LossProbe(RingProbe):
         self._fill(draft, rows[-1][0])
 
     def _fill(self, draft: Draft, loss: float) -> None:
-        loss *= self._scale
+        loss *= self.scale
         # Seven digits are all a float32 has.
         draft.facts[self._column] = float(f"{loss:.7g}") if math.isfinite(loss) else None
