@@ -81,8 +81,10 @@ def _largest(summary: Summary, rows: list[PhaseRow]) -> str:
         if first.id == "straggler":
             return f", {share(first.fraction)} of it lost by ranks that wait for each other"
         if first.id in _ACTED_ON:
+            doing = _DOING[_ACTED_ON[first.id]]
             slowest = " on the slowest rank" if len(summary.run.ranks) > 1 else ""
-            return f", {share(first.fraction)} of it {_DOING[_ACTED_ON[first.id]]}{slowest}"
+            work = _work_beside(summary, rows, first.fraction)
+            return f", {share(first.fraction)} of it {doing}{slowest}{work}"
     top = max(rows, key=lambda row: row.fraction, default=None)
     if top is None:
         return ""
@@ -90,18 +92,35 @@ def _largest(summary: Summary, rows: list[PhaseRow]) -> str:
         return f", {share(top.fraction)} of it a wait for data behind a busy device"
     if top.phase not in COMPUTE:
         return f", {share(top.fraction)} of it {_DOING[top.phase]}"
-    together = share(sum(row.fraction for row in rows if row.phase in COMPUTE))
-    return f", {together} of it {_computing(summary)}"
+    detail = " (forward, backward, optimizer)" if _computes(summary) else ""
+    return f", {_together(rows)} of it {_computing(summary)}{detail}"
+
+
+def _work_beside(summary: Summary, rows: list[PhaseRow], fraction: float) -> str:
+    """The work itself, where one phase of it is larger than the share that can be acted on."""
+    work = [row.fraction for row in rows if row.phase in COMPUTE]
+    if max(work, default=0.0) <= fraction:
+        return ""
+    return f" and {_together(rows)} {_computing(summary)}"
+
+
+def _together(rows: list[PhaseRow]) -> str:
+    return share(sum(row.fraction for row in rows if row.phase in COMPUTE))
+
+
+def _computes(summary: Summary) -> bool:
+    """Whether the host's time in forward, backward and optimizer is that of computing."""
+    return summary.run.device == "cpu" and len(summary.run.ranks) == 1
 
 
 def _computing(summary: Summary) -> str:
+    if _computes(summary):
+        return "computing"
     if summary.run.device != "cpu":
         # The device is only given its work there: the host's time is not compute time.
         return "in forward, backward and optimizer (host time)"
-    if len(summary.run.ranks) > 1:
-        # The wait for the other ranks' gradients is in it.
-        return "in forward, backward and optimizer"
-    return "computing (forward, backward, optimizer)"
+    # The wait for the other ranks' gradients is in it.
+    return "in forward, backward and optimizer"
 
 
 def _hidden(summary: Summary, row: PhaseRow) -> bool:
