@@ -39,7 +39,8 @@ _BETWEEN: Mapping[str, tuple[Phase, ...]] = {
     "loop": (Phase.OPTIMIZER, Phase.OTHER),
 }
 """Phases between the previous point and this one.  `callbacks` run on both sides of backward and
-are one phase: they get what the others leave unexplained, at `backward` first."""
+are recorded as one phase: at each point they get what the others leave unexplained, as far as the
+phase as a whole can account for both points."""
 
 Matrix = npt.NDArray[np.float64]
 
@@ -48,6 +49,7 @@ class LatenessFold:
     """Waits of all ranks at both points, added up over aligned steady steps in constant memory."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
+        self._ranks = tuple(ranks)
         self._points = {point: _PointFold(point, ranks) for point in _BETWEEN}
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
@@ -59,15 +61,25 @@ class LatenessFold:
             point.observe(steady)
 
     def points(self) -> tuple[SyncPoint, ...]:
-        """The synchronisation points at which the waits are known."""
+        """The synchronisation points at which the waits are known, in the order of the step."""
         backward, loop = self._points["backward"], self._points["loop"]
-        if not backward.n:
-            return (loop.judged({}),) if loop.n else ()
-        first = backward.judged({})
-        # Callbacks that made a rank late at backward cannot make it late again at loop.
-        spent = {first.straggler: first.cause_s} if first.cause == Phase.CALLBACKS.label else {}
-        used = {rank: cause_s or 0.0 for rank, cause_s in spent.items() if rank is not None}
-        return (first, loop.judged(used)) if loop.n else (first,)
+        used_s = np.zeros(len(self._ranks))
+        judged = []
+        for point in (backward, loop):
+            if not point.n:
+                continue
+            suspect, fastest = point.suspect(), point.fastest()
+            available_s = point.excess_s(suspect, fastest)[Phase.CALLBACKS]
+            available_s -= used_s[suspect] - used_s[fastest]
+            if point is backward and loop.n:
+                # The fastest rank's callbacks after backward hide the late one's before it: what
+                # it is late at `loop` without another reason is added back.
+                available_s -= min(0.0, loop.unexplained_s(suspect, fastest))
+            found = point.judged(float(available_s))
+            if found.cause == Phase.CALLBACKS.label and found.cause_s is not None:
+                used_s[suspect] = found.cause_s
+            judged.append(found)
+        return tuple(judged)
 
     def skew(self) -> Distribution | None:
         """Distribution of the largest skew at `backward`."""
@@ -116,14 +128,38 @@ class _PointFold:
         for place, block in enumerate(blocks):
             self._phases_s[place] += [block.host_ns(phase).sum() / 1e9 for phase in PHASES]
 
-    def judged(self, used_callbacks_s: Mapping[int, float]) -> SyncPoint:
-        """The point's figures, and the rank to blame if there is one."""
-        suspect = int(self._late_steps.argmax())
+    def suspect(self) -> int:
+        """Place of the rank that was clearly late most often."""
+        return int(self._late_steps.argmax())
+
+    def fastest(self) -> int:
+        """Place of the rank that waits longest."""
+        return int(self._waits_s.argmax())
+
+    def excess_s(self, late: int, early: int) -> Column:
+        """How much longer one rank was than another in each phase, mean seconds."""
+        excess: Column = (self._phases_s[late] - self._phases_s[early]) / self.n
+        if self.point == "backward" and self._synchronous:
+            # There the host itself waits inside backward, and the late rank hardly does.
+            excess[Phase.BACKWARD] += self._late_s(late, early)
+        return excess
+
+    def unexplained_s(self, late: int, early: int) -> float:
+        """How much later one rank arrives than another beyond what its phases explain."""
+        explained = self.excess_s(late, early)[list(_BETWEEN[self.point])].sum()
+        return self._late_s(late, early) - float(explained)
+
+    def judged(self, callbacks_s: float) -> SyncPoint:
+        """The point's figures, and the rank to blame if there is one.
+
+        *callbacks_s* is how much longer the suspect may have been in callbacks before this point.
+        """
+        suspect = self.suspect()
         late_fraction = float(self._late_steps[suspect] / self.n)
         named = late_fraction >= LEAST_SHARE
         late = self._late[suspect] if named else None
         late_s = late.value() if late else None
-        cause = self._cause(suspect, late_s, used_callbacks_s) if late_s else None
+        cause = self._cause(suspect, late_s, callbacks_s) if late_s else None
         return SyncPoint(
             point=self.point,
             n=self.n,
@@ -154,24 +190,17 @@ class _PointFold:
             self._late_steps[place] += int(clearly.sum())
             self._late[place] = _merged(self._late[place], Distribution.of(late_s[clearly]))
 
-    def _cause(
-        self, suspect: int, late_s: float, used_callbacks_s: Mapping[int, float]
-    ) -> _Excess | None:
+    def _late_s(self, late: int, early: int) -> float:
+        return float(self._waits_s[early] - self._waits_s[late]) / self.n
+
+    def _cause(self, suspect: int, late_s: float, callbacks_s: float) -> _Excess | None:
         """The phase between the points in which the suspect lost most against the fastest rank."""
-        excess = (self._phases_s[suspect] - self._phases_s[self._waits_s.argmax()]) / self.n
-        if self.point == "backward" and self._synchronous:
-            # There the host itself waits inside backward, and the late rank hardly does.
-            waits = self._waits_s / self.n
-            excess[Phase.BACKWARD] += waits.max() - waits[suspect]
-        found = [
-            _Excess(phase=phase, seconds=float(excess[phase])) for phase in _BETWEEN[self.point]
-        ]
-        explained = sum(max(0.0, one.seconds) for one in found)
-        callbacks = excess[Phase.CALLBACKS] - used_callbacks_s.get(self.ranks[suspect], 0.0)
-        rest = min(float(callbacks), late_s - explained)
-        largest = max(
-            (*found, _Excess(phase=Phase.CALLBACKS, seconds=rest)), key=lambda one: one.seconds
-        )
+        fastest = self.fastest()
+        excess = self.excess_s(suspect, fastest)
+        rest = min(callbacks_s, self.unexplained_s(suspect, fastest))
+        found = [_Excess(phase=p, seconds=float(excess[p])) for p in _BETWEEN[self.point]]
+        found.append(_Excess(phase=Phase.CALLBACKS, seconds=rest))
+        largest = max(found, key=lambda one: one.seconds)
         return largest if largest.seconds >= LEAST_EXPLAINED * late_s else None
 
 

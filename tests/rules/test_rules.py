@@ -155,7 +155,7 @@ def test_on_two_ranks_only_what_the_last_one_spends_in_the_loop_is_the_loops(
     assert "loop" not in found(summary)
     finding = found(summary)["straggler"]
     assert finding.advice == "Look at rank 1"
-    assert "20.0 ms more in callbacks" in finding.evidence[0]
+    assert "20.0 ms in callbacks" in finding.evidence[0]
 
 
 def test_a_slow_copy_from_pageable_memory_is_to_be_pinned(tmp_path: Path) -> None:

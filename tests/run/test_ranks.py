@@ -37,7 +37,9 @@ def simulate(
             phases = dict(BASE)
             for extra in (early[rank], late[rank]):
                 for phase, spent in extra.items():
+                    # What is unseen makes a rank late and is in none of its phases.
                     phases[phase] = phases.get(phase, 0.0) + spent
+            phases.pop("unseen", None)
             phases["forward"] += jitter[0, rank]
             phases["optimizer"] += jitter[1, rank]
             phases["backward"] += tail
@@ -112,10 +114,28 @@ def test_a_late_loader_is_not_blamed_on_callbacks_that_are_late_after_it() -> No
 
 def test_callbacks_blamed_at_backward_are_not_blamed_again_at_the_loop() -> None:
     """Late 20 ms before, and 20 ms after in no phase: the first explains only the first."""
-    found = points(simulate([{"callbacks": 20}, NOTHING], [{"loop": 20}, NOTHING]))
+    found = points(simulate([{"callbacks": 20}, NOTHING], [{"unseen": 20}, NOTHING]))
 
     assert (found["backward"].straggler, found["loop"].straggler) == (0, 0)
     assert (found["backward"].cause, found["loop"].cause) == ("callbacks", None)
+
+
+def test_callbacks_of_two_ranks_on_either_side_of_backward_do_not_cancel() -> None:
+    """Rank 0 for 15 ms before it, rank 1 for 20 ms after: as a phase rank 0 is even faster."""
+    found = points(simulate([{"callbacks": 15}, NOTHING], [NOTHING, {"callbacks": 20}]))
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "callbacks")
+    assert found["backward"].cause_s == pytest.approx(0.015, rel=0.05)
+    assert (found["loop"].straggler, found["loop"].cause) == (1, "callbacks")
+    assert found["loop"].cause_s == pytest.approx(0.020, rel=0.05)
+
+
+def test_callbacks_after_backward_are_no_cause_of_a_delay_before_it() -> None:
+    """Rank 0 is late at backward for no reason that shows, rank 1 at the loop for its callbacks."""
+    found = points(simulate([{"unseen": 20}, NOTHING], [NOTHING, {"callbacks": 20}]))
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, None)
+    assert (found["loop"].straggler, found["loop"].cause) == (1, "callbacks")
 
 
 def test_a_rank_can_be_late_at_both_points_for_two_causes() -> None:

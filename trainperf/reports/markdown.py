@@ -51,7 +51,7 @@ def _phases(summary: Summary) -> str:
 
 def _ranks(summary: Summary) -> list[str]:
     return [
-        f"late: {safe(lateness(point))}"
+        f"skew: {safe(lateness(point))}"
         for point in summary.synchronisation
         if point.straggler is not None
     ]

@@ -1,5 +1,6 @@
 """The report for a terminal: at most 25 lines, the answer first."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -44,7 +45,7 @@ def render(summary: Summary) -> str:
 def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
     """The report line by line, none wider than *width*; styles are Rich's."""
     inner = width - len(_INDENT)
-    answer = _flow(headline(summary).split(" "), inner, " ", style="bold")
+    answer = _flow(_words(headline(summary)), inner, " ", style="bold")
     sections = [
         _Section(lines=answer, keep=3, apart=True),
         _Section(lines=_phases(summary), keep=8, apart=True),
@@ -143,7 +144,7 @@ def _ranks(summary: Summary) -> list[Text]:
     known = [spread for spread in spreads if spread]
     named = [point for point in summary.synchronisation if point.straggler is not None]
     said = [_joined("ranks", " · ".join(known))] if known else []
-    return [*said, *(_joined("late", lateness(point), "red") for point in named)]
+    return [*said, *(_joined("skew", lateness(point), "red") for point in named)]
 
 
 def _spread(summary: Summary, name: str, label: str) -> str:
@@ -163,7 +164,7 @@ def _next(summary: Summary, width: int) -> list[Text]:
     if not summary.findings:
         return []
     first, *others = summary.findings
-    action = _flow(first.action.split(" "), width - len(_joined("", "")), " ")
+    action = _flow(_words(first.action), width - len(_joined("", "")), " ")
     labels = ["next", *[""] * (len(action) - 1)]
     said = [_joined(label, line.plain, "bold") for label, line in zip(labels, action, strict=True)]
     return [*said, *(_joined("also", _also(finding)) for finding in others)]
@@ -175,6 +176,11 @@ def _also(finding: Finding) -> str:
 
 def _notes(summary: Summary) -> list[Text]:
     return [_joined("note", warning, "yellow") for warning in summary.warnings]
+
+
+def _words(text: str) -> list[str]:
+    """Words to break lines between; a number stays with its unit."""
+    return re.split(r"(?<!\d) ", text)
 
 
 def _joined(label: str, text: str, style: str = "") -> Text:

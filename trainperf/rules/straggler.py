@@ -36,13 +36,13 @@ def said(point: SyncPoint) -> str:
     if point.straggler is None or point.late_s is None:
         return f"{duration(point.lost_s)} a step at {point.point}, not always for the same rank"
     cause = (
-        f"{duration(point.cause_s)} more in {words(point.cause)}"
+        f"{duration(point.cause_s)} in {words(point.cause)}"
         if point.cause and point.cause_s is not None
-        else "no host phase explains it: a slower device?"
+        else "no host phase explains it, a slower device?"
     )
     return (
-        f"rank {point.straggler} is {duration(point.late_s)} late at {point.point}: {cause}; in "
-        f"{share(point.late_fraction)} of the steps"
+        f"rank {point.straggler} late by {duration(point.late_s)} at {point.point}, "
+        f"{share(point.late_fraction)} of steps: {cause}"
     )
 
 
