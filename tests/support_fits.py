@@ -223,14 +223,14 @@ class InexactError(AssertionError):
 
 
 def on_a_noisy_machine(test: Callable[..., None]) -> Callable[..., None]:
-    """Try up to four times: noise passes, a wrong number stays.
+    """Try up to six times: noise passes, a wrong number stays.
 
     Whatever must hold exactly must hold every time: only `InexactError` is tried again.
     """
 
     @functools.wraps(test)
     def patient(*args: Any, **options: Any) -> None:
-        for _ in range(3):
+        for _ in range(5):
             with contextlib.suppress(InexactError):
                 return test(*args, **options)
         return test(*args, **options)
@@ -259,6 +259,12 @@ def assert_comes_back(spent_ns: Sequence[int], slept_ns: Sequence[int]) -> None:
     assert min(rest) >= 0
     if abs(_excess(rest)) > max(50_000, 0.01 * max(slept_ns)):
         raise InexactError(f"error {_excess(rest):,.0f} ns; beside the sleeps: {rest}")
+
+
+def assert_below(limit_ns: float, *spent_ns: int) -> None:
+    """None of these durations holds a planted sleep of *limit_ns*."""
+    if max(spent_ns) >= limit_ns:
+        raise InexactError(f"{max(spent_ns):,} ns of {spent_ns}: not below {limit_ns:,.0f} ns")
 
 
 def assert_nowhere_else(ran: Ran, slept_ns: Sequence[int], *, phase: Phase) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import lightning.pytorch as pl
@@ -18,6 +19,7 @@ from support_fits import (
     Ran,
     Sleeper,
     Validated,
+    assert_below,
     assert_comes_back,
     assert_nowhere_else,
     fit,
@@ -57,12 +59,12 @@ def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_pat
     """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
     slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
     ran = fit(
-        tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(24), val_check_interval=2
+        tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(48), val_check_interval=2
     )
-    assert ran.gap_places(Gap.VALIDATION) == list(range(1, 24, 2))
-    assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 24, 2))
+    assert ran.gap_places(Gap.VALIDATION) == list(range(1, 48, 2))
+    assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 48, 2))
     assert_comes_back(durations(ran, Gap.VALIDATION), slow.slept_ns[1:])
-    assert max(ran.phase_ns(Phase.LOOP)) < min(slow.slept_ns)
+    assert_below(LONG_S * 1e9, *ran.phase_ns(Phase.LOOP))
 
 
 @on_a_noisy_machine
@@ -70,12 +72,13 @@ def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     """All of its batches."""
     model = SelfValidated(Loader(2))
     model.in_validation = Sleeper(*[0.001] * 4, *[0.005] * 4)
-    ran = fit(tmp_path, model, Loader(24), val_check_interval=2)
+    ran = fit(tmp_path, model, Loader(48), val_check_interval=2)
     slept_ns = model.in_validation.slept_ns
     pairs = zip(slept_ns[::2], slept_ns[1::2], strict=True)
     assert_comes_back(durations(ran, Gap.VALIDATION), [sum(pair) for pair in pairs])
 
 
+@on_a_noisy_machine
 def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Path) -> None:
     """The gap begins where validation does, not where the last hook of training ended."""
 
@@ -102,7 +105,7 @@ def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Pa
         loop >= slept
         for loop, slept in zip(ran.phase_ns(Phase.LOOP), sleeper.slept_ns, strict=True)
     )
-    assert sorted(durations(ran, Gap.VALIDATION))[1] < 20 * MS
+    assert_below(20 * MS, *durations(ran, Gap.VALIDATION)[1:])
 
 
 def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
@@ -121,9 +124,10 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     assert ran.gap_places(Gap.VALIDATION) == [1, 2]
     assert ran.tagged(Tag.AFTER_VALIDATION) == [1, 2]
     assert ran.gap_ns(Gap.VALIDATION) >= sum(slow.slept_ns[1:])
-    assert max(step.wall_ns for step in ran.steps[1:]) < 20 * MS
+    assert_below(20 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
+@on_a_noisy_machine
 def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_path: Path) -> None:
     """And is no part of the boundary between the epochs."""
     model = SelfValidated()
@@ -132,7 +136,7 @@ def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_p
     assert ran.gap_places(Gap.VALIDATION) == [2, 5, 8]
     assert ran.tagged(Tag.AFTER_VALIDATION) == [3, 6]
     assert ran.gap_ns(Gap.VALIDATION) >= sum(model.in_validation.slept_ns)
-    assert max(durations(ran, Gap.EPOCH_BOUNDARY)) < 20 * MS
+    assert_below(20 * MS, *durations(ran, Gap.EPOCH_BOUNDARY))
 
 
 def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
@@ -147,6 +151,7 @@ def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
     assert ran.tagged(Tag.AFTER_VALIDATION) == []
 
 
+@on_a_noisy_machine
 def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_path: Path) -> None:
     """The sanity check's gap ends with it."""
     sleeper = Sleeper(0.020)
@@ -159,7 +164,7 @@ def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_p
     )
     assert ran.gap_places(Gap.STARTUP) == [-1, -1]
     assert ran.gap_ns(Gap.STARTUP) >= sum(sleeper.slept_ns)
-    assert ran.gap_ns(Gap.SANITY_CHECK) < 20 * MS
+    assert_below(20 * MS, ran.gap_ns(Gap.SANITY_CHECK))
 
 
 class SlowDisk(TorchCheckpointIO):
@@ -191,12 +196,12 @@ class Saving(Callback):
 def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
     """It is a gap inside the hook; what else the hook does stays in the step."""
     sleeper = Sleeper()
-    ran = fit(tmp_path, Model(), Loader(24), Saving(tmp_path), plugins=[SlowDisk(sleeper)])
-    assert ran.gap_places(Gap.CHECKPOINT) == list(range(1, 24, 2))
-    assert ran.tagged(Tag.AFTER_CHECKPOINT) == list(range(2, 24, 2))
+    ran = fit(tmp_path, Model(), Loader(48), Saving(tmp_path), plugins=[SlowDisk(sleeper)])
+    assert ran.gap_places(Gap.CHECKPOINT) == list(range(1, 48, 2))
+    assert ran.tagged(Tag.AFTER_CHECKPOINT) == list(range(2, 48, 2))
     assert_comes_back(durations(ran, Gap.CHECKPOINT), sleeper.slept_ns)
     saving, others = ran.phase_ns(Phase.CALLBACKS)[1::2], ran.phase_ns(Phase.CALLBACKS)[0::2]
-    assert sorted(saving)[6] - sorted(others)[6] < 1 * MS
+    assert_below(1 * MS, round(median(saving) - median(others)))
 
 
 def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
@@ -210,6 +215,7 @@ def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
     assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
 
 
+@on_a_noisy_machine
 def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> None:
     """Its time is the checkpoint's; what surrounds it is validation's."""
 
@@ -224,7 +230,7 @@ def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> 
     assert ran.gap_places(Gap.CHECKPOINT) == [1, 3, 5]
     assert ran.gap_places(Gap.VALIDATION) == [1, 3, 5]
     assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
-    assert ran.gap_ns(Gap.VALIDATION) < sum(sleeper.slept_ns)
+    assert_below(sum(sleeper.slept_ns), ran.gap_ns(Gap.VALIDATION))
     both = Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT
     assert [step.index for step in ran.steps if step.tags & both == both] == [2, 4]
 
@@ -239,6 +245,7 @@ def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> 
         ("on_fit_end", Gap.SHUTDOWN, [3]),
     ],
 )
+@on_a_noisy_machine
 def test_what_hooks_around_training_take_is_a_gap(
     hook: str, gap: Gap, places: list[int], tmp_path: Path
 ) -> None:
@@ -248,8 +255,8 @@ def test_what_hooks_around_training_take_is_a_gap(
     assert ran.gap_places(gap) == places
     assert ran.gap_ns(gap) >= sum(sleeper.slept_ns)
     others = [record.duration_ns for record in ran.gaps if record.gap != gap.label]
-    assert max(others) < 20 * MS
-    assert max(step.wall_ns for step in ran.steps[1:]) < 20 * MS
+    assert_below(20 * MS, *others)
+    assert_below(20 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
 @on_a_noisy_machine
