@@ -115,6 +115,8 @@ class ProfilerProbe(Probe):
 
     def detach(self) -> None:
         """Leave nothing running."""
+        if self._capture is not None:
+            self._say_unfinished()
         self._stop()
 
     def notes(self) -> dict[str, str]:
@@ -171,6 +173,7 @@ class ProfilerProbe(Probe):
             capture.tracer.stop(facts)
             name = self._folder.write(first, steps, capture.tracer.export)
         self._over()
+        self._attempts = 0
         if name is None:
             self._say(
                 "captures_too_large",
@@ -195,6 +198,9 @@ class ProfilerProbe(Probe):
         with self._dumping():
             self._stop()
         self._over()
+        if gap == Gap.SHUTDOWN.label:
+            self._say_unfinished()
+            return
         self._attempts += 1
         self._due = self._attempts < ATTEMPTS
         if not self._due:
@@ -212,7 +218,7 @@ class ProfilerProbe(Probe):
         )
 
     def _over(self) -> None:
-        """The capture has ended; the step that runs now or next still feels it."""
+        """The capture has ended; the step after the one that runs, or ran last, still feels it."""
         self._capture = None
         self._disturbed = self.recorder.index + 1
 
@@ -234,6 +240,11 @@ class ProfilerProbe(Probe):
             yield
         finally:
             self.recorder.leave_gap()
+
+    def _say_unfinished(self) -> None:
+        if not self._folder.written:  # else it is the natural end of cycles without an end
+            sentence = "nothing captured: the fit ended before one traced step was complete"
+            self._say("captures_unfinished", sentence)
 
     def _say(self, key: str, sentence: str) -> None:
         if key not in self._said:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.profilers import PyTorchProfiler
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from support_fits import Loader, Model, Ran, Stream, Validated, assert_tiles, read, trainer
 from support_profiler import torch_profiles, traces_of
 from torch_tb_profiler.consts import WORKER_PATTERN
@@ -327,6 +328,20 @@ def test_a_refused_value_is_named_with_rule_and_remedy(value: dict[str, Any], me
     assert str(refused.value) == message
 
 
+@pytest.mark.parametrize(("ranks", "names"), [((1,), []), ((0,), ["rank0"]), ((0, 1), ["rank0"])])
+def test_a_rank_that_is_not_chosen_traces_nothing(
+    tmp_path: Path, ranks: tuple[int, ...], names: list[str]
+) -> None:
+    """And none of its steps is tagged on its account."""
+    first_of_two = SingleDeviceStrategy(device="cpu")
+    first_of_two.world_size = 2
+    profiler = ScheduledProfiler(ranks=ranks)
+    ran = fit(tmp_path, Loader(12), profiler, strategy=first_of_two)
+
+    assert [name.partition("-")[0] for name in traces_of(tmp_path / "trainperf")] == names
+    assert bool(ran.tagged(Tag.PROFILED)) is bool(names)
+
+
 class AskOnRankZero(Callback):
     """Asks for a capture before the second batch of rank 0, and spreads batches over seconds."""
 
@@ -347,6 +362,7 @@ def fit_on_two_ranks(path: Path, profiler: ScheduledProfiler, *callbacks: Callba
     return path / "trainperf"
 
 
+@pytest.mark.slow
 @pytest.mark.ddp
 def test_only_the_chosen_rank_traces(tmp_path: Path) -> None:
     """The other one has no trace, and its steps count as profiled all the same."""

@@ -190,6 +190,21 @@ def test_a_capture_cut_before_its_first_step_is_complete_is_begun_anew(tmp_path:
     assert run.attributed_ns() == run.fit_ns
 
 
+def test_a_capture_that_succeeded_wipes_the_slate_clean(tmp_path: Path) -> None:
+    """Every cycle may be begun anew as often as the first."""
+    run = Captured(tmp_path, schedule(wait=0, warmup=1, active=1, repeat=0))
+    for _ in range(8):
+        run.train(1)
+        run.micro_batch(complete=False)
+        run.validate()
+        run.micro_batch(complete=True)
+        run.train(1)
+    run.finish()
+
+    assert len(run.folder.written) > 3
+    assert "captures_cut" not in run.probe.notes()
+
+
 def test_it_gives_up_where_validation_is_in_every_step(tmp_path: Path) -> None:
     """And says why there is no trace."""
     run = Captured(tmp_path, schedule())
@@ -275,6 +290,8 @@ def test_an_end_before_the_first_traced_step_is_complete_leaves_nothing(
     assert not torch_profiles()
     assert not (tmp_path / "traces").exists()
     assert run.guard.faults == {}
+    sentence = "nothing captured: the fit ended before one traced step was complete"
+    assert run.probe.notes() == {"captures_unfinished": sentence}
     assert run.attributed_ns() == run.fit_ns
 
 
@@ -287,6 +304,24 @@ def test_an_end_inside_the_first_traced_step_begins_nothing_anew(tmp_path: Path)
     # The warm-up, the start, and dropping what there was.
     assert [gap.after_step for gap in run.gaps if gap.gap == "profiler_dump"] == [4, 6, 7]
     assert run.attributed_ns() == run.fit_ns
+
+
+def test_no_capture_is_begun_when_the_fit_is_over(tmp_path: Path) -> None:
+    """Though the plan begins one after the step that the end closes."""
+    run = Captured(tmp_path, schedule()).train(4)
+    run.micro_batch(complete=False)
+    run.finish()
+
+    assert len(run.steps) == 5
+    assert [gap.gap for gap in run.gaps] == ["startup", "shutdown"]
+    assert run.probe.notes() == {}
+
+
+def test_cycles_without_an_end_do_not_complain_that_the_fit_has_one(tmp_path: Path) -> None:
+    """The last of them is always cut short."""
+    run = Captured(tmp_path, schedule(repeat=0)).train(16).finish()
+
+    assert run.probe.notes() == {"captures": "rank0-step000007-3steps.trace.json.gz"}
 
 
 def test_a_request_is_captured_after_the_warm_up(tmp_path: Path) -> None:
