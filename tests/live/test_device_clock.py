@@ -53,6 +53,17 @@ def test_an_event_is_reused_only_after_it_was_given_back() -> None:
     assert device.synchronizations == 0
 
 
+def test_an_event_that_is_used_again_counts_once() -> None:
+    """Nobody asked for the lead in between: its earlier use is not taken for the new one."""
+    device, clock = device_clock()
+    events = [clock.fence() for _ in range(3)]
+    clock.release(events)
+    device.work(5)
+    clock.mark()
+
+    assert clock.lead() == 1
+
+
 def test_beyond_the_pool_a_mark_is_given_up_and_counted() -> None:
     """Memory is bounded, and a mark that was not made says so."""
     device, clock = device_clock(most=2)

@@ -208,6 +208,20 @@ def test_a_step_whose_marks_were_given_up_has_no_device_time(most_events: int) -
     assert fit.monitor.guard.faults == {}
 
 
+def test_a_group_waits_for_the_device_even_when_all_events_are_in_flight() -> None:
+    """A pool that is exhausted gives up marks, never the fence: nothing is read too early."""
+    fit = DeviceFit(most_events=12, log_every=5)
+    fit.device.work(1000)
+    for _ in range(30):
+        fit.step()
+    assert fit.sink.step_rows == []
+
+    fit.finish()
+
+    assert fit.monitor.guard.faults == {}
+    assert fit.facts("data_stall_ns") == [0, 0, 0, *[None] * 27]
+
+
 def test_epochs_without_end_use_no_more_events() -> None:
     """The fetch that brings no batch was marked too; its events go back to the pool."""
     fit = DeviceFit(most_events=40, log_every=1)

@@ -45,11 +45,13 @@ def test_a_base_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_the_newest_run_is_the_latest(tmp_path: Path) -> None:
     """By time, not by name; a directory without records is no run."""
-    made_by_a_run(tmp_path, "trainperf", at=3000)
-    made_by_a_run(tmp_path, "trainperf-10", at=1000)
+    names = ("trainperf", "trainperf-2", "trainperf-10")
+    runs = [made_by_a_run(tmp_path, name, at=1000) for name in names]
     (tmp_path / "trainperf-11").mkdir()
 
-    assert rundir.latest(tmp_path) == tmp_path / "trainperf"
+    for at, run in enumerate(runs, start=2000):
+        os.utime(run, (at, at))
+        assert rundir.latest(tmp_path) == run
     assert rundir.latest(tmp_path / "nowhere") is None
 
 

@@ -235,6 +235,22 @@ def test_an_error_in_the_loop_comes_through_and_closes_the_files(tmp_path: Path)
     assert (monitor.run / "summary.json").exists()
 
 
+def test_a_batch_that_an_error_ended_is_none(tmp_path: Path) -> None:
+    """Also where the loop holds on to its iterator, which nobody closes then."""
+    monitor = quiet(tmp_path)
+    batches = monitor.batches([torch.ones(2)] * 9)
+    with pytest.raises(KeyError), monitor:  # noqa: PT012 the loop is the point
+        for number, _ in enumerate(batches):
+            if number == 4:
+                raise KeyError
+            monitor.end_step()
+    batches.close()  # type: ignore[attr-defined]
+
+    found = written(monitor)
+    assert [step.facts["samples"] for step in found.steps] == [2] * 4
+    assert not any(step.tags & Tag.PARTIAL_GROUP for step in found.steps)
+
+
 def test_an_error_of_the_loader_comes_through(tmp_path: Path) -> None:
     """At the batch at which it happened."""
 

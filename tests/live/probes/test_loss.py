@@ -46,6 +46,17 @@ def test_the_last_micro_batch_holds() -> None:
     assert fit.facts("loss") == [2, 5, 8]
 
 
+def test_a_flush_in_the_middle_of_a_group_changes_nothing() -> None:
+    """A checkpoint writes everything, and the group goes on."""
+    fit = HostFit(LossProbe())
+    for number in range(6):
+        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
+        fit.monitor.settled_progress()
+    fit.finish()
+
+    assert fit.facts("loss") == [2, 5]
+
+
 def test_a_division_by_the_accumulation_is_undone() -> None:
     """Lightning hands callbacks the divided loss."""
     assert losses(torch.tensor(0.5), scale=4.0).facts("loss") == [2.0]

@@ -156,6 +156,21 @@ def test_micro_batches_of_a_step_add_up(kind: type[TokensProbe]) -> None:
 
 
 @KINDS
+def test_a_flush_in_the_middle_of_a_group_counts_nothing_twice(kind: type[TokensProbe]) -> None:
+    """A checkpoint wants the totals of complete steps, and the group goes on."""
+    fit = HostFit(kind())
+    known = []
+    for number in range(6):
+        fit.micro_batch({"attention_mask": masks(3)}, complete=number % 3 == 2)
+        known.append(fit.monitor.settled_progress().get("tokens_effective", 0))
+    fit.finish()
+
+    assert known == [0, 0, 9, 9, 9, 18]
+    assert fit.facts("tokens_effective") == [9, 9]
+    assert fit.monitor.progress["tokens_effective"] == 18
+
+
+@KINDS
 def test_sequence_lengths_are_counted_in_bins_of_sixteen(kind: type[TokensProbe]) -> None:
     """By their upper edge; a sequence of padding only is one of length 0."""
     _, probe = counted(
