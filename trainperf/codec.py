@@ -76,7 +76,7 @@ def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock,
     except (msgspec.DecodeError, UnicodeDecodeError):
         rows = [row for line in lines for row in _salvage(line)]
     # Only lengths are looked at row by row: anything more costs as much as decoding does.
-    if any(len(row) != width for row in rows):
+    if set(map(len, rows)) - {width}:
         rows = [row for row in rows if len(row) == width]
     matrix = StepBlock.from_rows(schema, rows)
     core = matrix.core()

@@ -47,16 +47,18 @@ class RecordFile:
         """
         schema = StepSchema(self.info.columns, self.info.device)
         pending: list[bytes] = []
-        lines = _whole_lines(self.path)
-        next(lines, None)
-        for line in lines:
-            if not line.startswith(b"["):
-                yield decode_entry(line) or Damaged(1)
-                continue
-            pending.append(line)
-            if len(pending) == BLOCK_STEPS:
-                yield from _decoded(schema, pending)
-                pending = []
+        header = 1
+        # A million steps are a million lines: they are sorted by the list, not one by one.
+        for lines in _whole_lines(self.path):
+            steps = [line for line in lines[header:] if line[:1] == b"["]
+            if len(steps) < len(lines) - header:
+                others = [line for line in lines[header:] if line[:1] != b"["]
+                yield from (decode_entry(line) or Damaged(1) for line in others)
+            header = 0
+            pending += steps
+            while len(pending) >= BLOCK_STEPS:
+                yield from _decoded(schema, pending[:BLOCK_STEPS])
+                del pending[:BLOCK_STEPS]
         yield from _decoded(schema, pending)
 
 
@@ -157,11 +159,11 @@ def _by_attempt(files: Iterable[RecordFile]) -> tuple[tuple[RecordFile, ...], ..
 
 
 def _header_or_problem(path: Path) -> RunInfo | str:
-    line = next(_whole_lines(path), None)
-    if line is None:
+    lines = next(_whole_lines(path), None)
+    if lines is None:
         return f"{path}: empty, or cut short before the end of its first line"
     try:
-        return decode_info(line)
+        return decode_info(lines[0])
     except RunError as error:
         return f"{path}: {error}"
 
@@ -174,8 +176,8 @@ def _decoded(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Dam
         yield Damaged(damaged)
 
 
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Lines that end; what follows the last line feed is still being written or was cut off."""
+def _whole_lines(path: Path) -> Iterator[list[bytes]]:
+    """Lines that end, some at a time; the rest is still being written or was cut off."""
     rest = b""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -183,4 +185,5 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
             rest = lines.pop()
             if len(rest) > _LONGEST_LINE:
                 rest = b"?"
-            yield from lines
+            if lines:
+                yield lines
