@@ -76,3 +76,8 @@ def test_over_ranks_the_first_step_is_the_slowest_ranks() -> None:
 def test_over_ranks_the_last_value_is_the_mean() -> None:
     """Each rank has the loss of its own batch."""
     assert Last.across([Last(9.0, 2.0), Last(9.0, 4.0)]).value() == 3.0
+
+
+def test_over_ranks_a_total_is_the_largest_ranks() -> None:
+    """Ranks run side by side: two seconds of pauses on each of two ranks are two, not four."""
+    assert Total.across([Total(2.0), Total(1.5)]).value() == 2.0

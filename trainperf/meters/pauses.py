@@ -7,7 +7,7 @@ from trainperf.stats.reductions import Ratio, Total
 
 
 class GarbageCollection(Meter):
-    """Time the Python garbage collector ran inside steps, in seconds, all steps of the fit."""
+    """Time the Python garbage collector ran inside steps, in seconds, all steps; largest rank."""
 
     name = "gc_s"
     unit = "s"
@@ -22,7 +22,7 @@ class GarbageCollection(Meter):
 
 
 class Recompiles(Meter):
-    """Graphs that `torch.compile` built inside steps, all steps of the fit."""
+    """Graphs that `torch.compile` built inside steps, all steps of the fit; largest rank."""
 
     name = "recompiles"
     unit = "1"

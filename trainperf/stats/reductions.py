@@ -125,7 +125,7 @@ class SharedRate(_Pooled):
 
 @dataclass(frozen=True, slots=True)
 class Total(_Pooled):
-    """A plain sum."""
+    """A plain sum over steps; over ranks the largest of any rank, because ranks run side by side."""
 
     amount: float
     n: int = 1
@@ -137,6 +137,11 @@ class Total(_Pooled):
     def value(self) -> float | None:
         """The sum."""
         return self.amount
+
+    @classmethod
+    def across(cls, ranks: "Sequence[Total]") -> "Total":
+        """The rank with the most: a pause on two ranks at once is one pause."""
+        return max(ranks, key=lambda total: total.amount)
 
 
 @dataclass(frozen=True, slots=True)
