@@ -1,0 +1,74 @@
+"""After the fit: rank 0 waits for the others' last line, writes the summary, prints the report."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from support_live import HostFit
+
+from trainperf.closing import WAIT_NS, close_run
+from trainperf.errors import RunError
+from trainperf.rundir import record_file
+from trainperf.sinks.jsonl import JsonlSink
+
+
+def ended(run: Path, rank: int = 0, attempt: int = 0) -> None:
+    """A rank that has closed its file."""
+    HostFit(sinks=[JsonlSink(record_file(run, rank, attempt))]).steps(40).finish()
+
+
+def test_the_summary_is_written_and_the_report_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the directory it can be read from again."""
+    ended(tmp_path)
+    summary = close_run(tmp_path, ranks=1, aloud=True)
+    out = capsys.readouterr().out
+
+    assert json.loads((tmp_path / "summary.json").read_text())["readings"]
+    assert summary.readings["step_s"].value == pytest.approx(0.001, rel=0.002)
+    assert out.startswith("\ntrainperf ·")
+    assert out.endswith(f"{tmp_path}\n")
+
+
+def test_quietly_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The summary is there all the same."""
+    ended(tmp_path)
+    close_run(tmp_path, ranks=1, aloud=False)
+
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_ranks_that_have_ended_are_not_waited_for(tmp_path: Path) -> None:
+    """All files have their end mark: nothing to wait for."""
+    for rank in range(3):
+        ended(tmp_path, rank)
+    begun = time.perf_counter_ns()
+    close_run(tmp_path, ranks=3, aloud=False)
+
+    assert time.perf_counter_ns() - begun < WAIT_NS
+
+
+def test_after_a_restart_only_this_attempt_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed one will never end its file."""
+    for rank in range(2):
+        ended(tmp_path, rank)
+    killed = record_file(tmp_path, 1)
+    killed.write_bytes(b"".join(killed.read_bytes().splitlines(keepends=True)[:-1]))
+    ended(tmp_path, 0, attempt=1)
+    ended(tmp_path, 1, attempt=1)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    begun = time.perf_counter_ns()
+    close_run(tmp_path, ranks=2, aloud=False)
+
+    assert time.perf_counter_ns() - begun < WAIT_NS
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    """The guard of whoever closes keeps it from the training."""
+    with pytest.raises(RunError):
+        close_run(tmp_path, ranks=1, aloud=False)
