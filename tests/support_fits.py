@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import lightning.pytorch as pl
@@ -252,7 +251,7 @@ def assert_comes_back(spent_ns: Sequence[int], slept_ns: Sequence[int]) -> None:
     """A phase holds the planted sleeps: none is cut short, and the error is 1 % or 50 µs.
 
     The error is by how much the phase is longer than the sleep where that was long, beyond what
-    it is where it was short, at the median over the steps.
+    it is where it was short.
     """
     assert len(spent_ns) == len(slept_ns)
     rest = [spent - slept for spent, slept in zip(spent_ns, slept_ns, strict=True)]
@@ -278,7 +277,8 @@ def _excess(values: Sequence[int]) -> float:
     """How much more it is in the steps with a long sleep than in those with a short one.
 
     Compared are steps that come after the same length: a `Sleeper` goes short, short, long, long.
+    Of each kind the least, for whoever shares the core only ever adds.
     """
-    after_long = median(values[3::4]) - median(values[0::4])
-    after_short = median(values[2::4]) - median(values[1::4])
+    after_long = min(values[3::4]) - min(values[0::4])
+    after_short = min(values[2::4]) - min(values[1::4])
     return (after_long + after_short) / 2

@@ -10,9 +10,7 @@ import pytest
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from support_fits import (
-    LONG_S,
     MS,
-    SHORT_S,
     At,
     Loader,
     Model,
@@ -57,21 +55,21 @@ def durations(ran: Ran, gap: Gap) -> list[int]:
 @on_a_noisy_machine
 def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_path: Path) -> None:
     """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
-    slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
+    slow = Sleeper(0.020, 0.010, 0.010, 0.020)  # the first is the trial
     ran = fit(
         tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(48), val_check_interval=2
     )
     assert ran.gap_places(Gap.VALIDATION) == list(range(1, 48, 2))
     assert ran.tagged(Tag.AFTER_VALIDATION) == list(range(2, 48, 2))
     assert_comes_back(durations(ran, Gap.VALIDATION), slow.slept_ns[1:])
-    assert_below(LONG_S * 1e9, *ran.phase_ns(Phase.LOOP))
+    assert_below(20 * MS, *ran.phase_ns(Phase.LOOP))
 
 
 @on_a_noisy_machine
 def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     """All of its batches."""
     model = SelfValidated(Loader(2))
-    model.in_validation = Sleeper(*[0.001] * 4, *[0.005] * 4)
+    model.in_validation = Sleeper(*[0.005] * 4, *[0.010] * 4)
     ran = fit(tmp_path, model, Loader(48), val_check_interval=2)
     slept_ns = model.in_validation.slept_ns
     pairs = zip(slept_ns[::2], slept_ns[1::2], strict=True)
@@ -195,7 +193,7 @@ class Saving(Callback):
 @on_a_noisy_machine
 def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
     """It is a gap inside the hook; what else the hook does stays in the step."""
-    sleeper = Sleeper()
+    sleeper = Sleeper(0.010, 0.010, 0.020, 0.020)
     ran = fit(tmp_path, Model(), Loader(48), Saving(tmp_path), plugins=[SlowDisk(sleeper)])
     assert ran.gap_places(Gap.CHECKPOINT) == list(range(1, 48, 2))
     assert ran.tagged(Tag.AFTER_CHECKPOINT) == list(range(2, 48, 2))
@@ -250,13 +248,13 @@ def test_what_hooks_around_training_take_is_a_gap(
     hook: str, gap: Gap, places: list[int], tmp_path: Path
 ) -> None:
     """Start, end, and the boundary between two epochs; steps know nothing of it."""
-    sleeper = Sleeper(0.020)
+    sleeper = Sleeper(0.060)
     ran = fit(tmp_path, Model(), Loader(2), At(hook, sleeper), max_epochs=2)
     assert ran.gap_places(gap) == places
     assert ran.gap_ns(gap) >= sum(sleeper.slept_ns)
     others = [record.duration_ns for record in ran.gaps if record.gap != gap.label]
-    assert_below(20 * MS, *others)
-    assert_below(20 * MS, *(step.wall_ns for step in ran.steps[1:]))
+    assert_below(60 * MS, *others)
+    assert_below(60 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
 @on_a_noisy_machine
