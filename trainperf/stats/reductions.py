@@ -125,7 +125,7 @@ class SharedRate(_Pooled):
 
 @dataclass(frozen=True, slots=True)
 class Total(_Pooled):
-    """A plain sum over steps; over ranks the largest of any rank, because ranks run side by side."""
+    """A plain sum over steps; over ranks the largest rank's, because ranks run side by side."""
 
     amount: float
     n: int = 1
