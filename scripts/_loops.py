@@ -1,7 +1,6 @@
 """The loops whose steps `bench_overhead.py` times: two Trainers and a plain one, of fixed work."""
 
 import gc
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,52 +8,13 @@ from typing import Protocol
 
 import lightning.pytorch as pl
 import torch
-from _bench import quiet
+from _alternate import Stopwatch
 from _contenders import LOOP_MONITOR, NOTHING, Contender, for_trainer
 from torch.utils.data import DataLoader
 
 from trainperf.loop import LoopMonitor
 from trainperf.run import Run
 from trainperf.summary import summarize
-
-
-WARM_STEPS = 60
-"""Steps before the first reading: past the warm-up, the first answer and the first flush."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """Microseconds a step took: CPU time of the training thread, and of the whole process."""
-
-    thread_us: float
-    process_us: float
-
-
-class Stopwatch:
-    """Reads the CPU clocks at two fixed steps, inside the loop."""
-
-    def __init__(self, steps: int) -> None:
-        self._steps = steps
-        self._marks = (WARM_STEPS, WARM_STEPS + steps)
-        self._reads: list[tuple[int, int]] = []
-
-    @property
-    def needed(self) -> int:
-        """Steps the loop has to run for both readings."""
-        return self._marks[1] + 1
-
-    def at(self, step: int) -> None:
-        """Called in every step, with and without anything attached."""
-        if step in self._marks:
-            self._reads.append((time.thread_time_ns(), time.process_time_ns()))
-
-    def cost(self) -> Cost:
-        """Per step, between the two readings."""
-        (thread, process), (thread_end, process_end) = self._reads
-        return Cost(
-            thread_us=(thread_end - thread) / self._steps / 1e3,
-            process_us=(process_end - process) / self._steps / 1e3,
-        )
 
 
 class Setting(Protocol):
@@ -70,12 +30,17 @@ class Setting(Protocol):
         """What the table's heading calls it."""
         ...
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether two of them may be under way in one process."""
+        ...
+
     def contenders(self) -> Sequence[Contender]:
         """What can be attached to it; the first one is nothing."""
         ...
 
-    def block(self, contender: Contender, steps: int, scratch: Path) -> Cost:
-        """Run the loop once, with the contender attached."""
+    def run(self, contender: Contender, watch: Stopwatch, scratch: Path) -> None:
+        """Run the loop with the contender attached and the stopwatch in it."""
         ...
 
 
@@ -110,19 +75,21 @@ class TrainerLoop:
     matmuls: int
     bare: bool
 
+    @property
+    def takes_turns(self) -> bool:
+        """Rich shows one progress bar at a time."""
+        return self.bare
+
     def contenders(self) -> Sequence[Contender]:
         """Everything that applies."""
         return for_trainer(has_logger=not self.bare)
 
-    def block(self, contender: Contender, steps: int, scratch: Path) -> Cost:
+    def run(self, contender: Contender, watch: Stopwatch, scratch: Path) -> None:
         """One fit."""
-        watch = Stopwatch(steps)
-        with quiet():
-            trainer = self._trainer(contender, scratch)
-            gc.collect()  # what an earlier block left behind is not this one's cost
-            trainer.fit(_Model(self.matmuls, watch), _loader(watch.needed))
+        trainer = self._trainer(contender, scratch)
+        gc.collect()  # what an earlier fit left behind is not this one's cost
+        trainer.fit(_Model(self.matmuls, watch), _loader(watch.needed))
         _check(contender, scratch, watch.needed)
-        return watch.cost()
 
     def _trainer(self, contender: Contender, scratch: Path) -> pl.Trainer:
         usual = None if not self.bare else False
@@ -145,25 +112,23 @@ class PlainLoop:
 
     name: str
     title: str
+    takes_turns: bool = True
 
     def contenders(self) -> Sequence[Contender]:
         """Nothing, and our monitor with three phases."""
         return (NOTHING, LOOP_MONITOR)
 
-    def block(self, contender: Contender, steps: int, scratch: Path) -> Cost:
+    def run(self, contender: Contender, watch: Stopwatch, scratch: Path) -> None:
         """One epoch."""
-        watch = Stopwatch(steps)
         layer, loader = torch.nn.Linear(32, 32), _loader(watch.needed)
         optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
-        with quiet():
-            gc.collect()
-            if contender.is_ours:
-                with LoopMonitor(scratch).watch(layer, optimizer) as monitor:
-                    _measured(monitor, layer, optimizer, loader, watch)
-            else:
-                _plain(layer, optimizer, loader, watch)
+        gc.collect()
+        if contender.is_ours:
+            with LoopMonitor(scratch).watch(layer, optimizer) as monitor:
+                _measured(monitor, layer, optimizer, loader, watch)
+        else:
+            _plain(layer, optimizer, loader, watch)
         _check(contender, scratch, watch.needed)
-        return watch.cost()
 
 
 def _plain(
