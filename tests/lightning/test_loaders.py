@@ -1,7 +1,7 @@
 """Every wait for a batch is in the right step, whatever kind of loader makes it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from support_fits import (
     assert_below,
     assert_comes_back,
     assert_nowhere_else,
+    awake,
     fit,
     on_a_noisy_machine,
 )
@@ -91,32 +92,68 @@ def test_accumulation_over_a_loader_of_unknown_length_steps_on_the_last_batch(
 class Iterating(Model):
     """Takes the loader's iterator and fetches by itself."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_fetch: Callable[[], None] = awake
+
     def training_step(self, dataloader_iter: Iterator[Any]) -> Any:  # type: ignore[override]
-        """One batch a step, after some work of its own."""
-        self.in_forward()
+        """One batch a step, and work of its own around the fetch."""
+        self.before_fetch()
         batch, _, _ = next(dataloader_iter)
-        return self.loss(batch)
+        loss = self.loss(batch)
+        self.in_forward()
+        return loss
 
 
+class IteratingByHand(Iterating):
+    """And updates by itself, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, dataloader_iter: Iterator[Any]) -> None:  # type: ignore[override]
+        """One update."""
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(super().training_step(dataloader_iter))
+        optimizer.step()
+
+
+@pytest.mark.parametrize("model", [Iterating, IteratingByHand])
 @on_a_noisy_machine
-def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(tmp_path: Path) -> None:
+def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(
+    model: type[Iterating], tmp_path: Path
+) -> None:
     """The fetch runs inside `training_step`, and is no part of the forward."""
     sleeper = Sleeper()
-    ran = fit(tmp_path, Iterating(), Loader(24, slow=sleeper))
+    ran = fit(tmp_path, model(), Loader(24, slow=sleeper))
     assert ran.micro_batches() == [1] * 24
     assert_comes_back(ran.phase_ns(Phase.DATA_WAIT), sleeper.slept_ns)
     assert_nowhere_else(ran, sleeper.slept_ns, phase=Phase.DATA_WAIT)
 
 
+@pytest.mark.parametrize("where", ["before_fetch", "in_forward"])
+@pytest.mark.parametrize("model", [Iterating, IteratingByHand])
 @on_a_noisy_machine
-def test_work_before_the_fetch_in_such_a_training_step_is_forward_of_the_same_step(
-    tmp_path: Path,
+def test_work_around_the_fetch_in_such_a_training_step_is_forward_of_the_same_step(
+    model: type[Iterating], where: str, tmp_path: Path
 ) -> None:
-    """The step begins with `training_step`, not with the fetch inside it."""
-    model, sleeper = Iterating(), Sleeper()
-    model.in_forward = sleeper
-    ran = fit(tmp_path, model, Loader(24))
+    """The step begins with `training_step`, not with the fetch inside it, and goes on after it."""
+    sleeper, slow = Sleeper(), model()
+    setattr(slow, where, sleeper)
+    ran = fit(tmp_path, slow, Loader(24))
     assert_comes_back(ran.phase_ns(Phase.FORWARD), sleeper.slept_ns)
+    assert_nowhere_else(ran, sleeper.slept_ns, phase=Phase.FORWARD)
+
+
+def test_such_a_training_step_that_finds_no_batch_is_no_micro_batch(tmp_path: Path) -> None:
+    """In manual optimization Lightning takes the end of the loader for a batch like any other."""
+    loader = DataLoader(Stream(3), batch_size=None)
+    ran = fit(tmp_path, IteratingByHand(), loader, max_epochs=2)
+    assert ran.micro_batches() == [1] * 6
+    assert ran.tagged(Tag.PARTIAL_GROUP) == []
+    assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 3]
 
 
 def test_such_a_training_step_says_that_the_transfer_cannot_be_measured(tmp_path: Path) -> None:
@@ -219,7 +256,7 @@ class Squares(Dataset[torch.Tensor]):
 
 
 def _slow_start(worker: int) -> None:
-    time.sleep(0.1)
+    time.sleep(0.3)
 
 
 def test_the_start_of_workers_is_waited_for_by_the_first_step_of_each_epoch(
@@ -234,4 +271,4 @@ def test_the_start_of_workers_is_waited_for_by_the_first_step_of_each_epoch(
     assert ran.tagged(Tag.FIRST_IN_EPOCH) == [0, 4]
     assert sorted(range(8), key=waited.__getitem__)[-2:] in ([0, 4], [4, 0])
     # They have begun to start a little before the wait, with the iterator.
-    assert waited[4] > 50 * MS
+    assert waited[4] > 100 * MS

@@ -242,6 +242,8 @@ def test_a_fetch_inside_training_step_is_data_wait_of_that_step() -> None:
     ran = Replayed("dataloader_iter", inside(amounts), fetches_inside=True)
     assert ran.micro_batches() == [2, 2]
     assert ran.phases_ns() == [{"data_wait": 14, "forward": 200, "other": 2000}] * 2
+    ran = Replayed("dataloader_iter", after({FETCH: 7}), fetches_inside=True)
+    assert ran.phases_ns() == [{"forward": 14}] * 2
 
 
 @pytest.mark.parametrize("log", ["automatic", "manual", "unknown_length", "dataloader_iter"])

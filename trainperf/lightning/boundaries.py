@@ -52,6 +52,28 @@ class _EpochBracket:
             self._recorder.rest(Gap.SHUTDOWN)
 
 
+class _UntilExhausted:
+    """Around a `training_step` that fetches by itself, and may find that there is no more."""
+
+    __slots__ = ("_boundaries", "_forward")
+
+    def __init__(self, boundaries: "Boundaries", forward: Bracket) -> None:
+        self._boundaries = boundaries
+        self._forward = forward
+
+    def __enter__(self) -> None:
+        self._forward.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._boundaries.exhausted = kind is StopIteration
+        self._forward.__exit__(kind, error, trace)
+
+
 class Boundaries:
     """Turns actions into brackets, and brackets into phases, gaps and steps."""
 
@@ -77,6 +99,8 @@ class Boundaries:
         """Whether `training_step` runs backward and optimizers by itself."""
         self.fetches_inside = False
         """Whether `training_step` takes the loader's iterator and fetches by itself."""
+        self.exhausted = False
+        """Whether such a `training_step` found no further batch: Lightning takes it for one."""
         self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
             Role.FETCH: self._plain(self._fetch_begins, self._fetch_ends),
             Role.H2D: lambda _action, _overridden: PhaseBracket(recorder, Phase.H2D),
@@ -169,9 +193,12 @@ class Boundaries:
 
     def _forward(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
-        if self.mark is None and not self.manual:
-            return PhaseBracket(self._recorder, Phase.FORWARD)
-        return self._guard.bracket(self.part, self._forward_begins, self._forward_ends)
+        bracket: Bracket = (
+            PhaseBracket(self._recorder, Phase.FORWARD)
+            if self.mark is None and not self.manual
+            else self._guard.bracket(self.part, self._forward_begins, self._forward_ends)
+        )
+        return _UntilExhausted(self, bracket) if self.fetches_inside else bracket
 
     def _batch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden

@@ -128,8 +128,8 @@ class Session:
     ) -> None:
         """Our only hook in the loop, with the callback's signature.  Runs every micro-batch."""
         del trainer, module, batch_idx
-        if batch is None:
-            return  # Lightning has skipped it: no forward, no backward
+        if batch is None or self.boundaries.exhausted:
+            return  # nothing ran: Lightning has skipped it, or there was none
         step = self._updates.known.completed + self._updates.seen
         complete = step != self._step or self._batch_is_step
         self._step = step
