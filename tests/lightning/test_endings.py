@@ -71,6 +71,24 @@ def test_an_interrupted_fit_is_closed_with_its_reason(
     assert not isinstance(training.profiler, ProfilerRelay)
 
 
+@pytest.mark.parametrize("error", [Planted("planted"), KeyboardInterrupt()])
+def test_the_numbers_so_far_are_reported(
+    error: BaseException, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On disk and, unless that was turned off, in the terminal."""
+    training = trainer(tmp_path, TrainPerf())
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises((Planted, SystemExit)):
+            training.fit(Failing(30, error), Loader(40))
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert (tmp_path / "trainperf" / "summary.json").exists()
+    told = capsys.readouterr().out
+    assert "a step" in told
+    assert str(tmp_path / "trainperf") in told
+
+
 def test_an_exception_between_micro_batches_leaves_a_step_that_is_tagged(tmp_path: Path) -> None:
     """The group that was never updated is reported with what it had."""
     interrupted_fit(tmp_path, Planted(), accumulate_grad_batches=2)

@@ -126,6 +126,32 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
 
 
 @on_a_noisy_machine
+def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path: Path) -> None:
+    """In the second epoch, between two micro-batches, where nothing else announces it."""
+
+    class LateLoader(SelfValidated):
+        def val_dataloader(self) -> Loader:
+            sleeper()
+            return Loader(1)
+
+    sleeper = Sleeper(0.060)
+    ran = fit(
+        tmp_path,
+        LateLoader(),
+        Loader(5),
+        accumulate_grad_batches=3,
+        val_check_interval=4,
+        check_val_every_n_epoch=2,
+        max_epochs=2,
+    )
+    assert len(sleeper.slept_ns) == 1
+    assert ran.micro_batches() == [3, 2, 3, 2]
+    assert ran.tagged(Tag.AFTER_VALIDATION) == [3]
+    assert ran.gap_ns(Gap.VALIDATION) >= sleeper.slept_ns[0]
+    assert_below(60 * MS, *(step.wall_ns for step in ran.steps))
+
+
+@on_a_noisy_machine
 def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_path: Path) -> None:
     """And is no part of the boundary between the epochs."""
     model = SelfValidated()
