@@ -240,6 +240,20 @@ def test_an_unwritable_directory_is_warned_of_once_and_training_goes_on(
     assert perf.state_dict()["totals"]["steps"] == 4
 
 
+def test_a_directory_that_is_not_local_is_not_taken_for_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning writes to such places by other means; no directory of that name appears here."""
+    monkeypatch.chdir(tmp_path)
+    training = trainer(tmp_path, TrainPerf(report=False), default_root_dir="memory://somewhere")
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        training.fit(Model(), Loader(4))
+    assert training.global_step == 4
+    (told,) = [record.message for record in caplog.records]
+    assert "memory://somewhere is not a local directory; pass TrainPerf(dirpath=...)" in told
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_disk_that_fills_up_is_warned_of_once_and_training_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -78,8 +78,9 @@ class Session:
         self._manual = False
         guard = self.monitor.guard
         self.relay = relays.install(trainer, guard.wrap(Boundaries.part, self._bracket))
-        guard.when_faulty(Boundaries.part, self.relay.silence)
-        guard.when_faulty(Monitor.part, self.relay.silence)
+        guard.when_faulty(Boundaries.part, self._stop_listening)
+        guard.when_faulty(Monitor.part, self._stop_listening)
+        self.boundaries.counts = False  # a tuner may train before the fit proper starts
 
     def start(
         self,
@@ -117,6 +118,7 @@ class Session:
         )
         self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
+        self.boundaries.counts = True
         self.relay.renew()  # marks and the loop's kind are known only now
         self._updates.start(trainer, module)
         self._step = self._updates.known.completed
@@ -174,11 +176,11 @@ class Session:
         trainer = self._trainer
         if trainer.fast_dev_run:  # Lightning writes nothing then, nor do we
             return
-        base = Path(dirpath or trainer.log_dir or trainer.default_root_dir)
+        base = str(dirpath or trainer.log_dir or trainer.default_root_dir)
         chosen: str | None = None
         if trainer.is_global_zero:
             try:
-                chosen = str(rundir.choose(base))
+                chosen = str(rundir.choose(_local(base)))
             except OSError as error:
                 log.warning(
                     "trainperf: no run directory can be written (%s); numbers go to the loggers "
@@ -189,6 +191,11 @@ class Session:
         self.run = Path(chosen) if chosen else None
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _stop_listening(self) -> None:
+        """After a fault of ours no step is measured any more: a part of one would be no step."""
+        self.relay.silence()
+        self.recorder.abandon()
 
     def _connect(self, marks: MarksProbe | None, tail: TailProbe | None) -> None:
         """Let probes hear the loop, each under a guard of its own."""
@@ -221,9 +228,8 @@ class Session:
     def _rescale(self, accumulation: int) -> None:
         """A `GradientAccumulationScheduler` has changed what Lightning divides the loss by."""
         self._accumulation = accumulation
-        self.monitor.guard.run(Monitor.part, self.monitor.drain)
         if self._loss is not None:
-            self._loss.scale = float(accumulation)
+            self._loss.rescale(float(accumulation), since=self.recorder.index + 1)
 
     def _notes(self) -> dict[str, str]:
         notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}
@@ -260,6 +266,12 @@ def _differs(owner: object, base: type, hook: str) -> bool:
     return getattr(function, "__func__", function) is not getattr(base, hook, None)
 
 
+def _local(base: str) -> Path:
+    if "://" in base:  # Lightning writes there through fsspec; a record file grows line by line
+        raise OSError(f"{base} is not a local directory; pass TrainPerf(dirpath=...)")
+    return Path(base)
+
+
 def _takes_iterator(module: "pl.LightningModule") -> bool:
     return "dataloader_iter" in inspect.signature(module.training_step).parameters
 
@@ -267,4 +279,5 @@ def _takes_iterator(module: "pl.LightningModule") -> bool:
 def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
     if not _takes_iterator(module):
         return {}
-    return dict.fromkeys(("h2d_device_ns", "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)
+    facts = ("h2d_device_ns", "h2d_bytes", "h2d_tensors")
+    return dict.fromkeys((*facts, "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)
