@@ -35,6 +35,7 @@ def make_step(
     *,
     tags: int = 0,
     start_ns: int = 0,
+    micro_batches: int = 1,
     facts: Mapping[str, int | float | None] | None = None,
     **phases_ms: float,
 ) -> StepRecord:
@@ -43,7 +44,12 @@ def make_step(
     unknown = phases_ms.keys() - {phase.label for phase in PHASES}
     assert not unknown, unknown
     return StepRecord(
-        index=index, start_ns=start_ns, tags=tags, host_ns=tuple(host), facts=dict(facts or {})
+        index=index,
+        start_ns=start_ns,
+        tags=tags,
+        micro_batches=micro_batches,
+        host_ns=tuple(host),
+        facts=dict(facts or {}),
     )
 
 
@@ -86,13 +92,13 @@ def make_info(
     hardware: Mapping[str, Scalar] | None = None,
     reasons: Mapping[str, str] | None = None,
 ) -> RunInfo:
-    """A header; the columns are filled in from the steps."""
+    """A header of a fit under Lightning; the columns are filled in from the steps."""
     return RunInfo(
         started_at="2026-11-01T12:00:00+00:00",
         rank=rank,
         world_size=world_size,
         device=device,
-        config=dict(config or {}),
+        config={"loop": "lightning", **(config or {})},
         hardware=dict(hardware or {}),
         reasons=dict(reasons or {}),
     )

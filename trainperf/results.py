@@ -73,7 +73,7 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     point: str
-    """`backward` (the all-reduce) or `loop` (between the last hook and the next fetch)."""
+    """`backward` (the all-reduce) or, under Lightning, `loop` (before every fetch)."""
     n: int
     """Steps in which every rank's wait is known."""
     wait_s: tuple[float, ...]
@@ -93,7 +93,7 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     cause: str | None
     """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
     cause_s: float | None
-    """Mean excess of that phase over the fastest rank's."""
+    """Mean excess of that phase over the fastest rank's, as far as it is waited for here."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,9 @@ SILENT_S = 120.0
 TOLERABLE = 0.01
 """Share of the fit that may be in no record; by construction it is nearly none."""
 
+LIGHTNING = "lightning"
+"""The loop (`config["loop"]`) that makes its ranks wait for each other before every fetch."""
+
 _SILENT_STEPS = 100
 _ENDINGS: dict[str, State] = {"finished": "finished", "interrupted": "interrupted"}
 _FLOPS = "no FLOP count was made of this model"
@@ -43,7 +46,8 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     """
     replay = Replay(run)
     folds = [Fold(METERS) for _ in run.ranks]
-    lateness, captures, excluded = LatenessFold(run.ranks), CaptureFold(), Excluded()
+    lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
+    captures, excluded = CaptureFold(), Excluded()
     for blocks in replay.blocks():
         for fold, block in zip(folds, blocks, strict=True):
             fold.observe(block)

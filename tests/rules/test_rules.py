@@ -365,6 +365,32 @@ def test_what_every_rank_spends_in_the_loop_is_the_loops(tmp_path: Path) -> None
     assert found(summary_of(tmp_path, specs))["loop"].fraction == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(("device", "lost"), [("cpu", 0.4), ("cuda", 0.2)])
+def test_on_a_device_the_same_delay_is_not_lost_twice(
+    tmp_path: Path, device: str, lost: float
+) -> None:
+    """20 of 100 ms at either point: a CPU lost both, behind a device's back it is one delay."""
+    specs = [
+        RankSpec(
+            steps=make_steps(
+                200,
+                data_wait=20 * late,
+                forward=80 - 20 * late,
+                loop=20 - 20 * late,
+                optimizer=20 * late,
+                facts={"tail_ns": (21 - 20 * late) * MS},
+            ),
+            info=make_info(rank=rank, world_size=2, device=device),
+        )
+        for rank, late in ((0, 1), (1, 0))
+    ]
+
+    finding = found(summary_of(tmp_path, specs))["straggler"]
+
+    assert finding.fraction == pytest.approx(lost)
+    assert finding.gain_upper_bound == pytest.approx(1 / (1 - lost))
+
+
 def test_time_lost_to_now_this_rank_now_that_is_found_without_a_name(tmp_path: Path) -> None:
     """Batches of unequal length: now one rank is late by 20 ms, now the other."""
     specs = []

@@ -1,10 +1,11 @@
 """Who is late: planted delays are found at their point, with their cause; noise names nobody."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
-from support_runs import MS, make_step
+from support_runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.blocks import StepBlock, StepSchema
 from trainperf.ranks import LatenessFold
@@ -48,10 +49,16 @@ def simulate(
     return ranks
 
 
-def points(ranks: list[list[StepRecord]], block: int = 64) -> dict[str, SyncPoint]:
+def points(
+    ranks: list[list[StepRecord]],
+    block: int = 64,
+    *,
+    loop_waits: bool = True,
+    device: str = "cpu",
+) -> dict[str, SyncPoint]:
     """The synchronisation points of simulated ranks, folded in blocks."""
-    fold = LatenessFold(range(len(ranks)))
-    schema = StepSchema(("tail_ns",))
+    fold = LatenessFold(range(len(ranks)), loop_waits=loop_waits)
+    schema = StepSchema(("tail_ns",), device)
     for first in range(0, STEPS, block):
         blocks = [StepBlock.from_records(steps[first : first + block], schema) for steps in ranks]
         fold.observe(blocks)
@@ -246,12 +253,107 @@ def test_on_an_asynchronous_device_the_host_does_not_wait_in_backward() -> None:
         [make_step(index, facts={"tail_ns": tail}, **BASE) for index in range(STEPS)]
         for tail in (1 * MS, 21 * MS)
     ]
-    fold = LatenessFold((0, 1))
+    fold = LatenessFold((0, 1), loop_waits=True)
     fold.observe([StepBlock.from_records(s, StepSchema(("tail_ns",), "cuda")) for s in steps])
 
     (backward, _) = fold.points()
 
     assert (backward.straggler, backward.cause) == (0, None)
+
+
+def test_ranks_of_a_plain_loop_are_judged_at_backward_only(tmp_path: Path) -> None:
+    """Nothing makes them wait in `loop`: what one of them does there keeps nobody."""
+    loops = []
+    for kind in ("plain", "lightning"):
+        specs = [
+            RankSpec(
+                steps=make_steps(100, forward=20, loop=busy, facts={"tail_ns": MS}),
+                info=make_info(rank=rank, world_size=2, config={"loop": kind}),
+            )
+            for rank, busy in ((0, 25.0), (1, 5.0))
+        ]
+        summary = summary_of(tmp_path / kind, specs)
+        loops.append([point.point for point in summary.synchronisation])
+        assert ("straggler" in {finding.id for finding in summary.findings}) == (kind != "plain")
+
+    assert loops == [["backward"], ["backward", "loop"]]
+
+
+def asynchronous(extra: Phases, *, tail: bool) -> list[list[StepRecord]]:
+    """Two ranks on a device: rank 0 is late by *extra*, the other's host waits in `loop` only.
+
+    *tail* says whether the device waits in backward too: it does for what comes before.
+    """
+    spent = sum(extra.values())
+    phases = [{**BASE, "loop": 1.0}, {**BASE, "loop": 1.0 + spent}]
+    phases[0] |= {phase: phases[0].get(phase, 0.0) + ms for phase, ms in extra.items()}
+    tails = [1.0, 1.0 + spent * tail]
+    return [
+        [make_step(index, facts={"tail_ns": round(waited * MS)}, **rank) for index in range(STEPS)]
+        for waited, rank in zip(tails, phases, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward", "callbacks"])
+def test_on_a_device_a_delay_before_backward_explains_the_wait_in_the_loop_too(phase: str) -> None:
+    """The host of the other rank is not held up in backward: it waits for the same 20 ms later."""
+    found = points(asynchronous({phase: 20}, tail=True), device="cuda")
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, phase)
+    assert (found["loop"].straggler, found["loop"].cause) == (0, phase)
+    assert found["loop"].cause_s == pytest.approx(0.020, rel=0.002)
+
+
+def test_on_a_device_a_delay_after_backward_is_found_at_the_loop() -> None:
+    """The device waited for nobody in backward."""
+    found = points(asynchronous({"optimizer": 20}, tail=False), device="cuda")
+
+    assert found["backward"].straggler is None
+    assert (found["loop"].straggler, found["loop"].cause) == (0, "optimizer")
+
+
+def accumulated(
+    extra: Phases, *, at_loop_ms: float, at_backward_ms: float
+) -> list[list[StepRecord]]:
+    """Two ranks, four micro-batches a step: rank 0 is late by *extra* in all of them together."""
+    late = {**BASE, "loop": 1.0, "backward": 21.0}
+    late |= {phase: late.get(phase, 0.0) + ms for phase, ms in extra.items()}
+    early = {**BASE, "loop": 1.0 + at_loop_ms, "backward": 21.0 + at_backward_ms}
+    tails = [1.0, 1.0 + at_backward_ms]
+    return [
+        [
+            make_step(index, micro_batches=4, facts={"tail_ns": round(tail * MS)}, **phases)
+            for index in range(STEPS)
+        ]
+        for tail, phases in zip(tails, (late, early), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward"])
+def test_with_accumulation_all_but_the_last_micro_batch_are_waited_for_in_the_loop(
+    phase: str,
+) -> None:
+    """10 ms late in each of four: 30 ms before a fetch, and 10 ms in the last one's all-reduce."""
+    found = points(accumulated({phase: 40}, at_loop_ms=30, at_backward_ms=10))
+
+    assert (found["loop"].straggler, found["loop"].cause) == (0, phase)
+    assert found["loop"].cause_s == pytest.approx(0.030, rel=0.002)
+    assert (found["backward"].straggler, found["backward"].cause) == (0, phase)
+    assert found["backward"].cause_s == pytest.approx(0.010, rel=0.002)
+
+
+def test_with_accumulation_waiting_in_backward_is_no_cause_of_being_late_in_the_loop() -> None:
+    """Rank 1 waits 20 ms in backward for rank 0, and is then late for no reason that shows."""
+    ranks = accumulated({"forward": 20}, at_loop_ms=0, at_backward_ms=20)
+    waiting = [
+        make_step(s.index, micro_batches=4, facts=s.facts, **{**_phases(s), "loop": 21.0})
+        for s in ranks[0]
+    ]
+
+    found = points([waiting, ranks[1]])
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "forward")
+    assert (found["loop"].straggler, found["loop"].cause) == (1, None)
 
 
 def _phases(step: StepRecord) -> dict[str, float]:

@@ -12,7 +12,7 @@ def straggler(summary: Summary) -> Finding | None:
     points = summary.synchronisation
     if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
         return None
-    lost = sum(point.lost_s for point in points) / step_s
+    lost = _lost_s(summary) / step_s
     named = [point for point in points if point.straggler is not None]
     if lost < LIMITS.notable and not named:
         return None
@@ -44,6 +44,16 @@ def said(point: SyncPoint) -> str:
         f"rank {point.straggler} late by {duration(point.late_s)} at {point.point}, "
         f"{share(point.late_fraction)} of steps: {cause}"
     )
+
+
+def _lost_s(summary: Summary) -> float:
+    """What a step loses at all its points together.
+
+    A device that works on while its host goes ahead waits in backward, and the host waits for the
+    same delay at the end of the step: there the points are not added.
+    """
+    lost_s = [point.lost_s for point in summary.synchronisation]
+    return sum(lost_s) if summary.run.device == "cpu" else max(lost_s)
 
 
 def _action(point: SyncPoint | None) -> str:
