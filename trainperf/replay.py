@@ -25,25 +25,24 @@ class Replay:
         self.run = run
         self.journals = {rank: Journal(rank) for rank in run.ranks}
         self.left_out = 0
-        """Steps that some rank does not have."""
+        """Steps that some rank of their attempt does not have."""
 
     def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
         """Blocks of the same steps, one per rank in the order of ranks, with their tags united.
 
-        Steps of a later attempt are numbered on from the earlier one's.
+        Steps of a later attempt are numbered on from the earlier one's.  The block of a rank that
+        took no part in an attempt is empty: an elastic restart may go on with fewer ranks.
         """
         begun = 0
         for files in self.run.attempts:
             lanes = self._lanes(files, begun)
-            yield from self._aligned(lanes)
-            begun = max(begun, *(lane.last_index + 1 for lane in lanes))
+            for common in self._aligned(list(lanes.values())):
+                taken = dict(zip(lanes, common, strict=True))
+                yield tuple(taken.get(rank, _EMPTY) for rank in self.journals)
+            begun = max(begun, *(lane.last_index + 1 for lane in lanes.values()))
 
-    def _lanes(self, files: tuple[RecordFile, ...], begun: int) -> list["_Lane"]:
-        present = {file.rank: file for file in files}
-        return [
-            _Lane(_steps(present[rank], journal, begun) if rank in present else iter(()))
-            for rank, journal in self.journals.items()
-        ]
+    def _lanes(self, files: tuple[RecordFile, ...], begun: int) -> dict[int, "_Lane"]:
+        return {file.rank: _Lane(_steps(file, self.journals[file.rank], begun)) for file in files}
 
     def _aligned(self, lanes: list["_Lane"]) -> Iterator[tuple[StepBlock, ...]]:
         while True:

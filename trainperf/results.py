@@ -34,7 +34,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int
     device: str
     steps: int
-    """Steps that every rank recorded: the readings stand on them."""
+    """Steps that every rank of their attempt recorded: the readings stand on them."""
     steady_steps: int
     left_out_steps: int
     """Steps that only some ranks recorded."""

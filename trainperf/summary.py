@@ -52,16 +52,17 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
         for fold, block in zip(folds, blocks, strict=True):
             fold.observe(block)
         lateness.observe(blocks)
-        walls = [block.wall_ns for block in blocks]
-        captures.observe(blocks[0], np.maximum.reduce(walls) / 1e9)
-        excluded.observe(blocks[0].tags)
+        present = [block for block in blocks if len(block)]
+        captures.observe(present[0], np.maximum.reduce([block.wall_ns for block in present]) / 1e9)
+        excluded.observe(present[0].tags)
     first = replay.journals[run.ranks[0]]
     info = _learned(run.info, first)
     found = readings(folds, info)
-    found["allreduce_skew_s"] = _skew(lateness, info, folds[0])
+    longest = max(folds, key=lambda fold: fold.steps)
+    found["allreduce_skew_s"] = _skew(lateness, info, longest)
     for name, unit in _NOT_COUNTED.items():
         found.setdefault(name, Reading(value=None, unit=unit, reason=_FLOPS))
-    facts = _facts(run, replay, folds[0], found, now_s=now_s)
+    facts = _facts(run, replay, longest, found, now_s=now_s)
     summary = Summary(
         run=facts,
         readings=found,
@@ -200,9 +201,7 @@ def _actions_s(replay: Replay) -> dict[str, float]:
 
 def _warnings(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     warnings = list(run.warnings)
-    missing = sorted(set(range(facts.world_size)) - set(facts.ranks))
-    if missing:
-        warnings.append(_missing_ranks(missing, facts))
+    warnings += _missing_ranks(run)
     for journal in replay.journals.values():
         if journal.damaged_lines:
             lines = plural(journal.damaged_lines, "damaged line")
@@ -222,9 +221,16 @@ def _warnings(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _missing_ranks(missing: list[int], facts: RunFacts) -> str:
-    named = ", ".join(str(rank) for rank in missing[:8]) + (", …" if len(missing) > 8 else "")
-    return (
-        f"{len(facts.ranks)} of {facts.world_size} ranks read (missing: {named}): "
-        "sums over ranks are too low"
-    )
+def _missing_ranks(run: Run) -> list[str]:
+    said = []
+    for files in run.attempts:
+        present, world_size = {file.rank for file in files}, files[0].info.world_size
+        missing = sorted(set(range(world_size)) - present)
+        if missing:
+            attempt = f"attempt {files[0].attempt}: " if len(run.attempts) > 1 else ""
+            named = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+            said.append(
+                f"{attempt}{len(present)} of {world_size} ranks read (missing: {named}): "
+                "sums over ranks are too low"
+            )
+    return said

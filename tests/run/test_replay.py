@@ -125,6 +125,20 @@ def test_attempts_are_aligned_one_by_one(tmp_path: Path) -> None:
     assert replay.left_out == 1
 
 
+def test_an_attempt_with_fewer_ranks_keeps_its_steps(tmp_path: Path) -> None:
+    """An elastic restart without rank 1: its block is empty, and no step is left out."""
+    ranks = [
+        of_rank(0, [0, 1, 2]),
+        of_rank(1, [0, 1, 2]),
+        RankSpec(steps=make_steps(2, forward=1), info=make_info(rank=0), attempt=1),
+    ]
+
+    replay, blocks = replayed(tmp_path, ranks)
+
+    assert blocks == [([0, 1, 2], [0, 1, 2]), ([3, 4], [])]
+    assert replay.left_out == 0
+
+
 def test_totals_of_attempts_add_up_and_the_last_of_each_holds(tmp_path: Path) -> None:
     """They are cumulative within an attempt."""
     first = Totals(at_step=4, actions_ns={"A.x": 5}, sequence_lengths={128: 2}, dropped={"p": 1})

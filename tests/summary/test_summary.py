@@ -163,6 +163,36 @@ def test_missing_ranks_are_a_warning(tmp_path: Path) -> None:
     )
 
 
+def test_an_elastic_restart_with_fewer_ranks_is_read_whole(tmp_path: Path) -> None:
+    """Two ranks for 200 steps and rank 0 alone for 100: readings combine the ranks there are."""
+    first, second = pair(20)
+    alone = RankSpec(
+        steps=make_steps(100, data_wait=2, forward=48, facts={"tokens_effective": 100}),
+        info=make_info(rank=0, world_size=1),
+        attempt=1,
+    )
+
+    summary = summary_of(tmp_path, [first, second, alone])
+
+    assert (summary.run.steps, summary.run.left_out_steps, summary.warnings) == (300, 0, ())
+    seconds = 200 * 0.0535 + 100 * 0.050
+    tokens = 300 * 100 + 200 * 200
+    assert summary.readings["step_s"].n == 188 + 88
+    assert summary.readings["effective_tokens_per_s"].value == pytest.approx(
+        (tokens - 12 * 300 - 12 * 100) / (seconds - 12 * 0.0535 - 12 * 0.050), rel=1e-6
+    )
+    assert [point.n for point in summary.synchronisation] == [188, 188]
+
+
+def test_a_file_missing_from_one_attempt_is_a_warning(tmp_path: Path) -> None:
+    """Rank 1 of the second attempt was not copied along."""
+    specs = [*pair(), RankSpec(steps=make_steps(30, forward=1), info=pair()[0].info, attempt=1)]
+
+    assert summary_of(tmp_path, specs).warnings == (
+        "attempt 1: 1 of 2 ranks read (missing: 1): sums over ranks are too low",
+    )
+
+
 def test_damaged_lines_are_a_warning(tmp_path: Path) -> None:
     """With the rank and their number."""
     directory = make_run_dir(tmp_path / "run", [plain()])
