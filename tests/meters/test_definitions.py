@@ -134,8 +134,8 @@ def test_every_ranks_value_stands_beside_the_common_one() -> None:
 
 
 def test_host_bound_steps_are_those_in_which_the_device_had_caught_up() -> None:
-    """A lead of at most one mark at the end of forward and backward."""
-    leads = [(0, 1), (1, 0), (2, 5), (0, 3)]
+    """None of the step's earlier marks ahead when backward returns; the end of forward is one."""
+    leads = [(0, 1), (1, 0), (2, 0), (0, 3)]
     steps = [
         make_step(i, forward=1, facts={"lead_forward": f, "lead_backward": b})
         for i, (f, b) in enumerate(leads)
@@ -151,6 +151,30 @@ def test_a_reason_given_by_the_run_is_the_reason_shown() -> None:
     found = read([make_step(0, forward=1)], info=info)
 
     assert found["overflow_rate"].reason == "bf16 uses no GradScaler"
+
+
+def test_a_reading_that_cannot_be_measured_in_this_run_has_no_value() -> None:
+    """With `dataloader_iter` the copy is inside the training step: its phase is not 0 s."""
+    info = RunInfo(reasons={"phase_h2d_s": "training_step fetches by itself"})
+
+    found = read([make_step(0, forward=1)], info=info)
+
+    assert found["phase_h2d_s"].value is None
+    assert found["phase_h2d_s"].reason == "training_step fetches by itself"
+    assert found["phase_forward_s"].value == 0.001
+
+
+def test_fragmentation_is_what_is_held_unused_now() -> None:
+    """Before the second step the reserved peak was far ahead; over ranks the largest counts."""
+    first = {"peak_bytes": 10, "reserved_peak_bytes": 100}
+    later = {"peak_bytes": 90, "reserved_peak_bytes": 100}
+    steps = [make_step(0, forward=1, facts=first), make_step(1, forward=1, facts=later)]
+    steps += [make_step(2, forward=1)]
+    other = [make_step(i, forward=1, facts={**later, "peak_bytes": 70}) for i in range(3)]
+
+    assert read(steps)["fragmentation_bytes"].value == 10
+    assert read(steps, other)["fragmentation_bytes"].value == 30
+    assert read(steps, other)["fragmentation_bytes"].per_rank == (10, 30)
 
 
 def test_without_a_steady_step_the_reason_says_so() -> None:

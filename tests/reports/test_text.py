@@ -99,6 +99,14 @@ def test_the_share_to_act_on_is_named_before_a_larger_one_that_is_just_work(
     )
 
 
+def test_a_phase_that_nobody_could_see_is_not_shown_as_nothing(tmp_path: Path) -> None:
+    """A step that fetches by itself copies the batch where no bracket is."""
+    info = make_info(device="cuda", reasons={"phase_h2d_s": "training_step fetches by itself"})
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=9), info=info)])
+
+    assert "\n  h2d       not measured\n" in text.render(summary)
+
+
 def test_no_action_is_invented_where_nothing_can_be_removed(tmp_path: Path) -> None:
     """A compute-bound run is told so."""
     summary = summary_of_case(CASES["compute_bound"](), tmp_path)

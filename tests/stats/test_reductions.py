@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from trainperf.stats.reductions import (
     First,
+    LargestLast,
     Last,
     Maximum,
     Rate,
@@ -76,6 +77,14 @@ def test_over_ranks_the_first_step_is_the_slowest_ranks() -> None:
 def test_over_ranks_the_last_value_is_the_mean() -> None:
     """Each rank has the loss of its own batch."""
     assert Last.across([Last(9.0, 2.0), Last(9.0, 4.0)]).value() == 3.0
+
+
+def test_over_ranks_the_last_state_is_the_largest_ranks() -> None:
+    """The rank with the most of its memory in holes is the one to look at."""
+    later = LargestLast(2.0, 30.0).merge(LargestLast(1.0, 50.0))
+
+    assert later.value() == 30.0
+    assert LargestLast.across([LargestLast(2.0, 10.0), later]).value() == 30.0
 
 
 def test_over_ranks_a_total_is_the_largest_ranks() -> None:

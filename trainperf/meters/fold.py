@@ -73,7 +73,8 @@ def readings(folds: Sequence[Fold], info: RunInfo) -> dict[str, Reading]:
 def _reading(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> Reading:
     found = [fold.reduction(meter.name) for fold in folds]
     present = [reduction for reduction in found if reduction is not None]
-    if not present:
+    # A probe that sees other steps may give what this run cannot measure.
+    if not present or meter.name in info.reasons:
         return Reading(value=None, unit=meter.unit, reason=_reason(meter, folds, info))
     combined = type(present[0]).across(present) if len(present) > 1 else present[0]
     value = combined.value()

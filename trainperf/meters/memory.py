@@ -3,7 +3,7 @@
 from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import largest
-from trainperf.stats.reductions import Maximum
+from trainperf.stats.reductions import LargestLast, Maximum
 
 
 class MemoryPeak(Meter):
@@ -40,7 +40,8 @@ class MemoryReservedPeak(Meter):
 class Fragmentation(Meter):
     """Reserved minus allocated device memory at their peaks, in bytes: held but not used.
 
-    An upper bound: the two peaks need not fall on the same moment.
+    Of the latest step that has both; largest rank.  An upper bound: the two peaks need not fall on
+    the same moment.
     """
 
     name = "fragmentation_bytes"
@@ -49,14 +50,14 @@ class Fragmentation(Meter):
     scope = Scope.ALL
     needs = ("peak_bytes", "reserved_peak_bytes")
 
-    def observe(self, block: StepBlock) -> Maximum | None:
-        """Largest difference of the two peaks."""
+    def observe(self, block: StepBlock) -> LargestLast | None:
+        """Latest difference of the two peaks."""
         known = block.having("peak_bytes", "reserved_peak_bytes")
         peak = known.fact("peak_bytes") if known else None
         reserved = known.fact("reserved_peak_bytes") if known else None
-        if peak is None or reserved is None:
+        if known is None or peak is None or reserved is None:
             return None
-        return Maximum(float((reserved - peak).max()), len(peak))
+        return LargestLast(float(known.index[-1]), float(reserved[-1] - peak[-1]), len(peak))
 
 
 class ResidentPeak(Meter):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from trainperf.reports.headline import bound, headline
 from trainperf.reports.safe import markdown as safe
-from trainperf.reports.view import applies, device, facts, ledger, phase_rows, progress
+from trainperf.reports.view import device, facts, ledger, not_there, phase_rows, progress
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
 from trainperf.units import Scale, duration, fine_share, plural
@@ -41,9 +41,9 @@ def _phases(summary: Summary) -> str:
         return ""
     scale = Scale.fine(sum(row.seconds for row in rows))
     cells = [
-        (row.label, scale.say(row.seconds), fine_share(row.fraction), safe(row.note))
-        if applies(summary, row)
-        else (row.label, "not applicable (CPU)", "", "")
+        (row.label, absent, "", "")
+        if (absent := not_there(summary, row))
+        else (row.label, scale.say(row.seconds), fine_share(row.fraction), safe(row.note))
         for row in rows
     ]
     return _table(("phase", "time a step", "share", "note"), cells)

@@ -10,7 +10,7 @@ from rich.text import Text
 from trainperf.phases import Phase
 from trainperf.reports.headline import bound, headline
 from trainperf.reports.safe import plain
-from trainperf.reports.view import PhaseRow, applies, device, facts, ledger, phase_rows, progress
+from trainperf.reports.view import PhaseRow, device, facts, ledger, not_there, phase_rows, progress
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
 from trainperf.units import Scale, bracket, duration, fine_share, plural
@@ -94,8 +94,9 @@ def _phases(summary: Summary) -> list[Text]:
 
 
 def _phase(summary: Summary, row: PhaseRow, number: str) -> Text:
-    if not applies(summary, row):
-        return Text(f"{row.label:<10}{'not applicable (CPU)':>{len(number)}}", style="dim")
+    absent = not_there(summary, row)
+    if absent:
+        return Text(f"{row.label:<10}{absent:>{len(number)}}", style="dim")
     line = Text(f"{row.label:<10}{number}  ")
     line.append(_bar(row.fraction), style=_COLOURS.get(row.phase, "green"))
     line.append(f"  {fine_share(row.fraction):>7}")

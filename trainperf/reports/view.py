@@ -21,6 +21,10 @@ from trainperf.units import (
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
 
 
+_NOTHING = 0.001
+"""Share of a step below which a batch was not moved."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRow:
     """One phase of the mean step."""
@@ -68,9 +72,15 @@ def phase_rows(summary: Summary) -> list[PhaseRow]:
     ]
 
 
-def applies(summary: Summary, row: PhaseRow) -> bool:
-    """Whether a phase can take time at all: on a CPU nothing is moved to the device."""
-    return not (row.phase is Phase.H2D and summary.run.device == "cpu" and row.fraction < 0.001)
+def not_there(summary: Summary, row: PhaseRow) -> str:
+    """Why a phase has no time of its own, in words for its row; empty where it has."""
+    if row.phase is not Phase.H2D:
+        return ""
+    # On a CPU nothing is moved to the device, and a step that fetches by itself moves unseen.
+    if summary.run.device == "cpu" and row.fraction < _NOTHING:
+        return "not applicable (CPU)"
+    unseen = _value(summary, f"phase_{row.phase.label}_s") is None
+    return "not measured" if unseen and summary.run.steady_steps else ""
 
 
 def facts(summary: Summary) -> list[Fact]:

@@ -204,3 +204,26 @@ class Last(_Pooled):
         """Mean over ranks."""
         mean = sum(last.latest for last in ranks) / len(ranks)
         return cls(max(last.at for last in ranks), mean, max(last.n for last in ranks))
+
+
+@dataclass(frozen=True, slots=True)
+class LargestLast(_Pooled):
+    """The value at the latest step; over ranks the largest of their latest values."""
+
+    at: float
+    latest: float
+    n: int = 1
+
+    def merge(self, other: "LargestLast") -> "LargestLast":
+        """The later one; *n* counts the steps that had a value."""
+        later = self if self.at > other.at else other
+        return LargestLast(later.at, later.latest, self.n + other.n)
+
+    def value(self) -> float | None:
+        """The value at the latest step."""
+        return self.latest
+
+    @classmethod
+    def across(cls, ranks: "Sequence[LargestLast]") -> "LargestLast":
+        """The rank with the most."""
+        return max(ranks, key=lambda rank: rank.latest)
