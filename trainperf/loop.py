@@ -100,6 +100,7 @@ class LoopMonitor:
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
         self._batch: object = None
         self._pending = self._ended = False
+        self._attempted: set[int] = set()
         self._unended = 0
         atexit.register(self._at_exit)
 
@@ -232,6 +233,7 @@ class LoopMonitor:
         if not self._pending:
             return
         self._pending = False
+        self._attempted.clear()
         batch, self._batch = self._batch, None
         complete = complete or (not self._ended and self._lose_patience())
         if not complete and self._chosen.scaler is not None:
@@ -256,13 +258,20 @@ class LoopMonitor:
 
     def _attempt(self, optimizer: Optimizer | None) -> None:
         known = self._objects.optimizers
+        if optimizer is not None and not any(optimizer is one for one in known):
+            raise ConfigError(
+                "phase('optimizer', optimizer): not one of those that watch() was given; name it "
+                "there"
+            )
         if optimizer is None and len(known) != 1:
             raise ConfigError(
                 f"phase('optimizer') under a scaler with {len(known)} optimizers: say which, as "
                 "in phase('optimizer', optimizer)"
             )
-        if self._chosen.scaler is not None:
-            self._chosen.scaler.attempt(optimizer or known[0])
+        stepped = optimizer or known[0]
+        if self._chosen.scaler is not None and id(stepped) not in self._attempted:
+            self._attempted.add(id(stepped))  # zero_grad and update may have phases of their own
+            self._chosen.scaler.attempt(stepped)
 
     def _notes(self) -> dict[str, str]:
         never = not self._ended and self._unended > PATIENCE

@@ -89,6 +89,7 @@ class Monitor:
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
+        self._crowded: Callable[[], bool] = self._no_device
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
         self._switch_ns = 0.0
@@ -113,6 +114,9 @@ class Monitor:
         readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
         self._has_readers = bool(readers)
         self._watched = self._has_readers or parts.first_answer is not None
+        device = parts.device
+        if device is not None:
+            self._crowded = lambda: device.crowded
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
@@ -132,7 +136,7 @@ class Monitor:
         self._micro_batch(batch, loss)
         recorder = self.recorder
         recorder.micro_batch_done(complete=complete)
-        if complete and self._flush_schedule.due(len(recorder.closed), begun):
+        if complete and (self._flush_schedule.due(len(recorder.closed), begun) or self._crowded()):
             self._flush()
         draft = recorder.draft
         if draft is not None and self._overhead is not None:
@@ -157,6 +161,8 @@ class Monitor:
         if self.finished:
             return
         self.finished = True
+        for probe in self._parts.probes:
+            self.guard.run(probe.name, probe.finishing)
         self._seal_group()
         fit_ns = self.recorder.end()
         self.guard.run("last steps", self._last)
@@ -224,9 +230,13 @@ class Monitor:
         fence = group.fence
         return fence is None or self.guard.run(_DEVICE, fence.query) is not False
 
+    def _no_device(self) -> bool:
+        return False
+
     def _give_up(self) -> None:
         """After a fault in the middle of writing nothing more is written, or kept."""
         self._flush = self.recorder.take
+        self.recorder.abandon()
 
     def _lose_device(self) -> None:
         """After an error of the device what is still on it is not read; host times are."""

@@ -118,6 +118,13 @@ class Recorder(Timeline):
         self._finish_step(Gap.EPOCH_BOUNDARY)
         self._next_tags |= Tag.FIRST_IN_EPOCH
 
+    def abandon(self) -> None:
+        """Measure nothing more: what follows is no step's, and the open step is none."""
+        self.rest(Gap.SHUTDOWN)
+        if self.draft is not None:
+            self.draft.micro_batches = 0
+        self._finish_step(Gap.SHUTDOWN)
+
     def end(self) -> int:
         """End the fit; returns its length in nanoseconds."""
         self.rest(Gap.SHUTDOWN)

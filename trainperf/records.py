@@ -61,7 +61,6 @@ FACTS: dict[str, Fact] = {
         Fact(name="samples", unit="1", meaning="leading dimension of the batch, this rank"),
         Fact(name="tokens_effective", unit="1", meaning="sum of the mask, this rank"),
         Fact(name="tokens_padded", unit="1", meaning="number of mask elements, this rank"),
-        Fact(name="updates", unit="1", meaning="optimizer steps that were called for"),
         Fact(name="attempts", unit="1", meaning="optimizer updates attempted under a GradScaler"),
         Fact(name="overflows", unit="1", meaning="attempted updates that the scaler skipped"),
         Fact(name="loss_scale", unit="1", meaning="the scaler's scale, read now and then"),

@@ -1,9 +1,9 @@
-"""What do the numbers say now?  The readings of the steps since they were last shown."""
+"""What do the numbers say now?  Of the steps since they were last shown, or of the whole fit."""
 
 from collections.abc import Sequence
 
 from trainperf.blocks import BLOCK_STEPS, StepBlock
-from trainperf.meters.base import Meter
+from trainperf.meters.base import Meter, Scope
 from trainperf.meters.fold import Fold, Reading, readings
 from trainperf.records import RunInfo
 
@@ -11,12 +11,16 @@ from trainperf.records import RunInfo
 class Window:
     """Gathers blocks until somebody takes the readings, then begins anew.
 
+    Meters of the whole fit (the first step, overflows, peaks) go on; all others stand on the steps
+    since the last take, so that a curve shows what changed.
+
     Folding costs by the call, not by the step, so it is put off until a whole block has come
     together or somebody wants to know.
     """
 
     def __init__(self, meters: Sequence[Meter]) -> None:
-        self._fold = Fold(meters)
+        self._fold = Fold([meter for meter in meters if meter.scope is not Scope.ALL])
+        self._whole = Fold([meter for meter in meters if meter.scope is Scope.ALL])
         self._gathered: list[StepBlock] = []
         self.steps = 0
         """Steps observed since the last take."""
@@ -31,12 +35,14 @@ class Window:
     def take(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the window; the next one begins."""
         self._fold_gathered()
-        now = readings([self._fold], info)
+        now = {**readings([self._fold], info), **readings([self._whole], info)}
         self._fold.reset()
         self.steps = 0
         return now
 
     def _fold_gathered(self) -> None:
         if self._gathered:
-            self._fold.observe(StepBlock.joined(self._gathered))
+            block = StepBlock.joined(self._gathered)
+            self._fold.observe(block)
+            self._whole.observe(block)
             self._gathered.clear()

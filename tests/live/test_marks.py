@@ -182,7 +182,7 @@ def test_marks_outside_steps_are_nobodys() -> None:
     assert fit.device.queries > 0
 
 
-@pytest.mark.parametrize("most_events", [6, 15, 40, 100])
+@pytest.mark.parametrize("most_events", [6, 15])
 def test_a_step_whose_marks_were_given_up_has_no_device_time(most_events: int) -> None:
     """Neither zero nor part of the sum: not measured, and counted."""
     fit = DeviceFit(most_events=most_events)

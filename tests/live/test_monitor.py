@@ -27,7 +27,7 @@ class Counting(Probe):
     """Counts batches; knows at the step's end, at the seal and when the device has passed."""
 
     name = "counting"
-    facts: ClassVar[tuple[str, ...]] = ("samples", "updates", "attempts")
+    facts: ClassVar[tuple[str, ...]] = ("samples", "tokens_effective", "attempts")
 
     def __init__(self) -> None:
         self.called: list[str] = []
@@ -167,7 +167,7 @@ def test_every_step_is_written_once_and_in_order() -> None:
 
     assert [record.index for record in fit.sink.records] == list(range(100))
     assert fit.facts("samples") == [1] * 100
-    assert fit.facts("updates") == [record.wall_ns for record in fit.sink.records]
+    assert fit.facts("tokens_effective") == [record.wall_ns for record in fit.sink.records]
     assert fit.facts("attempts") == list(range(100))
     assert (probe.called[0], probe.called[-1]) == ("attach", "detach")
 
@@ -192,7 +192,13 @@ def test_the_header_names_the_columns_of_the_rows() -> None:
     """In the order of the facts, and our own cost is always one."""
     fit = HostFit(Counting(), Failing("nothing")).steps(1).finish()
 
-    assert fit.sink.info.columns == ("samples", "updates", "attempts", "overflows", "overhead_ns")
+    assert fit.sink.info.columns == (
+        "samples",
+        "tokens_effective",
+        "attempts",
+        "overflows",
+        "overhead_ns",
+    )
     assert len(fit.sink.step_rows[0]) == 12 + 5
 
 

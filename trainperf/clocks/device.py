@@ -41,6 +41,11 @@ class DeviceClock:
         self._ahead.append(event)
         return event
 
+    @property
+    def crowded(self) -> bool:
+        """Whether a quarter of the pool is in use: time to write a group and get events back."""
+        return self._made - len(self._free) > self._most // 4
+
     def fence(self) -> TimingEvent:
         """Record an event that is never given up: one a group, whose passing is waited for."""
         event = self._free.pop() if self._free else self._make()

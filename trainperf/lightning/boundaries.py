@@ -20,6 +20,17 @@ from trainperf.timeline import PhaseBracket
 Act = Callable[[], object]
 Bracket = AbstractContextManager[None]
 
+_BEFORE_STEPS = frozenset(
+    {
+        Role.VALIDATION_BEGINS,
+        Role.VALIDATION,
+        Role.SANITY_BEGINS,
+        Role.SANITY_ENDS,
+        Role.CHECKPOINT,
+    }
+)
+"""What is told apart while no step is counted."""
+
 # What runs every step uses plain names: looking up an enumeration's member takes ten times longer.
 _DATA_WAIT, _FORWARD, _BACKWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD), int(Phase.BACKWARD)
 _FETCH_BEGINS, _FETCH_ENDS = Mark.FETCH_BEGINS, Mark.FETCH_ENDS
@@ -97,6 +108,8 @@ class Boundaries:
         self._raw_step = False
         self.manual = False
         """Whether `training_step` runs backward and optimizers by itself."""
+        self.counts = True
+        """Whether training actions make steps.  Brackets made before a change must be renewed."""
         self.fetches_inside = False
         """Whether `training_step` takes the loader's iterator and fetches by itself."""
         self.exhausted = False
@@ -127,7 +140,7 @@ class Boundaries:
         """The bracket for an action, to be cached by its name; `None` when it means nothing."""
         action = Action.parse(name)
         role = role_of(action, overridden=overridden)
-        if role is Role.NOTHING:
+        if role is Role.NOTHING or (not self.counts and role not in _BEFORE_STEPS):
             return None
         return self._makers[role](action, overridden)
 

@@ -15,6 +15,7 @@ from trainperf.errors import ConfigError
 from trainperf.lightning.report import announce, report
 from trainperf.lightning.session import Session
 from trainperf.measures import Measure
+from trainperf.monitor import Monitor
 from trainperf.probes.base import Probe
 from trainperf.probes.tokens import MaskFunction
 
@@ -59,16 +60,18 @@ class Measurement(Callback):
         session = self.session
         if session is None:
             return
-        session.totals = dict(self._restored.get("totals", {}))
-        session.continues = str(self._restored.get("run", ""))
+        earlier = str(self._restored.get("run", ""))
+        if earlier != str(session.run):  # a tuner saves and restores this very fit
+            session.totals = dict(self._restored.get("totals", {}))
+            session.continues = earlier
         self._listen()
         guard = session.monitor.guard
         guard.run(Session.part, lambda: self._start(session, trainer, pl_module))
         if Session.part in guard.faults:
             self._end(trainer, "failed")
             return
-        # Called by Lightning as if it were a method: one frame less in every step.
-        self.__dict__["on_train_batch_end"] = session.on_train_batch_end
+        # Called by Lightning as if it were a method.
+        self.__dict__["on_train_batch_end"] = guard.wrap(Monitor.part, session.on_train_batch_end)
         if session.scaler is not None:
             self.__dict__["on_before_optimizer_step"] = guard.wrap(
                 session.scaler.name, session.on_before_optimizer_step

@@ -55,6 +55,9 @@ class Probe:
     def close(self, draft: Draft) -> None:
         """The step's host time is known.  Runs every step."""
 
+    def finishing(self) -> None:
+        """The fit is about to end: the step that closes next is the last."""
+
     def seal(self) -> None:
         """A group of steps ends here: start copying what the device holds for them."""
 

@@ -10,7 +10,7 @@ from trainperf.recorder import Recorder
 
 
 class SamplesProbe(Probe):
-    """The leading dimension of the batch's first tensor, summed over the micro-batches."""
+    """Leading dimension of the batch's first tensor that has one, over the micro-batches."""
 
     name = "samples"
     facts: ClassVar[tuple[str, ...]] = ("samples",)
@@ -23,12 +23,13 @@ class SamplesProbe(Probe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Look for the first tensor.  Runs every micro-batch."""
         draft = self.recorder.draft
-        first = batch if isinstance(batch, torch.Tensor) else next(iter(tensors(batch)), None)
-        if draft is None or first is None:
+        if draft is None:
             return
-        shape = first.shape
-        if shape:
-            add(draft, self._samples, shape[0])
+        for tensor in (batch,) if isinstance(batch, torch.Tensor) else tensors(batch):
+            shape = tensor.shape
+            if shape:  # a scalar says nothing about the batch
+                add(draft, self._samples, shape[0])
+                return
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""

@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainperf import measures
+from trainperf.clocks.cuda import events_of
 from trainperf.clocks.device import DeviceClock
 from trainperf.measures import Measure
 from trainperf.probes.base import Probe
@@ -88,11 +89,15 @@ def device_clock(device: torch.device) -> DeviceClock | None:
     """Timing events of an asynchronous device; `None` for a CPU."""
     if device.type != "cuda":
         return None
-    return DeviceClock(lambda: torch.cuda.Event(enable_timing=True))  # type: ignore[no-untyped-call]
+    return DeviceClock(events_of(device))
 
 
 def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
     clock, memory = chosen.clock, "peak_bytes" in facts
+    if objects.device.type not in ("cpu", "cuda"):
+        not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
+        everything = {fact for measure in measures.EVERYTHING for fact in measure.facts}
+        chosen.without(everything - {"gc_ns", "recompiles", "resident_bytes"}, not_covered)
     if clock is None:
         chosen.without(measures.H2D.facts, CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)

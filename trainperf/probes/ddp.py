@@ -13,7 +13,8 @@ from torch.utils.hooks import RemovableHandle
 
 from trainperf.phases import Tag
 from trainperf.probes.base import Probe, add
-from trainperf.recorder import Recorder
+from trainperf.probes.marks import Mark
+from trainperf.recorder import Draft, Recorder
 
 
 RELEARN_EVERY = 1000
@@ -42,6 +43,7 @@ class TailProbe(Probe):
         self._last: torch.nn.Parameter | None = None
         self._ready_ns = 0
         self._synchronizes = self._fired = self._learning = False
+        self._silent = False
         self._passes = 0
         self._learn_at = _FIRST_LEARNT
         self._patience = 1
@@ -76,9 +78,17 @@ class TailProbe(Probe):
         if self._learning:
             self._learnt()
         elif not self._fired:
+            self._silent = True
             self._relearn_soon()
         elif self._mark is None:
             add(draft, self._column, self.recorder.now_ns() - self._ready_ns)
+
+    def close(self, draft: Draft) -> None:
+        """A step of which one backward was not heard has no tail: a part of it is none."""
+        if self._silent:
+            self._silent = False
+            draft.facts[self._column] = None
+            draft.marks = [pair for pair in draft.marks if pair[0] != Mark.LAST_GRADIENT]
 
     def _relearn_soon(self) -> None:
         """The hook was silent: an unused parameter, or compiled anew.  Ever later, if in vain."""

@@ -23,9 +23,10 @@ class LossProbe(RingProbe):
 
     def __init__(self, *, scale: float = 1.0, frozen: bool = False) -> None:
         super().__init__(Ring(torch.float32))
-        self.scale = scale
-        """Applied when a loss is read: to change it, drain the monitor first."""
+        self._scales = [(0, scale)]
         self._frozen = frozen
+        self._not_finite_since: int | None = None
+        self._not_finite = 0
         self._kept: dict[int, torch.Tensor] = {}
 
     def attach(self, recorder: Recorder) -> None:
@@ -40,8 +41,8 @@ class LossProbe(RingProbe):
         value = loss.get("loss") if isinstance(loss, dict) else loss
         draft = self.recorder.draft
         if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
-            if draft is not None and isinstance(value, float) and math.isfinite(value):
-                draft.facts[self._column] = value * self.scale  # the loop has read it already
+            if draft is not None and isinstance(value, float):
+                self._fill(draft, value)  # the loop has read it already
             return
         if self._frozen and value.is_cpu:
             self._kept[draft.index] = value  # copying it would be our dearest call of all
@@ -75,6 +76,24 @@ class LossProbe(RingProbe):
         self._fill(draft, rows[-1][0])
 
     def _fill(self, draft: Draft, loss: float) -> None:
-        loss *= self.scale
+        if not math.isfinite(loss):
+            self._not_finite += 1
+            if self._not_finite_since is None:
+                self._not_finite_since = draft.index
+            return
+        while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
+            self._scales.pop(0)
         # Seven digits are all a float32 has.
-        draft.facts[self._column] = float(f"{loss:.7g}") if math.isfinite(loss) else None
+        draft.facts[self._column] = float(f"{loss * self._scales[0][1]:.7g}")
+
+    def rescale(self, scale: float, since: int) -> None:
+        """From step *since* on the loop divides the loss by something else."""
+        self._scales.append((since, scale))
+
+    def notes(self) -> dict[str, str]:
+        """A loss that is no number has no value, but must be known."""
+        if self._not_finite_since is None:
+            return {}
+        return {
+            "loss": f"not finite since step {self._not_finite_since} ({self._not_finite} times)"
+        }

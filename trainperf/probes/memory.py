@@ -39,6 +39,10 @@ class DeviceMemoryProbe(Probe):
         self._columns = [recorder.column(name) for name in self.facts]
         self._next_ns = 0
 
+    def finishing(self) -> None:
+        """The last step is always sampled."""
+        self._next_ns = 0
+
     def close(self, draft: Draft) -> None:
         """Sample if the last sample is old enough.  Runs every step."""
         if draft.start_ns < self._next_ns:
@@ -60,6 +64,10 @@ class ResidentMemoryProbe(Probe):
         super().attach(recorder)
         self._column = recorder.column("resident_bytes")
         self._process = psutil.Process()
+        self._next_ns = 0
+
+    def finishing(self) -> None:
+        """The last step is always sampled."""
         self._next_ns = 0
 
     def close(self, draft: Draft) -> None:

@@ -67,8 +67,9 @@ class CompileProbe(Probe):
     def close(self, draft: Draft) -> None:
         """Compare with the step before.  Runs every step."""
         graphs = self._count()
-        draft.facts[self._column] = graphs - self._graphs
-        if graphs != self._graphs:
+        built = max(0, graphs - self._graphs)  # `torch._dynamo.reset()` starts counting anew
+        draft.facts[self._column] = built
+        if built:
             draft.tags |= Tag.RECOMPILED
         self._graphs = graphs
 

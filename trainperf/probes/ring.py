@@ -13,6 +13,9 @@ import torch
 SLOTS = 256
 """Rows of a buffer; a group that needs more begins another one."""
 
+_COPIED_FROM = ("cpu", "cuda")
+"""Devices whose copies are known to be done: elsewhere a value would be read too early."""
+
 MOST_BUFFERS = 64
 """Buffers not read yet; beyond that values are given up, and counted."""
 
@@ -25,7 +28,6 @@ class _Buffer:
     def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.whole = torch.zeros(SLOTS, width, dtype=dtype, device=device)
         self.rows = list(self.whole.unbind())
-        # Pinned memory is allocated here, once: doing it at a seal may wait for the device.
         self.host = (
             self.whole
             if device.type == "cpu"
@@ -64,10 +66,14 @@ class Ring:
         Runs every micro-batch.  Makes a tensor only until there are enough, or when rows get wider.
         """
         if width > self._width or device != self._device:
+            if device.type not in _COPIED_FROM:
+                return None
             self._copy()
             self._device, self._width = device, max(width, self._width)
-            self._spare.clear()
-            self._buffer = self._make()
+            # Enough for a group being filled and those on their way: pinned memory is allocated
+            # now, because doing it in a running loop may wait for the device.
+            self._spare = [self._make() for _ in range(1 if device.type == "cpu" else 3)]
+            self._buffer = self._spare.pop()
         elif len(self._steps) == SLOTS:
             if len(self._copied) + 1 >= self._most_buffers:
                 self.dropped += 1

@@ -43,6 +43,7 @@ class TokensProbe(RingProbe):
         self._user_mask = mask
         self._note = ""
         self._found = False
+        self._kept: torch.Tensor | None = None
         self.lengths: dict[int, int] = {}
         """Upper edge of a bin in tokens to the sequences whose effective length falls in it."""
 
@@ -56,18 +57,20 @@ class TokensProbe(RingProbe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Sum the batch's mask.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
-        mask = self._mask(batch)
-        if mask is None or draft is None:
+        found = self._mask(batch)
+        if found is None or draft is None:
             return
-        add(draft, self._padded, mask.numel())
-        if mask.device.type == self._host:
-            lengths = mask.detach().numpy().sum(axis=-1)
+        marks, ignored = found
+        add(draft, self._padded, marks.numel())
+        if marks.device.type == self._host:
+            lengths = np.count_nonzero(_on_host(marks) != ignored, axis=-1)
             add(draft, self._effective, int(lengths.sum()))
             self._waiting.append(lengths)
             return
-        row = self.ring.row(draft.index, mask.device, mask.shape[0])
+        row = self.ring.row(draft.index, marks.device, marks.shape[0])
         if row is not None:
-            torch.sum(mask, dim=-1, dtype=torch.int64, out=row[: mask.shape[0]])
+            kept = torch.ne(marks, ignored, out=self._room(marks))
+            torch.sum(kept, dim=-1, dtype=torch.int64, out=row[: marks.shape[0]])
 
     def seal(self) -> None:
         """End the group; also the moment to count sequence lengths, off the hot path."""
@@ -92,29 +95,42 @@ class TokensProbe(RingProbe):
         """Which mask was used."""
         return {"tokens": self._note} if self._note else {}
 
-    def _mask(self, batch: Batch) -> torch.Tensor | None:
+    def _mask(self, batch: Batch) -> tuple[torch.Tensor, int] | None:
+        """A tensor of shape (sequences, tokens), and the value that means *does not count*."""
         if self._user_mask is not None:
-            return self._using(self._user_mask(batch), "the user's mask function")
+            return self._using(self._user_mask(batch), 0, "the user's mask function")
         if isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping):
             return None  # told apart at once; asking an abstract class takes a while
         mask = batch.get("attention_mask")
         if isinstance(mask, torch.Tensor) and mask.ndim == 2:
-            return self._using(mask, "attention_mask")
+            return self._using(mask, 0, "attention_mask")
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2:
-            return self._using(labels != IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
+            return self._using(labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
         return None
 
-    def _using(self, mask: torch.Tensor, note: str) -> torch.Tensor:
+    def _using(self, marks: torch.Tensor, ignored: int, note: str) -> tuple[torch.Tensor, int]:
         if not self._found:
             self._found, self._note = True, note
-        if mask.is_floating_point():
-            mask = mask != 0
-        if mask.ndim == 2:
-            return mask
-        return mask.reshape(-1, mask.shape[-1]) if mask.ndim else mask.reshape(1, 1)
+        if marks.ndim == 2:
+            return marks, ignored
+        last = marks.shape[-1] if marks.ndim else 1
+        return marks.reshape(-1, last), ignored
+
+    def _room(self, marks: torch.Tensor) -> torch.Tensor:
+        """Device memory for the comparison, made once and again only when a batch is larger."""
+        number = marks.numel()
+        if self._kept is None or self._kept.numel() < number or self._kept.device != marks.device:
+            self._kept = torch.empty(number, dtype=torch.bool, device=marks.device)
+        return self._kept[:number].view(marks.shape)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
         edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
+
+
+def _on_host(marks: torch.Tensor) -> npt.NDArray[np.generic]:
+    """The tensor as numpy sees it, which knows no bfloat16."""
+    marks = marks.detach()
+    return (marks.float() if marks.dtype is torch.bfloat16 else marks).numpy()

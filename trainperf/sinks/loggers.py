@@ -29,17 +29,19 @@ class LoggerSink(Sink):
     def __init__(self, loggers: Sequence[MetricsLogger], step: Callable[[], int]) -> None:
         self._loggers = list(loggers)
         self._step = step
+        self._ranks = 1
 
     def begin(self, info: RunInfo) -> None:
         """Group the charts in loggers that are TensorBoard's."""
+        self._ranks = info.world_size
         for logger in self._loggers:
             group = getattr(getattr(logger, "experiment", None), "add_custom_scalars", None)
             if callable(group):
-                group(layout())
+                group(layout(self._ranks))
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """One call per logger."""
-        values = scalars(readings)
+        values = scalars(readings, self._ranks)
         if not values:
             return
         for logger in self._loggers:

@@ -4,10 +4,17 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from trainperf.meters.fold import Reading
+from trainperf.records import RunInfo
 from trainperf.sinks.base import Sink
 
 
 PREFIX = "trainperf/"
+
+
+def prefix(ranks: int) -> str:
+    """Where live readings go: on several ranks rank 0 knows only its own, and the tag says so."""
+    return PREFIX if ranks == 1 else f"{PREFIX}rank0/"
+
 
 LAYOUT = {
     "trainperf": {
@@ -45,21 +52,21 @@ LAYOUT = {
 """Custom-scalars layout: chart titles to the readings each shows together."""
 
 
-def layout() -> dict[str, dict[str, list[object]]]:
+def layout(ranks: int = 1) -> dict[str, dict[str, list[object]]]:
     """The layout with full tags, as `SummaryWriter.add_custom_scalars` takes it."""
     return {
         group: {
-            title: [kind, [f"{PREFIX}{name}" for name in names]]
+            title: [kind, [f"{prefix(ranks)}{name}" for name in names]]
             for title, (kind, names) in charts.items()
         }
         for group, charts in LAYOUT.items()
     }
 
 
-def scalars(readings: Mapping[str, Reading]) -> dict[str, float]:
+def scalars(readings: Mapping[str, Reading], ranks: int = 1) -> dict[str, float]:
     """Tags and values of the readings that have one."""
     return {
-        f"{PREFIX}{name}": float(reading.value)
+        f"{prefix(ranks)}{name}": float(reading.value)
         for name, reading in readings.items()
         if reading.value is not None
     }
@@ -84,12 +91,14 @@ class TensorBoardSink(Sink):
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._ranks = 1
 
-    def begin(self, info: object) -> None:
+    def begin(self, info: RunInfo) -> None:
         """Group the charts."""
-        self._writer.add_custom_scalars(layout())
+        self._ranks = info.world_size
+        self._writer.add_custom_scalars(layout(self._ranks))
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """One scalar per reading that has a value."""
-        for tag, value in scalars(readings).items():
+        for tag, value in scalars(readings, self._ranks).items():
             self._writer.add_scalar(tag, value, step)
