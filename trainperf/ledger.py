@@ -36,6 +36,9 @@ class Journal:
         self.end: EndMark | None = None
         """How the latest attempt ended; `None` while it is being written, or when it was cut."""
         self.totals = _NO_TOTALS
+        """Of all attempts together."""
+        self.learned = _NO_TOTALS
+        """Of the latest attempt alone."""
         self._earlier = _NO_TOTALS
         self._started: datetime | None = None
         self._reached_ns = 0
@@ -50,7 +53,7 @@ class Journal:
                 self._add_gap(Gap.RESTART.label, since_ns)
                 self.fit_ns += since_ns
         self._started = self._started or started
-        self._earlier, self.end = self.totals, None
+        self._earlier, self.learned, self.end = self.totals, _NO_TOTALS, None
         self._reached_ns = self._attributed_ns = 0
 
     def close(self) -> None:
@@ -74,7 +77,7 @@ class Journal:
             self._attributed_ns += entry.duration_ns
             self._reached_ns = max(self._reached_ns, entry.start_ns + entry.duration_ns)
         elif isinstance(entry, Totals):
-            self.totals = _continued(self._earlier, entry)
+            self.learned, self.totals = entry, _continued(self._earlier, entry)
         elif isinstance(entry, EndMark):
             self.end = entry
         else:

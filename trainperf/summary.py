@@ -60,6 +60,9 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     found = readings(folds, info)
     longest = max(folds, key=lambda fold: fold.steps)
     found["allreduce_skew_s"] = _skew(lateness, info, longest)
+    diverged = _diverged(replay)
+    if diverged:
+        found["loss"] = Reading(value=None, unit="1", reason=diverged)
     for name, unit in _NOT_COUNTED.items():
         found.setdefault(name, Reading(value=None, unit=unit, reason=_FLOPS))
     facts = _facts(run, replay, longest, found, now_s=now_s)
@@ -213,12 +216,24 @@ def _warnings(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     loose_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
     if abs(loose_s) > TOLERABLE * facts.fit_s:
         warnings.append(f"{duration(loose_s)} of the fit are in no record")
+    diverged = _diverged(replay)
+    if diverged:
+        warnings.append(f"the loss is {diverged}")
     warnings += [f"{part} was switched off: {error}" for part, error in facts.faults.items()]
     warnings += [
         f"{part}: {plural(number, 'measurement')} dropped, a buffer was full"
         for part, number in facts.dropped.items()
     ]
     return tuple(warnings)
+
+
+def _diverged(replay: Replay) -> str:
+    """Since when the loss is no number, on the first rank where it is not; empty if it always is.
+
+    Of the latest attempt: a restart from a checkpoint may have brought it back.
+    """
+    said = (journal.learned.notes.get("loss", "") for journal in replay.journals.values())
+    return next(filter(None, said), "")
 
 
 def _missing_ranks(run: Run) -> list[str]:

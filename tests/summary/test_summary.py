@@ -216,6 +216,39 @@ def test_faults_and_drops_of_ours_are_warnings(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_loss_that_diverged_is_said_and_has_no_value(tmp_path: Path, rank: int) -> None:
+    """The last finite loss is long ago: it is not what the model has learned."""
+    note = "not finite since step 7 (93 times)"
+    specs = [
+        RankSpec(
+            steps=make_steps(100, forward=1, facts={"loss": 2.5}),
+            info=make_info(rank=r, world_size=2),
+            totals=Totals(at_step=99, notes={"loss": note} if r == rank else {}),
+        )
+        for r in (0, 1)
+    ]
+
+    summary = summary_of(tmp_path, specs)
+
+    assert (summary.readings["loss"].value, summary.readings["loss"].reason) == (None, note)
+    assert summary.warnings == (f"the loss is {note}",)
+
+
+def test_a_loss_that_a_restart_brought_back_has_a_value(tmp_path: Path) -> None:
+    """The attempt that diverged is over."""
+    steps = make_steps(100, forward=1, facts={"loss": 2.5})
+    specs = [
+        RankSpec(steps=steps, totals=Totals(at_step=1, notes={"loss": "not finite"})),
+        RankSpec(steps=steps, totals=Totals(at_step=1), attempt=1),
+    ]
+
+    summary = summary_of(tmp_path, specs)
+
+    assert summary.readings["loss"].value == 2.5
+    assert summary.warnings == ()
+
+
 def test_time_in_no_record_is_a_warning(tmp_path: Path) -> None:
     """More than 1 % of the fit is a defect of ours, and said."""
     spec = RankSpec(steps=make_steps(20, forward=50), fit_ns=1100 * MS)
