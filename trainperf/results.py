@@ -17,6 +17,10 @@ Level = Literal["high", "medium", "low"]
 Scope = Literal["step", "fit"]
 
 
+NOT_CLOSED = "not closed"
+"""Reason in the end mark of a plain loop whose process ended without `close()`."""
+
+
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Who the run was, how far it came and how it ended."""
 
@@ -25,7 +29,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     """`running` and `killed` both lack an end mark; the time of the last write tells them apart."""
     end_reason: str | None
-    """Class name of the exception that ended the fit."""
+    """Class name of the exception that ended the fit, or `NOT_CLOSED`."""
     started_at: str
     attempts: int
     continues: str
@@ -135,7 +139,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     sequence_lengths: dict[int, int]
     """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
     actions_s: dict[str, float]
-    """User hook to its host time per step, all steps, on the rank where it is largest."""
+    """User hook to its host time per step, all steps, on the rank where it is largest.
+
+    Hooks of ours are not among them: their time is in the reading `overhead_s`.
+    """
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """What does a run say?  All meters, the ledger, the ranks and the findings, from its directory."""
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from trainperf.phases import DISQUALIFYING, TAGS
 from trainperf.ranks import LatenessFold
 from trainperf.records import RunInfo
 from trainperf.replay import Replay
-from trainperf.results import RunFacts, State, Summary, encode_summary
+from trainperf.results import NOT_CLOSED, RunFacts, State, Summary, encode_summary
 from trainperf.rules import diagnose
 from trainperf.run import Run
 from trainperf.units import duration, plural
@@ -31,7 +32,28 @@ LIGHTNING = "lightning"
 """The loop (`config["loop"]`) that makes its ranks wait for each other before every fetch."""
 
 _SILENT_STEPS = 100
-_ENDINGS: dict[str, State] = {"finished": "finished", "interrupted": "interrupted"}
+_ENDINGS: dict[str, State] = {
+    "finished": "finished",
+    "interrupted": "interrupted",
+    NOT_CLOSED: "interrupted",
+}
+OUR_CALLBACKS = frozenset(
+    {
+        "AllReduceTailMonitor",
+        "DataWaitMonitor",
+        "GradScalerMonitor",
+        "H2DMonitor",
+        "MemoryMonitor",
+        "ScheduledProfiler",
+        "StepTimeMonitor",
+        "TokenThroughputMonitor",
+        "TrainPerf",
+    }
+)
+"""What `trainperf.lightning` exports, which loads torch: their hooks are our cost, not a user's."""
+
+_CLASS_ENDS = re.compile(r"\W")
+
 _FLOPS = "no FLOP count was made of this model"
 _NOT_COUNTED = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
 
@@ -158,7 +180,7 @@ def _facts(
         path=str(run.path),
         name=run.name,
         state=state,
-        end_reason=first.end.reason if first.end and state == "failed" else None,
+        end_reason=_end_reason(first),
         started_at=run.attempts[0][0].info.started_at,
         attempts=len(run.attempts),
         continues=info.continues,
@@ -185,6 +207,11 @@ def _state(journal: Journal, *, silent: bool) -> State:
     return _ENDINGS.get(journal.end.reason, "failed")
 
 
+def _end_reason(journal: Journal) -> str | None:
+    reason = journal.end.reason if journal.end else "finished"
+    return None if reason in ("finished", "interrupted") else reason
+
+
 def _sequence_lengths(replay: Replay) -> dict[int, int]:
     lengths: dict[int, int] = {}
     for journal in replay.journals.values():
@@ -197,6 +224,8 @@ def _actions_s(replay: Replay) -> dict[str, float]:
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():
         for action, spent_ns in journal.totals.actions_ns.items():
+            if _CLASS_ENDS.split(action, maxsplit=1)[0] in OUR_CALLBACKS:
+                continue
             per_step_s = spent_ns / 1e9 / max(1, journal.steps)
             slowest[action] = max(slowest.get(action, 0.0), per_step_s)
     return dict(sorted(slowest.items(), key=lambda item: -item[1]))

@@ -138,6 +138,15 @@ def test_a_running_fit_says_how_far_it_is(tmp_path: Path) -> None:
     assert "still running, 130 steps so far" in report
 
 
+def test_a_run_that_was_not_closed_is_not_called_an_error(tmp_path: Path) -> None:
+    """The script came to its end, and nobody called `close()`."""
+    spec = RankSpec(steps=make_steps(50, forward=9), end="not closed")
+    report = text.render(summary_of(tmp_path, [spec]))
+
+    assert "ended without close() after 50 steps" in report
+    assert "ended by" not in report
+
+
 @pytest.mark.parametrize("format_", ["text", "markdown"])
 def test_names_cannot_steer_a_terminal(format_: str, tmp_path: Path) -> None:
     """No escape, no bell, no reversed text, no line of their own."""

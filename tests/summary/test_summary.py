@@ -17,10 +17,12 @@ from support_runs import (
     summary_of,
 )
 
+import trainperf.lightning
+import trainperf.loop
 from trainperf.errors import RunError
 from trainperf.phases import PHASES, Gap, Tag
 from trainperf.records import Totals
-from trainperf.results import Summary
+from trainperf.results import NOT_CLOSED, Summary
 from trainperf.summary import SILENT_S, write_summary
 
 
@@ -262,6 +264,7 @@ def test_time_in_no_record_is_a_warning(tmp_path: Path) -> None:
         ("finished", "finished", None),
         ("interrupted", "interrupted", None),
         ("ValueError", "failed", "ValueError"),
+        ("not closed", "interrupted", "not closed"),
         (None, "running", None),
     ],
 )
@@ -272,6 +275,11 @@ def test_how_the_fit_ended_is_said(
     run = summary_of(tmp_path, [RankSpec(steps=make_steps(30, forward=1), end=end)]).run
 
     assert (run.state, run.end_reason) == (state, reason)
+
+
+def test_a_plain_loop_that_was_not_closed_says_so_in_the_loops_word() -> None:
+    """The offline side cannot import the loop, which loads torch: the word must be the same."""
+    assert trainperf.loop.NOT_CLOSED == NOT_CLOSED
 
 
 @pytest.mark.parametrize(("silent_s", "state"), [(5.0, "running"), (2 * SILENT_S, "killed")])
@@ -320,6 +328,16 @@ def test_hooks_are_listed_with_their_cost_a_step_the_largest_first(tmp_path: Pat
     actions = summary_of(tmp_path, specs).actions_s
 
     assert list(actions.items()) == [("B.y", 0.004), ("A.x", 0.003)]
+
+
+def test_hooks_of_ours_are_not_listed_as_the_users(tmp_path: Path) -> None:
+    """Every callback that we export; a name that merely begins like one is the user's."""
+    ours = {f"{name}.on_train_batch_end": 300 * MS for name in trainperf.lightning.__all__}
+    totals = Totals(at_step=9, actions_ns={**ours, "TrainPerfect.on_train_batch_end": 100 * MS})
+
+    spec = RankSpec(steps=make_steps(100, callbacks=40), totals=totals)
+
+    assert summary_of(tmp_path, [spec]).actions_s == {"TrainPerfect.on_train_batch_end": 0.001}
 
 
 def test_sequence_lengths_of_all_ranks_are_one_histogram(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainperf.phases import GAPS, PHASES, Phase
-from trainperf.results import Summary
+from trainperf.results import NOT_CLOSED, Summary
 from trainperf.units import (
     count,
     duration,
@@ -124,9 +124,10 @@ def left_out(summary: Summary) -> str:
 def progress(summary: Summary) -> str:
     """How far the run came and how it ended, e.g. `459 steady steps (12 warm-up left out)`."""
     run = summary.run
+    stopped = "ended without close()" if run.end_reason == NOT_CLOSED else "interrupted"
     ended = {
         "finished": "",
-        "interrupted": f"interrupted after {plural(run.steps, 'step')}",
+        "interrupted": f"{stopped} after {plural(run.steps, 'step')}",
         "failed": f"ended by {run.end_reason} after {plural(run.steps, 'step')}",
         "running": f"still running, {plural(run.steps, 'step')} so far",
         "killed": f"cut off after {plural(run.steps, 'step')}",
