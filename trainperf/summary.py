@@ -195,7 +195,7 @@ def _facts(
         software=info.software,
         hardware=info.hardware,
         config=info.config,
-        notes=learned.notes,
+        notes={**_notes_of_others(replay), **learned.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,
     )
@@ -205,6 +205,14 @@ def _state(journal: Journal, *, silent: bool) -> State:
     if journal.end is None:
         return "killed" if silent else "running"
     return _ENDINGS.get(journal.end.reason, "failed")
+
+
+def _notes_of_others(replay: Replay) -> dict[str, str]:
+    """Notes of ranks that may do what the first does not, e.g. capture; the lowest's holds."""
+    notes: dict[str, str] = {}
+    for journal in replay.journals.values():
+        notes = {**journal.totals.notes, **notes}
+    return notes
 
 
 def _end_reason(journal: Journal) -> str | None:

@@ -177,6 +177,47 @@ def test_sequence_lengths_are_summed_up_in_two_numbers(tmp_path: Path) -> None:
     assert "sequences half ≤ 128, longest ≤ 512" in text.render(summary_of(tmp_path, [spec]))
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_became_of_a_capture_is_said(tmp_path: Path, rank: int) -> None:
+    """On whichever rank it was; a name in it cannot steer the terminal."""
+    notes = {
+        "captures": "rank0-step000007.trace.json.gz",
+        "captures_declined": "the capture at step 9 is declined\x1b[31m",
+        "tokens": "attention_mask",
+    }
+    specs = [
+        RankSpec(
+            steps=make_steps(50, forward=50),
+            info=make_info(rank=r, world_size=2),
+            totals=Totals(at_step=1, notes=notes if r == rank else {}),
+        )
+        for r in (0, 1)
+    ]
+
+    summary = summary_of(tmp_path, specs)
+
+    for report in (text.render(summary), FORMATS["markdown"](summary)):
+        assert "declined" in report
+        assert "traces: rank0" in report
+        assert "attention" not in report
+        assert "\x1b" not in report
+
+
+def test_notes_give_way_to_everything_else(tmp_path: Path) -> None:
+    """Forty of them, and one warning."""
+    notes = {f"captures_{n}": f"said {n}" for n in range(40)}
+    totals = Totals(at_step=1, notes=notes, faults={"tokens": "KeyError: 'x'"})
+    spec = RankSpec(steps=make_steps(50, data_wait=30, forward=50), totals=totals)
+
+    lines = [line.plain for line in text.lines(summary_of(tmp_path, [spec]), 100)]
+
+    assert len(lines) == text.MOST_LINES
+    assert any("tokens was switched off" in line for line in lines)
+    assert any(line.startswith("  next") for line in lines)
+    assert "  note  said 0" in lines
+    assert "  note  said 39" not in lines
+
+
 def test_the_mask_that_counted_the_tokens_is_printed(tmp_path: Path) -> None:
     """Effective means something only with it."""
     facts = {"tokens_effective": 50, "tokens_padded": 80}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from trainperf.reports.headline import bound, headline
 from trainperf.reports.safe import markdown as safe
-from trainperf.reports.view import device, facts, ledger, not_there, phase_rows, progress
+from trainperf.reports.view import device, facts, ledger, not_there, phase_rows, progress, remarks
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
 from trainperf.units import Scale, duration, fine_share, plural
@@ -25,7 +25,7 @@ def render(summary: Summary) -> str:
         _bullets(_ranks(summary)),
         _ledger(summary),
         _findings(summary.findings),
-        _bullets(f"note: {safe(warning)}" for warning in summary.warnings),
+        _bullets(f"note: {safe(warning)}" for warning in (*summary.warnings, *remarks(summary))),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 

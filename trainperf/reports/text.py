@@ -10,7 +10,16 @@ from rich.text import Text
 from trainperf.phases import Phase
 from trainperf.reports.headline import bound, headline
 from trainperf.reports.safe import plain
-from trainperf.reports.view import PhaseRow, device, facts, ledger, not_there, phase_rows, progress
+from trainperf.reports.view import (
+    PhaseRow,
+    device,
+    facts,
+    ledger,
+    not_there,
+    phase_rows,
+    progress,
+    remarks,
+)
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
 from trainperf.units import Scale, bracket, duration, fine_share, plural
@@ -52,7 +61,8 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
         _Section(lines=_numbers(summary, inner), keep=4, apart=True),
         _Section(lines=_ranks(summary), keep=2),
         _Section(lines=_next(summary, inner), keep=2),
-        _Section(lines=_notes(summary), keep=1),
+        _Section(lines=_notes(summary.warnings, "yellow"), keep=1),
+        _Section(lines=_notes(remarks(summary), "dim"), keep=0),
     ]
     title = _flow(_title(summary), width, " · ", style="bold cyan")
     _shorten(sections, MOST_LINES - len(title))
@@ -175,8 +185,8 @@ def _also(finding: Finding) -> str:
     return f"{finding.title}{bound(finding)} · {finding.action}"
 
 
-def _notes(summary: Summary) -> list[Text]:
-    return [_joined("note", warning, "yellow") for warning in summary.warnings]
+def _notes(sentences: Iterable[str], style: str) -> list[Text]:
+    return [_joined("note", sentence, style) for sentence in sentences]
 
 
 def _words(text: str) -> list[str]:

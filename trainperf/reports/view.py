@@ -21,6 +21,12 @@ from trainperf.units import (
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
 
 
+_TRACES = "captures"
+"""Note that lists the traces written; the others are sentences."""
+
+_SAID_ELSEWHERE = frozenset({"tokens", "loss"})
+"""Notes that stand beside their number, or among the warnings."""
+
 _NOTHING = 0.001
 """Share of a step below which a batch was not moved."""
 
@@ -135,6 +141,15 @@ def progress(summary: Summary) -> str:
     why = left_out(summary)
     steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"
     return f"{ended} · {steady}" if ended else steady
+
+
+def remarks(summary: Summary) -> list[str]:
+    """What was noted while training and is said nowhere else, e.g. why nothing was captured."""
+    return [
+        f"traces: {note}" if key == _TRACES else note
+        for key, note in summary.run.notes.items()
+        if key not in _SAID_ELSEWHERE
+    ]
 
 
 def _phase_s(summary: Summary, phase: Phase) -> float:
