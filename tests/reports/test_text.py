@@ -177,6 +177,22 @@ def test_sequence_lengths_are_summed_up_in_two_numbers(tmp_path: Path) -> None:
     assert "sequences half ≤ 128, longest ≤ 512" in text.render(summary_of(tmp_path, [spec]))
 
 
+@pytest.mark.parametrize(("kind", "waits"), [("lightning", True), ("plain", False)])
+def test_only_a_loop_that_waits_for_ranks_is_said_to(
+    tmp_path: Path, kind: str, *, waits: bool
+) -> None:
+    """A plain loop does not."""
+    specs = [
+        RankSpec(
+            steps=make_steps(50, forward=40, loop=10),
+            info=make_info(rank=rank, world_size=2, config={"loop": kind}),
+        )
+        for rank in (0, 1)
+    ]
+
+    assert ("with the wait for ranks" in text.render(summary_of(tmp_path, specs))) == waits
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_what_became_of_a_capture_is_said(tmp_path: Path, rank: int) -> None:
     """On whichever rank it was; a name in it cannot steer the terminal."""

@@ -163,7 +163,7 @@ def _note(summary: Summary, phase: Phase) -> str:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
         return next(iter(summary.actions_s), "")
-    if phase is Phase.LOOP and len(summary.run.ranks) > 1:
+    if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "with the wait for ranks"
     if phase is Phase.H2D:
         copied, speed = _value(summary, "h2d_bytes"), _value(summary, "h2d_bytes_per_s")
