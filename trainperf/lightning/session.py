@@ -226,10 +226,10 @@ class Session:
         )
 
     def _rescale(self, accumulation: int) -> None:
-        """A `GradientAccumulationScheduler` has changed what Lightning divides the loss by."""
+        """A scheduler has changed what Lightning divides the loss by, before the open step."""
         self._accumulation = accumulation
         if self._loss is not None:
-            self._loss.rescale(float(accumulation), since=self.recorder.index + 1)
+            self._loss.rescale(float(accumulation), since=self.recorder.index)
 
     def _notes(self) -> dict[str, str]:
         notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}
