@@ -21,7 +21,7 @@ from trainperf.records import EndMark, GapRecord, RunInfo, StepRecord, Totals
 
 
 MS = 1_000_000
-SHORT_S, LONG_S = 0.002, 0.010
+SHORT_S, LONG_S = 0.010, 0.020
 
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",
@@ -38,9 +38,9 @@ QUIET: dict[str, Any] = {
 class Sleeper:
     """Sleeps a short or a long while, and knows how long by a clock of its own.
 
-    Both, because what runs after a sleep finds cold caches: that cost is the same after either,
-    so the difference between them is the sleeping alone.  Twice each, because a step also feels
-    the sleep of the one before.
+    Both, because what runs after a sleep finds cold caches: that cost is the same after either
+    (from some ten milliseconds on), so the difference between them is the sleeping alone.  Twice
+    each, because a step also feels the sleep of the one before.
     """
 
     def __init__(self, *lengths_s: float) -> None:

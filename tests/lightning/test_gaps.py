@@ -10,7 +10,9 @@ import pytest
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from support_fits import (
+    LONG_S,
     MS,
+    SHORT_S,
     At,
     Loader,
     Model,
@@ -55,7 +57,7 @@ def durations(ran: Ran, gap: Gap) -> list[int]:
 @on_a_noisy_machine
 def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_path: Path) -> None:
     """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
-    slow = Sleeper(0.020, 0.010, 0.010, 0.020)  # the first is the trial
+    slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
     ran = fit(
         tmp_path, SelfValidated(ValidationLoader(1, slow=slow)), Loader(48), val_check_interval=2
     )
@@ -219,7 +221,7 @@ class Saving(Callback):
 @on_a_noisy_machine
 def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
     """It is a gap inside the hook; what else the hook does stays in the step."""
-    sleeper = Sleeper(0.010, 0.010, 0.020, 0.020)
+    sleeper = Sleeper()
     ran = fit(tmp_path, Model(), Loader(48), Saving(tmp_path), plugins=[SlowDisk(sleeper)])
     assert ran.gap_places(Gap.CHECKPOINT) == list(range(1, 48, 2))
     assert ran.tagged(Tag.AFTER_CHECKPOINT) == list(range(2, 48, 2))

@@ -229,7 +229,7 @@ def test_manual_optimization_is_split_into_forward_backward_and_optimizer(
 ) -> None:
     """All three run inside `training_step`; each keeps its own time, known to Lightning or not."""
     sleeper = Sleeper()
-    ran = fit(tmp_path, slow_manual(place, sleeper, known=known), Loader(24))
+    ran = fit(tmp_path, slow_manual(place, sleeper, known=known), Loader(16))
     assert_comes_back(ran.phase_ns(place), sleeper.slept_ns)
     assert_nowhere_else(ran, sleeper.slept_ns, phase=place)
 
@@ -247,8 +247,8 @@ def test_a_direct_backward_counts_as_forward_and_the_run_says_so(tmp_path: Path)
 
     model = Manual(step)
     model.layer.weight.register_post_accumulate_grad_hook(lambda _: sleeper())
-    ran = fit(tmp_path, model, Loader(24))
-    assert ran.phase_ns(Phase.BACKWARD) == [0] * 24
+    ran = fit(tmp_path, model, Loader(16))
+    assert ran.phase_ns(Phase.BACKWARD) == [0] * 16
     assert_comes_back(ran.phase_ns(Phase.FORWARD), sleeper.slept_ns)
     assert_nowhere_else(ran, sleeper.slept_ns, phase=Phase.FORWARD)
     assert ran.totals is not None
@@ -286,7 +286,7 @@ def test_an_error_that_the_user_catches_in_an_optimizer_step_leaves_no_phase_ope
         torch.optim.SGD(model.parameters(), lr=0.01),
     ]
     before, after = Sleeper(), Sleeper()
-    ran = fit(tmp_path, model, Loader(24, slow=before), At("on_train_batch_end", after))
+    ran = fit(tmp_path, model, Loader(16, slow=before), At("on_train_batch_end", after))
     assert_comes_back(ran.phase_ns(Phase.DATA_WAIT), before.slept_ns)
     assert_comes_back(ran.phase_ns(Phase.CALLBACKS), after.slept_ns)
     assert_below(LONG_S * 1e9, *ran.phase_ns(Phase.FORWARD))

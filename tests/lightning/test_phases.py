@@ -26,7 +26,7 @@ from support_fits import (
 from trainperf.phases import Phase
 
 
-STEPS = 24
+STEPS = 16
 
 
 @dataclass
