@@ -22,6 +22,7 @@ from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
 from trainperf.phases import Tag
 from trainperf.probes.base import Batch, Probe, overriding
+from trainperf.progress import counted
 from trainperf.recorder import Draft, Recorder
 from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.schedule import FlushSchedule, Interval
@@ -35,9 +36,6 @@ TOTALS_EVERY_NS = 10_000_000_000
 
 _DEVICE = "device clock"
 _READINGS = "readings"
-
-_COUNTED = ("samples", "tokens_effective")
-"""Facts whose totals a checkpoint carries."""
 
 SHOW_BUDGET = 100
 """Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
@@ -89,7 +87,6 @@ class Monitor:
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
-        self._crowded: Callable[[], bool] = self._no_device
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
         self._switch_ns = 0.0
@@ -114,9 +111,6 @@ class Monitor:
         readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
         self._has_readers = bool(readers)
         self._watched = self._has_readers or parts.first_answer is not None
-        device = parts.device
-        if device is not None:
-            self._crowded = lambda: device.crowded
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
@@ -136,7 +130,9 @@ class Monitor:
         self._micro_batch(batch, loss)
         recorder = self.recorder
         recorder.micro_batch_done(complete=complete)
-        if complete and (self._flush_schedule.due(len(recorder.closed), begun) or self._crowded()):
+        device = self._parts.device
+        crowded = device is not None and device.crowded
+        if complete and (crowded or self._flush_schedule.due(len(recorder.closed), begun)):
             self._flush()
         draft = recorder.draft
         if draft is not None and self._overhead is not None:
@@ -182,7 +178,7 @@ class Monitor:
         complete = [draft] if draft is not None and self.recorder.awaits_batch else []
         self.guard.run(self.part, lambda: self.drain(complete))
         rows = [step.row() for step in complete]
-        return _counted(self.progress, StepBlock.from_rows(self._schema, rows))
+        return counted(self.progress, StepBlock.from_rows(self._schema, rows))
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
@@ -199,8 +195,6 @@ class Monitor:
             reasons={**made.reasons, **self._reasons()},
             faults=dict(self.guard.faults),
         )
-
-    # -- inside -------------------------------------------------------------------------------
 
     def _seal_group(self) -> None:
         self._seal()
@@ -230,9 +224,6 @@ class Monitor:
         fence = group.fence
         return fence is None or self.guard.run(_DEVICE, fence.query) is not False
 
-    def _no_device(self) -> bool:
-        return False
-
     def _give_up(self) -> None:
         """After a fault in the middle of writing nothing more is written, or kept."""
         self._flush = self.recorder.take
@@ -251,7 +242,7 @@ class Monitor:
         if rows:
             self._tell("rows", rows)
             block = StepBlock.from_rows(self._schema, rows)
-            self.progress = _counted(self.progress, block)
+            self.progress = counted(self.progress, block)
             if self._watched:
                 self.guard.run(_READINGS, lambda: self._window.observe(block))
         if group.gaps:
@@ -298,13 +289,3 @@ class Monitor:
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:
             self.guard.wrap(sink.name, getattr(sink, what))(*args)
-
-
-def _counted(progress: dict[str, int], block: StepBlock) -> dict[str, int]:
-    """*progress* and the steps of a block; a fact that none of them has adds no total."""
-    total = {**progress, "steps": progress.get("steps", 0) + len(block)}
-    for fact in _COUNTED:
-        known = block.having(fact)
-        if known is not None:
-            total[fact] = total.get(fact, 0) + int(known.total(fact))
-    return total

@@ -81,6 +81,7 @@ class LossProbe(RingProbe):
             if self._not_finite_since is None:
                 self._not_finite_since = draft.index
             return
+        self._not_finite_since = None
         while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
             self._scales.pop(0)
         # Seven digits are all a float32 has.
@@ -91,7 +92,7 @@ class LossProbe(RingProbe):
         self._scales.append((since, scale))
 
     def notes(self) -> dict[str, str]:
-        """A loss that is no number has no value, but must be known."""
+        """A loss that is no number has no value, but while it lasts it must be known."""
         if self._not_finite_since is None:
             return {}
         return {
