@@ -1,0 +1,132 @@
+"""Numbers that live on the device come back exact: overflows, tokens, losses, memory."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.plugins import MixedPrecision
+from support_fits import Loader, Model, Ran, Sleeper, fit
+from support_gpu import DEVICE, ON_GPU, known, plain_loop
+
+from trainperf.phases import Tag
+
+
+pytestmark = pytest.mark.gpu
+
+PLANTED = {0, 3, 4, 8}
+"""Batches whose gradients are infinite."""
+
+BATCHES = 10
+
+
+class Overflowing(Model):
+    """Has infinite gradients in the planted batches."""
+
+    def __init__(self, optimizer: Any, *, fused: bool) -> None:
+        super().__init__()
+        self.optimizer, self.fused = optimizer, fused
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """The loss, times infinity in some batches."""
+        return self.loss(batch) * (float("inf") if batch_idx in PLANTED else 1.0)
+
+    def configure_optimizers(self) -> Any:
+        """The optimizer under test."""
+        return self.optimizer(self.parameters(), lr=0.01, fused=self.fused)
+
+
+class Remembering(Model):
+    """Keeps a copy of every loss on the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.losses: list[torch.Tensor] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """The loss, remembered."""
+        loss = self.loss(batch)
+        self.losses.append(loss.detach().clone())
+        return loss
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.SGD])
+def test_planted_infinities_are_counted_step_by_step(
+    optimizer: type[torch.optim.Optimizer],
+    fused: bool,  # noqa: FBT001 pytest passes it by name
+    tmp_path: Path,
+) -> None:
+    """One attempt a step, an overflow in the planted ones, and the scale halved by each."""
+    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**10, growth_interval=10_000)
+    plugins = [MixedPrecision("16-mixed", "cuda", scaler)]
+    model = Overflowing(optimizer, fused=fused)
+    ran = fit(tmp_path, model, Loader(BATCHES), **ON_GPU, plugins=plugins)
+    assert known(ran, "attempts") == [1] * BATCHES
+    assert known(ran, "overflows") == [int(index in PLANTED) for index in range(BATCHES)]
+    assert ran.tagged(Tag.OVERFLOW) == sorted(PLANTED)
+    scales = [scale for scale in ran.fact("loss_scale") if scale is not None]
+    assert scales[-1] == 2.0**10 / 2 ** len(PLANTED) == scaler.get_scale()
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "labels"])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_masks_on_the_device_give_exact_tokens(name: str, accumulate: int, tmp_path: Path) -> None:
+    """Other lengths in every batch: each step has its own sum, and the histogram has them all."""
+    generator = torch.Generator().manual_seed(0)
+    batches, kept = [], []
+    for _ in range(60):
+        lengths = torch.randint(1, 65, (8, 1), generator=generator)
+        mask = torch.arange(64) < lengths
+        labels = torch.where(mask, 7, -100)
+        values = mask.to(torch.int64) if name == "attention_mask" else labels
+        batches.append({"x": torch.ones(8, 4), name: values})
+        kept.append(int(lengths.sum()))
+    loader = torch.utils.data.DataLoader(batches, batch_size=None)
+    ran = fit(tmp_path, Model(), loader, **ON_GPU, accumulate_grad_batches=accumulate)
+    expected = [sum(kept[at : at + accumulate]) for at in range(0, len(kept), accumulate)]
+    assert known(ran, "tokens_effective") == expected
+    assert known(ran, "tokens_padded") == [8 * 64 * accumulate] * len(expected)
+    assert ran.totals is not None
+    assert sum(ran.totals.sequence_lengths.values()) == 8 * 60
+
+
+def test_the_loss_of_every_step_is_the_one_that_was_computed(tmp_path: Path) -> None:
+    """To the seven digits that a float32 has, over more than two groups of steps."""
+    model = Remembering()
+    ran = fit(tmp_path, model, Loader(120), **ON_GPU)
+    computed = torch.stack(model.losses).tolist()
+    assert len(set(computed)) > 100
+    assert known(ran, "loss") == [float(f"{loss:.7g}") for loss in computed]
+
+
+def test_nothing_more_is_held_on_the_device_after_the_first_steps(tmp_path: Path) -> None:
+    """Two hundred steps after the first hundred end with the same bytes allocated."""
+    held: list[int] = []
+    model = torch.nn.Linear(4, 1).to(DEVICE)
+    plain_loop(tmp_path, model, Loader(300), lambda: held.append(torch.cuda.memory_allocated()))
+    assert len(held) == 300
+    assert set(held[100:]) == {held[100]}
+
+
+def test_memory_peaks_are_those_of_the_allocator(tmp_path: Path) -> None:
+    """A tensor of half a GiB, gone after the third step, stands in the peaks to the byte."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    steps: list[None] = []
+
+    def spike() -> None:
+        steps.append(None)
+        if len(steps) == 3:
+            torch.empty(2**29, dtype=torch.uint8, device=DEVICE)
+
+    model = torch.nn.Linear(4, 1).to(DEVICE)
+    # Memory is sampled four times a second: the sleeps leave time for one after the third step.
+    ran = plain_loop(tmp_path, model, Loader(60, slow=Sleeper(0.01)), spike)
+    assert highest(ran, "peak_bytes") == torch.cuda.max_memory_allocated() > 2**29
+    assert highest(ran, "reserved_peak_bytes") == torch.cuda.max_memory_reserved()
+
+
+def highest(ran: Ran, fact: str) -> float:
+    """The largest value of a fact that is sampled."""
+    return max(value for value in ran.fact(fact) if value is not None)
