@@ -3,6 +3,7 @@
 Each fit has a directory of its own under the one given; each rank leaves what it planted there.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ from trainperf.lightning import TrainPerf
 
 RANK = int(os.environ["RANK"])
 STEPS = 16
-SLEEP_S = 0.020
+SLEEP_S = 0.040
 
 
 def slow_on(rank: int) -> Callable[[], None]:
@@ -44,6 +45,20 @@ class Deep(Model):
         loss = self.loss(data if self.leave_out(batch_idx) else self.first(data))
         self.in_forward()
         return loss
+
+
+class PlantedError(Exception):
+    """What a rank raises on purpose."""
+
+
+class Failing(Deep):
+    """Raises in the sixth batch, on every rank."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Train, or raise."""
+        if batch_idx == 5:
+            raise PlantedError
+        return super().training_step(batch, batch_idx)
 
 
 class SlowEnd(Deep):
@@ -69,8 +84,9 @@ def run(root: Path, name: str, model: Model, *callbacks: Any, **options: Any) ->
     loader = Loader(options.pop("batches", STEPS), batch=options.pop("batch", None))
     perf = TrainPerf(report=False)
     training = trainer(root / name, perf, *callbacks, strategy=strategy, devices=2, **options)
-    training.fit(model, loader)
-    sleepers = [model.in_forward, getattr(model, "sleeper", None), *options.get("sleepers", ())]
+    with contextlib.suppress(PlantedError):
+        training.fit(model, loader)
+    sleepers = [model.in_forward, getattr(model, "sleeper", None)]
     planted = {
         "slept_ns": next((s.slept_ns for s in sleepers if isinstance(s, Sleeper)), []),
         "run": perf.state_dict()["run"],
@@ -91,14 +107,15 @@ def main(root: Path) -> None:
     run(root, "healthy", Deep())
     run(root, "before_backward", slow_forward())
     run(root, "batch_end", Deep(), At("on_train_batch_end", slow_on(1)))
-    alternating = {"leave_out": lambda batch_idx: batch_idx % 4 == 3}
+    unreliable = {"leave_out": lambda batch_idx: batch_idx >= 4}
     unused = {"find_unused_parameters": True}
-    run(root, "unused", slow_forward(**alternating), ddp=unused, batches=3 * STEPS)
+    run(root, "unused", slow_forward(**unreliable), ddp=unused, batches=2 * STEPS)
     run(root, "static_graph", slow_forward(), ddp={"static_graph": True})
     run(root, "comm_hook", slow_forward(), ddp={"ddp_comm_hook": default_hooks.allreduce_hook})
     for name, odd in (("slow_unsynchronized", 0), ("slow_synchronized", 1)):
         model = SlowEnd(Sleeper(SLEEP_S), where=lambda batch_idx, odd=odd: batch_idx % 2 == odd)
         run(root, name, model, accumulate_grad_batches=2, batches=2 * STEPS)
+    run(root, "failing", Failing())
     mask = torch.tensor([[1, 1, 1], [1, 1 - RANK, 1 - RANK]])
     (root / "tokens" / "trainperf").mkdir(parents=True, exist_ok=True)
     run(root, "tokens", Deep(), batch={"x": torch.ones(2, 4), "attention_mask": mask})

@@ -23,6 +23,7 @@ ALL = (
     "comm_hook",
     "slow_unsynchronized",
     "slow_synchronized",
+    "failing",
     "tokens",
 )
 
@@ -71,14 +72,14 @@ def test_every_step_has_a_tail_once_the_last_parameter_is_learnt(
 def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
     ranks: Ranks, fit: str
 ) -> None:
-    """20 ms on rank 1 are 20 ms in rank 0's tail, not in its loop; rank 1 itself waits for nobody.
+    """40 ms on rank 1 are 40 ms in rank 0's tail, not in its loop; rank 1 itself waits for nobody.
 
     Also with a static graph, and with the user's own communication hook, which is left alone.
     """
     waiting, slow = ranks.run(fit, 0), ranks.run(fit, 1)
-    assert 15 < median(tails_ms(waiting)) < 35
-    assert median(tails_ms(slow)) < 10
-    assert phase_ms(waiting, Phase.LOOP) < 10
+    assert 30 < median(tails_ms(waiting)) < 80
+    assert median(tails_ms(slow)) < 20
+    assert phase_ms(waiting, Phase.LOOP) < 20
     slept_ns = ranks.planted(fit, 1)["slept_ns"]
     assert isinstance(slept_ns, list)
     forward = slow.phase_ns(Phase.FORWARD)
@@ -88,39 +89,48 @@ def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
 def test_a_rank_that_is_slow_at_batch_end_makes_the_other_wait_in_its_loop(ranks: Ranks) -> None:
     """Lightning lets all ranks meet before the fetch: there the time goes, never into the tail."""
     waiting, slow = ranks.run("batch_end", 0), ranks.run("batch_end", 1)
-    assert 15 < phase_ms(waiting, Phase.LOOP) < 35
-    assert phase_ms(slow, Phase.LOOP) < 10
-    assert phase_ms(slow, Phase.CALLBACKS) >= 20
-    assert median(tails_ms(waiting)) < 10
-    assert median(tails_ms(slow)) < 10
-    assert waiting.phase_ns(Phase.LOOP)[-1] < 10 * MS  # nobody is met after the last step
+    assert 30 < phase_ms(waiting, Phase.LOOP) < 80
+    assert phase_ms(slow, Phase.LOOP) < 20
+    assert phase_ms(slow, Phase.CALLBACKS) >= 40
+    assert median(tails_ms(waiting)) < 20
+    assert median(tails_ms(slow)) < 20
+    assert waiting.phase_ns(Phase.LOOP)[-1] < 20 * MS  # nobody is met after the last step
 
 
 def test_healthy_ranks_wait_for_nobody(ranks: Ranks) -> None:
     """Otherwise the two tests above would prove nothing."""
     for rank in (0, 1):
         ran = ranks.run("healthy", rank)
-        assert median(tails_ms(ran)) < 10
-        assert phase_ms(ran, Phase.LOOP) < 10
+        assert median(tails_ms(ran)) < 20
+        assert phase_ms(ran, Phase.LOOP) < 20
 
 
-def test_a_parameter_that_is_not_always_used_does_not_silence_the_tail(ranks: Ranks) -> None:
-    """The hook sits on another one after some steps; a step without a signal has no tail."""
+def test_a_parameter_that_is_no_longer_used_does_not_silence_the_tail(ranks: Ranks) -> None:
+    """The one that was last takes no part after four steps: another one is learnt."""
     waiting = ranks.run("unused", 0)
     tails = waiting.fact("tail_ns")
-    late = [tail for tail in tails[len(tails) // 2 :] if tail is not None]
-    assert len(late) > len(tails) // 4
-    assert 15 < median(tails_ms(waiting)) < 35
-    assert len(waiting.tagged(Tag.AUDITED)) < 8
+    assert all(tail is not None for tail in tails[len(tails) // 2 :])
+    assert tails.count(None) > FIRST
+    assert 30 < median(tails_ms(waiting)) < 80
+    assert FIRST <= len(waiting.tagged(Tag.AUDITED)) < 8
 
 
 def test_a_micro_batch_that_does_not_synchronise_has_no_tail(ranks: Ranks) -> None:
     """What its backward does after the last gradient is backward, and no wait for anybody."""
     quiet, slow = ranks.run("slow_unsynchronized", 0), ranks.run("slow_synchronized", 0)
     assert quiet.micro_batches() == slow.micro_batches() == [2] * 16
-    assert median(tails_ms(quiet)) < 10
-    assert phase_ms(quiet, Phase.BACKWARD) >= 20
-    assert median(tails_ms(slow)) >= 20
+    assert median(tails_ms(quiet)) < 20
+    assert phase_ms(quiet, Phase.BACKWARD) >= 40
+    assert median(tails_ms(slow)) >= 40
+
+
+def test_an_exception_on_all_ranks_closes_both_files(ranks: Ranks) -> None:
+    """With the five steps before it; a later fit of the same processes is as any other."""
+    for rank in (0, 1):
+        ran = ranks.run("failing", rank)
+        assert ran.micro_batches() == [1] * 5
+        assert ran.end is not None
+        assert ran.end.reason == "PlantedError"
 
 
 def test_tokens_are_those_of_the_rank(ranks: Ranks) -> None:
