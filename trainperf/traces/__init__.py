@@ -1,0 +1,1 @@
+"""Kineto traces: read into columns, cut into steps, summed up.  Offline: no torch."""

@@ -1,0 +1,212 @@
+"""What does a trace say?  The answer as data: what `trainperf trace --format json` prints.
+
+Times are seconds.  `None` is *not measured* or *does not apply*; `reasons` says which.  A device
+event belongs to the step that launched it; shares are of the step's own time on the host clock.
+"""
+
+import msgspec
+
+
+class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of one rank.
+
+    Device times are unions over all streams of the work that the step launched; it may run behind
+    the host's step by as much as the device lags.
+    """
+
+    step: int
+    step_s: float
+    """On the host: from its mark to its end."""
+    device_span_s: float | None = None
+    """From the first to the last device event that the step launched."""
+    gpu_busy_s: float | None = None
+    gpu_idle_s: float | None = None
+    """Of the device's own period: from the first work of this step to the first of the next."""
+    idle_data_wait_s: float | None = None
+    idle_host_bound_s: float | None = None
+    """The next launch came after the device had nothing left to do."""
+    idle_sync_s: float | None = None
+    idle_other_s: float | None = None
+    compute_s: float | None = None
+    data_wait_s: float | None = None
+    """Host time in the loader."""
+    data_wait_exposed_s: float | None = None
+    """The part of it in which the device was idle."""
+    h2d_s: float | None = None
+    h2d_bytes: int | None = None
+    h2d_overlap_fraction: float | None = None
+    """Share of `h2d_s` during which a compute kernel ran; `None` without copies."""
+    d2h_s: float | None = None
+    d2h_bytes: int | None = None
+    comm_s: float | None = None
+    comm_overlap_fraction: float | None = None
+    comm_exposed_s: float | None = None
+    """Communication during which no compute kernel ran."""
+    allreduce_tail_s: float | None = None
+    """From the last backward kernel's end to the last all-reduce's, at least 0; kernels only."""
+    allreduce_early_s: float | None = None
+    """By how much the last all-reduce ended before backward did; 0 when there is a tail."""
+    allreduce_to_optimizer_s: float | None = None
+    kernels: int | None = None
+    launches: int | None = None
+    short_kernels: int | None = None
+    """Kernels below 10 µs."""
+    short_kernels_s: float | None = None
+    tensor_core_fraction: float | None = None
+    """Share of kernel time whose kernel's name sounds of tensor cores: a heuristic."""
+    sync_calls: int | None = None
+    sync_s: float | None = None
+    """Host time in synchronising calls."""
+    item_calls: int | None = None
+    forward_s: float | None = None
+    """Host time; as are the next two."""
+    backward_s: float | None = None
+    optimizer_s: float | None = None
+    cpu_op_s: float | None = None
+    """Union of operators on the host."""
+    hole_s: float | None = None
+    """Time in which neither the host ran an operator or a runtime call nor the device worked."""
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator over the recorded steps of a rank."""
+
+    name: str
+    shapes: str | None = None
+    calls: int
+    self_device_s: float | None = None
+    """Device time of what it launched itself, not its children."""
+    self_cpu_s: float
+    few_large: bool | None = None
+    """Whether its device time comes from a few large kernels rather than many small ones."""
+
+
+class Collective(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of collective over the recorded steps of a rank."""
+
+    kind: str
+    count: int
+    total_s: float
+    bytes: int | None = None
+    achieved_bytes_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
+    """Achieved, times the share of the data that has to cross the slowest link."""
+    many_small: bool = False
+
+
+class SyncSite(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the host waited for the device."""
+
+    call: str
+    """E.g. `aten::item` or `cudaStreamSynchronize`."""
+    count: int
+    total_s: float
+    stack: tuple[str, ...] = ()
+    """Innermost Python frame first; empty where the trace has no stacks."""
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the recorded steps of a rank; fractions are quotients of sums."""
+
+    steps: int
+    step_s: float
+    """Median."""
+    gpu_busy_fraction: float | None = None
+    """Of the span of device work launched inside the recorded steps; as the next."""
+    compute_fraction: float | None = None
+    idle_data_wait_fraction: float | None = None
+    idle_host_bound_fraction: float | None = None
+    idle_sync_fraction: float | None = None
+    idle_other_fraction: float | None = None
+    data_wait_s: float | None = None
+    """A step, as all times here: the mean over the steps."""
+    data_wait_exposed_s: float | None = None
+    h2d_s: float | None = None
+    h2d_overlap_fraction: float | None = None
+    comm_s: float | None = None
+    comm_overlap_fraction: float | None = None
+    comm_exposed_s: float | None = None
+    allreduce_tail_s: float | None = None
+    kernels: float | None = None
+    sync_calls: float | None = None
+    item_calls: float | None = None
+    cpu_op_s: float | None = None
+    gpu_busy_s: float | None = None
+    unlaunched_fraction: float | None = None
+    """Share of device events without a launch in the trace: in busy time, in no step."""
+
+
+class Slice(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of one lane, for drawing: the many short ones are merged, the extremes kept."""
+
+    start_s: float
+    end_s: float
+    name: str
+    kind: str
+    """`step`, `compute`, `communication`, `copy`, `idle`, `operator`, `loader`, `sync`."""
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the picture: a stream of the device, or a thread of the host."""
+
+    name: str
+    slices: tuple[Slice, ...]
+
+
+class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """One trace of one rank."""
+
+    file: str
+    """Its name, without the directory."""
+    rank: int | None = None
+    world_size: int | None = None
+    device: str | None = None
+    step_source: str = ""
+    """What the steps were cut by: `ProfilerStep`, `Optimizer.step`, or `none` (one window)."""
+    steps: tuple[TraceStep, ...] = ()
+    totals: Totals
+    top_operators: tuple[Operator, ...] = ()
+    """By self device time; by self CPU time without a device."""
+    top_cpu_operators: tuple[Operator, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+    sync_sites: tuple[SyncSite, ...] = ()
+    memory_peak_bytes: int | None = None
+    memory_peak_operator: str | None = None
+    lanes: tuple[Lane, ...] = ()
+    reasons: dict[str, str] = {}
+    """Field to the sentence that says why it is `None`."""
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """Who was waited for in a step."""
+
+    step: int
+    rank: int
+    """The rank that entered its collectives last, where that cost the others most."""
+    wait_s: float
+    """Longest wait of another rank for it."""
+    transfer_s: float
+    """The collectives themselves: the least time any rank spent in each, summed."""
+
+
+class TraceFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """What to look at, in words."""
+
+    rule: str
+    what: str
+    evidence: str
+    gain_at_most: float | None = None
+    """Upper bound of the speed-up by Amdahl's law."""
+    action: str
+
+
+class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All ranks of one capture."""
+
+    ranks: tuple[RankTrace, ...]
+    stragglers: tuple[Straggler, ...] = ()
+    warnings: tuple[str, ...] = ()
+    findings: tuple[TraceFinding, ...] = ()
+    """Largest gain first."""
+    answer: str = ""
+    """One sentence: what the device does with its time."""

@@ -1,0 +1,150 @@
+"""What is in a trace?  Its events as columns; nothing is interpreted yet.
+
+A row is a complete event (`"ph": "X"`), or an instant memory event.  Rows are in order of start.
+Times are whole nanoseconds from the first event, not rounded; a name, a thread or a text is an
+index into a list, because a trace says the same few thousand things a million times.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+
+Column = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.int32]
+
+NONE = -1
+"""Stands for a missing number or text in every column."""
+
+
+class Kind(IntEnum):
+    """What an event is, whatever the profiler of its time called it."""
+
+    OTHER = 0
+    CPU_OP = 1
+    ANNOTATION = 2
+    """A range on the host: `ProfilerStep#3`, `enumerate(DataLoader)#…`, `nccl:all_reduce`."""
+    RUNTIME = 3
+    """A call of the device's runtime or driver, launches among them."""
+    KERNEL = 4
+    MEMCPY = 5
+    MEMSET = 6
+    DEVICE_ANNOTATION = 7
+    """The device's copy of an annotation: never work of its own."""
+    DEVICE_SYNC = 8
+    """The device's record of somebody waiting for it: never work."""
+    PYTHON = 9
+    """A Python function, of a trace with stacks."""
+    MEMORY = 10
+    """An allocation or a release; an instant."""
+    OVERHEAD = 11
+    """The profiler's own."""
+
+
+DEVICE_WORK = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
+"""What keeps a device busy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceInfo:
+    """What a trace says about itself; `None` where it does not."""
+
+    rank: int | None = None
+    world_size: int | None = None
+    device: str | None = None
+    """Name of the device that worked, e.g. `NVIDIA A100-SXM4-40GB`."""
+    backend: str | None = None
+    nccl_version: str | None = None
+    process_groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name of a process group to its ranks."""
+    has_shapes: bool = False
+    has_stacks: bool = False
+    has_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """What could not be read: said in every report, never hidden."""
+
+    dropped_events: int = 0
+    """Damaged events that were left out."""
+    truncated: bool = False
+    """Whether the file ends before its events do."""
+    repaired_texts: int = 0
+    """Events whose text was no valid JSON string and was mended."""
+
+    def __bool__(self) -> bool:
+        return bool(self.dropped_events or self.truncated or self.repaired_texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTable:
+    """The events of one trace; all columns have one length and the order of `start_ns`.
+
+    Ties keep the longer event first, so that a parent stands before its children.
+    """
+
+    start_ns: Column
+    """From `base_ns`."""
+    duration_ns: Column
+    """At least 0; 0 for instants."""
+    kind: npt.NDArray[np.uint8]
+    """Values of `Kind`."""
+    name: Codes
+    """Index in `names`."""
+    thread: Codes
+    """Index in `threads`."""
+    correlation: Column
+    """Joins a launch and its device event; `NONE` where there is none."""
+    external: Column
+    """`External id`: joins runtime and device events to the operator above them."""
+    stream: Column
+    """The device's stream; `NONE` for host events."""
+    device: Column
+    """The device's number; `NONE` for host events."""
+    bytes: Column
+    """Bytes a copy moved, or a memory event's (negative: released); `NONE` if not given."""
+    shapes: Codes
+    """`Input Dims` as text: index in `texts`."""
+    collective: Codes
+    """`Collective name` of a communication event: index in `texts`."""
+    group: Codes
+    """`Process Group Name` of a communication event: index in `texts`."""
+    elements: Column
+    """`In msg nelems` of a communication event."""
+    dtype: Codes
+    """`dtype` of a communication event: index in `texts`."""
+    sequence: Column
+    """`Sequence number`: joins a backward operator to its forward one; `NONE` if not given."""
+    python_id: Column
+    """`Python id` of a `PYTHON` event."""
+    python_parent: Column
+    """`Python parent id` of a `PYTHON` event."""
+    total_bytes: Column
+    """`Total Allocated` after a memory event; `NONE` elsewhere."""
+    names: list[str]
+    texts: list[str]
+    threads: list[tuple[str, str]]
+    """`(pid, tid)` as text: numbers on the host, `stream 7` and the like on some devices."""
+    base_ns: int = 0
+    """Clock of the profiler at `start_ns == 0`: aligns the ranks of one host."""
+    info: TraceInfo = field(default_factory=TraceInfo)
+    losses: Losses = field(default_factory=Losses)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Column:
+        """When each event ended, from `base_ns`."""
+        return self.start_ns + self.duration_ns
+
+    def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
+        """Rows of these kinds, in order."""
+        return np.flatnonzero(np.isin(self.kind, kinds))
+
+    def label(self, row: int) -> str:
+        """The name of a row's event."""
+        return self.names[int(self.name[row])]
