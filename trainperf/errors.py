@@ -11,3 +11,7 @@ class ConfigError(TrainPerfError, ValueError):
 
 class RunError(TrainPerfError):
     """A run directory cannot be read: missing, foreign, damaged or of an unknown schema version."""
+
+
+class TraceError(TrainPerfError):
+    """A file cannot be used as a trace: names the file, what is wrong with it and the remedy."""

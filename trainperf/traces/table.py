@@ -3,6 +3,10 @@
 A row is a complete event (`"ph": "X"`), or an instant memory event.  Rows are in order of start.
 Times are whole nanoseconds from the first event, not rounded; a name, a thread or a text is an
 index into a list, because a trace says the same few thousand things a million times.
+
+Quantities (times, bytes, elements) have 64 bits, so that arithmetic on them is safe.  What only
+tells things apart (codes, correlations, streams, ids) has 32; larger ones of the file are folded,
+equal ones stay equal.  A column that no event fills is one `NONE` seen many times: read-only.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +18,7 @@ import numpy.typing as npt
 
 Column = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
+Identities = npt.NDArray[np.int32]
 
 NONE = -1
 """Stands for a missing number or text in every column."""
@@ -74,9 +79,11 @@ class Losses:
     """Whether the file ends before its events do."""
     repaired_texts: int = 0
     """Events whose text was no valid JSON string and was mended."""
+    trailing: bool = False
+    """Whether something stands behind the end of the trace, e.g. another trace: not read."""
 
     def __bool__(self) -> bool:
-        return bool(self.dropped_events or self.truncated or self.repaired_texts)
+        return bool(self.dropped_events or self.truncated or self.repaired_texts or self.trailing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +103,16 @@ class EventTable:
     """Index in `names`."""
     thread: Codes
     """Index in `threads`."""
-    correlation: Column
+    correlation: Identities
     """Joins a launch and its device event; `NONE` where there is none."""
-    external: Column
-    """`External id`: joins runtime and device events to the operator above them."""
-    stream: Column
+    external: Identities
+    """`External id`: joins runtime and device events to the operator above them.
+
+    A `NONE` also where the file says 0, which profilers write for *none*; as in `correlation`.
+    """
+    stream: Identities
     """The device's stream; `NONE` for host events."""
-    device: Column
+    device: Identities
     """The device's number; `NONE` for host events."""
     bytes: Column
     """Bytes a copy moved, or a memory event's (negative: released); `NONE` if not given."""
@@ -116,14 +126,19 @@ class EventTable:
     """`In msg nelems` of a communication event."""
     dtype: Codes
     """`dtype` of a communication event: index in `texts`."""
-    sequence: Column
+    sequence: Identities
     """`Sequence number`: joins a backward operator to its forward one; `NONE` if not given."""
-    python_id: Column
+    python_id: Identities
     """`Python id` of a `PYTHON` event."""
-    python_parent: Column
+    python_parent: Identities
     """`Python parent id` of a `PYTHON` event."""
     total_bytes: Column
     """`Total Allocated` after a memory event; `NONE` elsewhere."""
+    stack: Codes | None = None
+    """`Call stack` of an operator of 2021, innermost first, `;` between: index in `texts`.
+
+    `None` where the reader found none; traces since then have `PYTHON` events instead.
+    """
     names: list[str]
     texts: list[str]
     threads: list[tuple[str, str]]

@@ -1,0 +1,45 @@
+"""How does a trace file become a table?  In one pass, chunk by chunk, in bounded memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from trainperf.errors import TraceError
+from trainperf.traces.reading.assembly import assemble
+from trainperf.traces.reading.columns import Columns
+from trainperf.traces.reading.decode import EventDecoder
+from trainperf.traces.reading.meta import KEYS, clock_ns, info_of, values_of
+from trainperf.traces.reading.source import Limits, Source
+from trainperf.traces.reading.splitter import Document, Value, Window
+from trainperf.traces.table import EventTable, Losses, TraceInfo
+
+
+def read(path: Path, *, limits: Limits | None = None) -> EventTable:
+    """Read one trace, `.json` or `.json.gz`; what is damaged is left out and counted in `losses`.
+
+    Raises:
+        TraceError: nothing of it can be used; says why in one line.
+    """
+    source = Source(path, limits or Limits())
+    document = Document(Window(source.blocks()), EventDecoder())
+    columns = Columns()
+    bodies: dict[str, bytes] = {}
+    dropped = repaired = 0
+    for part in document.parts():
+        if isinstance(part, Value):
+            if part.key in KEYS:
+                bodies[part.key] = part.body
+            continue
+        columns.add(part.events)
+        dropped += part.dropped
+        repaired += part.repaired
+    if not columns.rows:
+        raise TraceError(f"{path}: holds no events")
+    losses = Losses(
+        dropped_events=dropped + columns.dropped,
+        truncated=source.truncated or document.truncated,
+        repaired_texts=repaired,
+        trailing=document.trailing,
+    )
+    values = values_of(bodies)
+    table = assemble(columns, info=TraceInfo(), losses=losses, clock_ns=clock_ns(values))
+    return replace(table, info=info_of(values, table))

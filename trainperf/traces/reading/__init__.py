@@ -1,0 +1,1 @@
+"""Trace files read into columns: bytes, cuts, events, columns, one table."""

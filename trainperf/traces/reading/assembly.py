@@ -1,0 +1,117 @@
+"""How do the chunks of a trace become one table?  Joined column by column, in order of start."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.traces.reading.columns import Chunk, Columns
+from trainperf.traces.table import NONE, EventTable, Losses, TraceInfo
+
+
+_TIES = ("python_id", "external", "kind")
+"""What says which of two events of the same time is the outer one, the last first."""
+
+
+def assemble(columns: Columns, *, info: TraceInfo, losses: Losses, clock_ns: int) -> EventTable:
+    """The table of all *columns*, which are used up; *clock_ns* is where their times count from."""
+    joint = _Joint(columns.chunks)
+    start_ns = joint.times("start_ns")
+    base_ns = int(start_ns.min())
+    start_ns -= base_ns
+    joint.order(start_ns)
+    return EventTable(
+        start_ns=joint.sorted(start_ns),
+        duration_ns=joint.sorted(joint.times("duration_ns")),
+        kind=joint.kinds(),
+        name=joint.codes("name"),
+        thread=joint.codes("thread"),
+        correlation=joint.codes("correlation"),
+        external=joint.codes("external"),
+        stream=joint.codes("stream"),
+        device=joint.codes("device"),
+        bytes=joint.quantities("bytes"),
+        shapes=joint.codes("shapes"),
+        collective=joint.codes("collective"),
+        group=joint.codes("group"),
+        elements=joint.quantities("elements"),
+        dtype=joint.codes("dtype"),
+        sequence=joint.codes("sequence"),
+        python_id=joint.codes("python_id"),
+        python_parent=joint.codes("python_parent"),
+        total_bytes=joint.quantities("total_bytes"),
+        stack=joint.codes("stack") if joint.has("stack") else None,
+        names=columns.names.texts(),
+        texts=columns.texts.names.texts(),
+        threads=list(columns.threads.pairs),
+        base_ns=clock_ns + base_ns,
+        info=info,
+        losses=losses,
+    )
+
+
+class _Joint:
+    """Columns of many chunks as one, each taken out of the chunks when it is asked for."""
+
+    def __init__(self, chunks: list[Chunk]) -> None:
+        self._chunks = chunks
+        self._lengths = [len(chunk["name"]) for chunk in chunks]
+        self._order: npt.NDArray[np.intp] | None = None
+
+    def has(self, column: str) -> bool:
+        """Whether any event fills this column."""
+        return any(column in chunk for chunk in self._chunks)
+
+    def times(self, column: str) -> npt.NDArray[np.int64]:
+        """A column of times, in the order of the file."""
+        return self._take(column, np.dtype(np.int64))
+
+    def kinds(self) -> npt.NDArray[np.uint8]:
+        """The column of kinds."""
+        return self.sorted(self._take("kind", np.dtype(np.uint8)))
+
+    def codes(self, column: str) -> npt.NDArray[np.int32]:
+        """A column of what only tells things apart."""
+        return self.sorted(self._take(column, np.dtype(np.int32)))
+
+    def quantities(self, column: str) -> npt.NDArray[np.int64]:
+        """A column of bytes or counts."""
+        return self.sorted(self._take(column, np.dtype(np.int64)))
+
+    def order(self, start_ns: npt.NDArray[np.int64]) -> None:
+        """Find the order by start; where starts are equal, the outer event first.
+
+        It does not depend on the order of the file, unless two events are the same in all.
+        """
+        order = np.argsort(start_ns, kind="stable")
+        ordered = start_ns[order]
+        same = np.zeros(len(order) + 1, dtype=np.bool_)
+        np.equal(ordered[1:], ordered[:-1], out=same[1:-1])
+        tied = np.flatnonzero(same[1:] | same[:-1])
+        if len(tied):
+            rows = order[tied]
+            keys = [self._peek(column)[rows] for column in _TIES]
+            outer = np.lexsort((*keys, -self._peek("duration_ns")[rows], start_ns[rows]))
+            order[tied] = rows[outer]
+        self._order = order
+
+    def sorted(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """*values* in the order of the table; one seen many times stays that."""
+        return values if self._order is None or 0 in values.strides else values[self._order]
+
+    def _take(self, column: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        if not self.has(column):
+            return np.broadcast_to(dtype.type(NONE), sum(self._lengths))
+        joined = np.empty(sum(self._lengths), dtype=dtype)
+        at = 0
+        for chunk, length in zip(self._chunks, self._lengths, strict=True):
+            joined[at : at + length] = chunk.pop(column, NONE)
+            at += length
+        return joined
+
+    def _peek(self, column: str) -> npt.NDArray[Any]:
+        parts = [
+            chunk.get(column, np.full(length, NONE))
+            for chunk, length in zip(self._chunks, self._lengths, strict=True)
+        ]
+        return np.concatenate(parts)

@@ -1,0 +1,138 @@
+"""How do bytes become events?  Typed, and only the fields that a column needs.
+
+Nothing here is kept: a chunk of a few megabytes is decoded, turned into columns and forgotten.
+"""
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from trainperf.traces.table import NONE
+
+
+Number = int | float | str | None
+"""What stands where a number should; columns take the ones that are."""
+
+Text = str | int | float | None
+
+
+class Args(msgspec.Struct, gc=False):
+    """The arguments of an event that a column is made of."""
+
+    external: Number = msgspec.field(name="External id", default=NONE)
+    external_2021: Number = msgspec.field(name="external id", default=NONE)
+    correlation: Number = NONE
+    stream: Number = NONE
+    device: Number = NONE
+    copied: Number = msgspec.field(name="bytes", default=NONE)
+    allocated: Number = msgspec.field(name="Bytes", default=NONE)
+    total: Number = msgspec.field(name="Total Allocated", default=NONE)
+    device_type: Number = msgspec.field(name="Device Type", default=NONE)
+    device_id: Number = msgspec.field(name="Device Id", default=NONE)
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default_factory=msgspec.Raw)
+    shapes_2020: msgspec.Raw = msgspec.field(name="Input dims", default_factory=msgspec.Raw)
+    collective: Text = msgspec.field(name="Collective name", default=None)
+    group: Text = msgspec.field(name="Process Group Name", default=None)
+    elements: Number = msgspec.field(name="In msg nelems", default=NONE)
+    dtype: Text = None
+    sequence: Number = msgspec.field(name="Sequence number", default=NONE)
+    python_id: Number = msgspec.field(name="Python id", default=NONE)
+    python_parent: Number = msgspec.field(name="Python parent id", default=NONE)
+    stack: Text = msgspec.field(name="Call stack", default=None)
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event as the file has it; `ts` and `dur` in microseconds."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str = ""
+    pid: Text = None
+    tid: Text = None
+    # Untyped, because only untyped numbers go through the hook that keeps all their digits.
+    ts: Any = None
+    dur: Any = None
+    args: Args | None = None
+
+
+EXACT_BELOW_US = 2.0**43
+"""Floats of microseconds below this are less than a nanosecond apart."""
+
+FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that are not what they should be."""
+
+_NUMBERS = ("ts", "dur", "pid", "tid")
+_SHAPES = ("Input Dims", "Input dims")
+_SCALAR = (str, int, float, Decimal)
+
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+
+
+class EventDecoder:
+    """Decodes events; slower, with all digits of their times, from the first that needs it on.
+
+    A float of 64 bits tells nanoseconds apart up to 101 days; times since 1970 do not fit.
+    """
+
+    def __init__(self) -> None:
+        self._set(exact=False)
+
+    def _set(self, *, exact: bool) -> None:
+        hook = Decimal if exact else None
+        self._exact = exact
+        self._many = msgspec.json.Decoder(list[Event], float_hook=hook)
+        self._one = msgspec.json.Decoder(Event, float_hook=hook)
+        self._any = msgspec.json.Decoder(float_hook=hook)
+
+    def many(self, body: bytes) -> list[Event]:
+        """Decode a JSON list of events; raises one of `FAULTS`."""
+        events = self._many.decode(body)
+        if self._exact or not _any_inexact(events):
+            return events
+        self._set(exact=True)
+        return self._many.decode(body)
+
+    def one(self, body: bytes) -> Event:
+        """Decode one event; raises one of `FAULTS`."""
+        event = self._one.decode(body)
+        if self._exact or not _any_inexact([event]):
+            return event
+        self._set(exact=True)
+        return self._one.decode(body)
+
+    def loose(self, body: bytes) -> Event | None:
+        """Decode one event whose fields have wrong types, without those; `None` if it is none.
+
+        Raises one of `FAULTS` when the bytes are no JSON.
+        """
+        value = self._any.decode(body)
+        if not isinstance(value, dict):
+            return None
+        kept = {key: value[key] for key in _NUMBERS if isinstance(value.get(key), _SCALAR)}
+        kept |= {key: value[key] for key in ("ph", "cat") if isinstance(value.get(key), str)}
+        kept["name"] = str(value.get("name") or "")
+        args = value.get("args")
+        if isinstance(args, dict):
+            kept["args"] = {
+                key: args[key]
+                for key in Args.__struct_encode_fields__
+                if isinstance(args.get(key), list if key in _SHAPES else _SCALAR)
+            }
+        return self.one(msgspec.json.encode(kept))
+
+
+def _any_inexact(events: list[Event]) -> bool:
+    # A loop, because it stops at the first; `any` over a generator takes twice as long.
+    for event in events:
+        ts = event.ts
+        if type(ts) is float and not -EXACT_BELOW_US < ts < EXACT_BELOW_US:
+            return True
+    return False
+
+
+def trailing(fault: Exception) -> int | None:
+    """Where valid JSON ended before the bytes did, if that is the fault."""
+    found = _TRAILING.search(str(fault)) if isinstance(fault, msgspec.DecodeError) else None
+    return int(found.group(1)) if found else None

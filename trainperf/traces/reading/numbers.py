@@ -1,0 +1,90 @@
+"""How do numbers of a file become numbers of a column?  Exactly, and whatever stands there.
+
+Times are decimal microseconds in the file and whole nanoseconds in a column.  A float of 64 bits
+holds nanoseconds of up to 101 days; beyond that the decoder gives the digits themselves.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.traces.table import NONE
+
+
+Integers = npt.NDArray[np.int64]
+
+MOST_NS = 2**61
+"""Beyond 73 years before or after its zero, no clock is believed; sums of two still fit."""
+
+_MOST_US = MOST_NS // 1000
+_FOLD = 2**31 - 1
+
+
+def nanoseconds(values: Sequence[Any]) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """Microseconds of any type as nanoseconds, and which of them are a time at all."""
+    try:
+        numbers = np.array(values)
+    except (ValueError, OverflowError):
+        numbers = np.array([None])
+    if numbers.dtype.kind == "i" and numbers.ndim == 1:
+        good = np.abs(numbers) <= _MOST_US
+        return np.where(good, numbers, 0) * 1000, good
+    if numbers.dtype.kind == "f" and numbers.ndim == 1:
+        good = np.abs(numbers) <= _MOST_US
+        numbers = np.where(good, numbers, 0.0)
+        # The part before the point is exact as it is, so only the rest has to be rounded.
+        whole = np.floor(numbers)
+        ns = np.rint((numbers - whole) * 1000).astype(np.int64)
+        return whole.astype(np.int64) * 1000 + ns, good
+    each = [_nanoseconds(value) for value in values]
+    good = np.array([value is not None for value in each], dtype=np.bool_)
+    return np.array([value or 0 for value in each], dtype=np.int64), good
+
+
+def _nanoseconds(value: object) -> int | None:
+    if isinstance(value, str):
+        try:
+            value = Decimal(value)
+        except InvalidOperation:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    # Compared before it is converted: an exponent of a million would make a million digits.
+    if not -_MOST_US <= value <= _MOST_US:
+        return None
+    if isinstance(value, float):
+        value = Decimal(value)
+    return round(value * 1000)
+
+
+def quantities(values: Sequence[Any]) -> Integers:
+    """Bytes and counts; `NONE` for what is no number, or none that 64 bits hold."""
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_integer(value, fold=False) for value in values], dtype=np.int64)
+
+
+def identities(values: Sequence[Any]) -> npt.NDArray[np.int32]:
+    """Numbers that only tell things apart; larger ones are folded, equal ones stay equal."""
+    try:
+        numbers = np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.array([_integer(value, fold=True) for value in values], dtype=np.int64)
+    numbers = np.where(numbers >= _FOLD, numbers % _FOLD, numbers)
+    return np.maximum(numbers, NONE).astype(np.int32)
+
+
+def _integer(value: object, *, fold: bool) -> int:
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
+    if isinstance(value, float):
+        value = int(value) if abs(value) < 2**63 else None
+    if not isinstance(value, int) or abs(value) >= 2**64:
+        return NONE
+    if fold:
+        return value % _FOLD if value >= _FOLD else max(value, NONE)
+    return value if abs(value) < 2**63 else NONE
