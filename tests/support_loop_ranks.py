@@ -34,3 +34,31 @@ def train(rank: int, base: Path) -> None:
                 optimizer.zero_grad()
             monitor.end_step(loss)
     dist.destroy_process_group()
+
+
+def train_measured_on(measured: int, rank: int, base: Path) -> None:
+    """One rank of two under DDP, of which only *measured* has a monitor."""
+    store = dist.FileStore(str(base / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    model = DistributedDataParallel(torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    loader = Loader(Sleeper(), STEPS)
+    monitor = LoopMonitor(base / "runs", report=False) if rank == measured else None
+    if monitor is not None:
+        monitor.watch(model, optimizer)
+    for batch in loader if monitor is None else monitor.batches(loader):
+        loss = model(batch["x"]).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if monitor is not None:
+            monitor.end_step(loss)
+    if monitor is not None:
+        monitor.close()
+    dist.destroy_process_group()
+
+
+def train_measured_on_rank_0(rank: int, base: Path) -> None:
+    """Only rank 0 has a monitor."""
+    train_measured_on(0, rank, base)

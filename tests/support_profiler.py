@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from support_live import Timeline
 
-from trainperf.capturing import CaptureRequest, CaptureSchedule
+from trainperf.analysing import Analyst
+from trainperf.capturing import CapturePlan, CaptureRequest, CaptureSchedule, SlowSteps
 from trainperf.guard import Guard
 from trainperf.phases import Gap, Phase, Tag
 from trainperf.profiler import ProfilerProbe
@@ -84,30 +85,31 @@ class Captured(Timeline):
         offset: int = 0,
         folder: TraceFolder | None = None,
         request: CaptureRequest | None = None,
+        slow: SlowSteps | None = None,
+        analyst: Analyst | None = None,
     ) -> None:
         super().__init__()
         self.guard = Guard()
         self.folder = folder or TraceFolder(path, rank=0, max_bytes=1 << 30, max_traces=100)
-        self.probe = ProfilerProbe(
-            plan, PLAIN, self.folder, self.guard, offset=offset, request=request
-        )
+        whole = CapturePlan(schedule=plan, options=PLAIN, offset=offset, request=request, slow=slow)
+        self.probe = ProfilerProbe(whole, self.folder, self.guard, analyst)
         self.recorder.on_close = self.guard.each([("profiler", self.probe.close)])
         self.guard.wrap("profiler", self.probe.attach)(self.recorder)
 
-    def train(self, steps: int, *, micro_batches: int = 1) -> "Captured":
-        """So many optimizer steps."""
+    def train(self, steps: int, *, micro_batches: int = 1, slower_ms: int = 0) -> "Captured":
+        """So many optimizer steps, each longer by so much."""
         for _ in range(steps):
             for left in reversed(range(micro_batches)):
-                self.micro_batch(complete=left == 0)
+                self.micro_batch(complete=left == 0, slower_ms=slower_ms)
         return self
 
-    def micro_batch(self, *, complete: bool) -> None:
+    def micro_batch(self, *, complete: bool, slower_ms: int = 0) -> None:
         """One forward pass of real operators."""
         self.recorder.boundary()
         self.spend(Phase.DATA_WAIT, 2)
         self.recorder.enter(Phase.FORWARD)
         torch.ones(2, 2).mm(torch.ones(2, 2))
-        self.wait(3)
+        self.wait(3 + slower_ms)
         self.recorder.leave()
         self.recorder.micro_batch_done(complete=complete)
         self.recorder.last_hook_done()

@@ -1,22 +1,30 @@
-"""When is a capture due: by plan, or because somebody asks for one while training runs?
+"""When is a capture due: by plan, because somebody asks for one, or because a step was slow?
 
 To ask, touch `capture` in the run directory.  Several ranks must capture the same steps, but see
 the file at different moments: the lowest of them takes it away and writes down a step that none of
 the others can have passed.
 """
 
+from collections import deque
 from dataclasses import dataclass, fields
-from math import ceil
+from math import ceil, inf, isfinite
 from pathlib import Path
+from statistics import median
 
 from trainperf.errors import ConfigError
+from trainperf.phases import DISQUALIFYING
 from trainperf.schedule import Interval
+from trainperf.stats.steady import WarmupDetector
+from trainperf.tracing import TraceOptions
 
 
 LOOK_EVERY_NS = 1_000_000_000
 """The file is looked for at most once in so long: a `stat` may be slow on a shared disk."""
 
 _NOTICE_NS = 2.5 * LOOK_EVERY_NS
+
+_MEDIAN_OF = 64
+_MEDIAN_EVERY = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +64,75 @@ def demand_whole(name: str, value: object, least: int) -> None:
         raise ConfigError(
             f"{name}={value!r}: must be a whole number, at least {least}; try {name}={least}"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturePlan:
+    """Which steps are captured, and what of them."""
+
+    schedule: CaptureSchedule
+    options: TraceOptions
+    offset: int = 0
+    """Optimizer steps before this fit: numbers in traces go on from there."""
+    request: "CaptureRequest | None" = None
+    """Captures on demand, besides."""
+    slow: "SlowSteps | None" = None
+    """Captures after slow steps, besides."""
+
+
+class SlowSteps:
+    """Asks for a capture after a step of *factor* times the steady median, at most *most* times.
+
+    The median is over the last 64 ordinary steps since the warm-up or the last capture asked for,
+    at least 16, by the host's clock; the device is not asked.  A step with a tag has a reason to
+    be slow, and asks for none.
+
+    Raises:
+        ConfigError: The factor is not a number above 1.
+    """
+
+    def __init__(self, factor: float, most: int) -> None:
+        number = isinstance(factor, int | float) and not isinstance(factor, bool)
+        if not number or not isfinite(factor) or factor <= 1:
+            raise ConfigError(
+                f"on_slow_step={factor!r}: must be a number above 1, times the median step; try "
+                "on_slow_step=2.0"
+            )
+        self._factor = factor
+        self._left = most
+        self._warmup = WarmupDetector()
+        self._walls: deque[int] = deque(maxlen=_MEDIAN_OF)
+        self._limit_ns = inf
+        self._since = 0
+        self.steps: list[int] = []
+        """Numbers of the slow steps after which a capture was asked for."""
+
+    def look(self, index: int, wall_ns: int, tags: int) -> bool:
+        """Whether the steps after this one shall be captured.  Runs every step."""
+        if not self._left or tags & DISQUALIFYING or self._warmup.is_warmup(wall_ns, tags):
+            return False
+        if wall_ns > self._limit_ns:
+            self._left -= 1
+            self.steps.append(index)
+            self._learn_anew()
+            return True
+        self._walls.append(wall_ns)
+        self._since += 1
+        if self._since == _MEDIAN_EVERY:
+            self._since = 0
+            self._limit_ns = self._factor * median(self._walls)
+        return False
+
+    def _learn_anew(self) -> None:
+        """A run that stays slow has a new median, and is asked about once."""
+        self._walls.clear()
+        self._limit_ns = inf
+        self._since = 0
+
+    def said(self) -> str:
+        """After which steps, in words."""
+        steps = ", ".join(map(str, self.steps))
+        return f"traced after steps of more than {self._factor:g} × the median: {steps}"
 
 
 class CaptureRequest:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainperf.clocks.host import monotonic_ns
 from trainperf.results import Summary
-from trainperf.rundir import attempt, record_file
+from trainperf.rundir import attempt, has_ended, record_file
 
 
 WAIT_NS = 5_000_000_000
@@ -41,14 +41,5 @@ def _wait_for(run: Path, ranks: int) -> None:
     deadline = monotonic_ns() + WAIT_NS
     waiting = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
     while waiting and monotonic_ns() < deadline:
-        waiting = [path for path in waiting if not _ended(path)]
+        waiting = [path for path in waiting if not has_ended(path)]
         time.sleep(0.02)
-
-
-def _ended(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 200))
-            return b'"kind":"end"' in file.read()
-    except OSError:
-        return False

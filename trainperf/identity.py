@@ -1,6 +1,7 @@
 """Who is this run?  Software, hardware, model and loader, as comparisons will need them."""
 
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import psutil
@@ -48,6 +49,21 @@ def model(module: torch.nn.Module) -> dict[str, Scalar]:
         if unknown
         else sum(p.numel() for p in parameters if p.requires_grad),
     }
+
+
+def precision(module: torch.nn.Module) -> str | None:
+    """Types of the floating-point parameters, most elements first; `None` without any."""
+    elements: Counter[str] = Counter()
+    for parameter in module.parameters():
+        if parameter.is_floating_point():
+            lazy = is_lazy(parameter)
+            elements[type_name(parameter.dtype)] += 0 if lazy else parameter.numel()
+    return ", ".join(name for name, _ in elements.most_common()) or None
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """E.g. `bfloat16`."""
+    return str(dtype).removeprefix("torch.")
 
 
 def loader(source: object) -> dict[str, Scalar]:

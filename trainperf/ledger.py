@@ -117,6 +117,7 @@ def _continued(earlier: Totals, now: Totals) -> Totals:
         dropped=_added(earlier.dropped, now.dropped),
         notes={**earlier.notes, **now.notes},
         reasons={**earlier.reasons, **now.reasons},
+        config={**earlier.config, **now.config},
     )
 
 

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trainperf.capturing import CaptureRequest, CaptureSchedule
+from trainperf.analysing import Analyst
+from trainperf.capturing import CapturePlan
 from trainperf.guard import Guard
 from trainperf.phases import GAPS, PHASES, Gap, Phase, Tag
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
-from trainperf.tracing import Marks, TraceFolder, TraceOptions, Tracer
+from trainperf.tracing import Marks, TraceFolder, Tracer
 
 
 log = logging.getLogger("trainperf")
@@ -52,31 +53,26 @@ class ProfilerProbe(Probe):
     """Captures steps with `torch.profiler` and tags those it disturbs.
 
     Args:
-        schedule: Which steps.
-        options: What a trace holds.
+        plan: Which steps, and what a trace of them holds.
         folder: Where it goes.
         guard: Switches this part off when it fails.
-        offset: Optimizer steps before this fit: numbers in traces go on from there.
-        request: Captures on demand, besides; `None` for none.
+        analyst: Has the traces read; `None` leaves them to the user.
     """
 
     name: ClassVar[str] = "profiler"
 
     def __init__(
         self,
-        schedule: CaptureSchedule,
-        options: TraceOptions,
+        plan: CapturePlan,
         folder: TraceFolder,
         guard: Guard,
-        *,
-        offset: int = 0,
-        request: CaptureRequest | None = None,
+        analyst: Analyst | None = None,
     ) -> None:
-        self._schedule = schedule
-        self._options = options
+        self._plan = plan
+        self._schedule = plan.schedule
+        self._offset = plan.offset
         self._folder = folder
-        self._offset = offset
-        self._request = request
+        self._analyst = analyst
         self._requested_at: int | None = None
         self._due = False
         self._attempts = 0
@@ -106,25 +102,42 @@ class ProfilerProbe(Probe):
         step = draft.index + 1
         if self._capture is not None:
             self._go_on(self._capture, step)
-        if self._request is not None:
-            asked = self._request.look(self.recorder.now_ns(), step, sum(draft.host_ns))
-            self._requested_at = self._requested_at if asked is None else asked
+        self._look_around(draft, step)
         self._due = self._due or self._schedule.begins(step) or self._is_requested(step)
         if self._due and self._capture is None and self.recorder.ground != Gap.SHUTDOWN:
             self._begin(step)
 
     def detach(self) -> None:
-        """Leave nothing running."""
+        """Leave nothing running; traces that are still being read get a moment."""
         if self._capture is not None:
             self._say_unfinished()
         self._stop()
+        if self._analyst is not None:
+            self._said |= self._analyst.finish()
 
     def notes(self) -> dict[str, str]:
         """Which traces there are, and what was not captured and why."""
-        written = self._folder.written
-        return {**({"captures": ", ".join(written)} if written else {}), **self._said}
+        written, slow = self._folder.written, self._plan.slow
+        return {
+            **({"captures": ", ".join(written)} if written else {}),
+            **({"captures_slow": slow.said()} if slow is not None and slow.steps else {}),
+            **self._said,
+        }
 
     # -- the course of a capture --------------------------------------------------------------
+
+    def _look_around(self, draft: Draft, step: int) -> None:
+        """Whether there is another reason to capture, and whether a trace has been read."""
+        wall_ns, now_ns = sum(draft.host_ns), self.recorder.now_ns()
+        plan = self._plan
+        if plan.request is not None:
+            asked = plan.request.look(now_ns, step, wall_ns)
+            self._requested_at = self._requested_at if asked is None else asked
+        if plan.slow is not None and plan.slow.look(draft.index, wall_ns, draft.tags):
+            self._due = True
+        if self._analyst is not None and self._analyst.look(now_ns):
+            with self._dumping():
+                self._analyst.go_on()
 
     def _is_requested(self, step: int) -> bool:
         return self._requested_at is not None and step >= self._requested_at
@@ -141,7 +154,7 @@ class ProfilerProbe(Probe):
                 "raise max_traces to have more",
             )
             return
-        tracer = Tracer(self._options)
+        tracer = Tracer(self._plan.options)
         first = step + self._schedule.warmup
         self._capture = _Capture(tracer, first, first + self._schedule.active)
         self._disturbed = step
@@ -168,10 +181,17 @@ class ProfilerProbe(Probe):
         self.recorder.listener = None
         self._marks.end_step()
         first, active = self._offset + capture.first, self._schedule.active
-        facts = {"first_step": first, "complete_steps": steps, "ended_by": ended_by}
+        facts = {
+            "first_step": first,
+            "first_index": capture.first,
+            "complete_steps": steps,
+            "ended_by": ended_by,
+        }
         with self._dumping():
             capture.tracer.stop(facts)
             name = self._folder.write(first, steps, capture.tracer.export)
+            if name is not None and self._analyst is not None:
+                self._analyst.take(self._folder.path / name, facts)
         self._over()
         self._attempts = 0
         if name is None:

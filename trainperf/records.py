@@ -161,6 +161,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     """Notes learned while training: they complete `RunInfo.notes`."""
     reasons: dict[str, str] = {}
     """Reasons learned while training: they complete `RunInfo.reasons`."""
+    config: dict[str, Scalar] = {}
+    """Configuration seen while training, e.g. autocast: it completes `RunInfo.config`."""
 
 
 class EndMark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):

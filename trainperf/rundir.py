@@ -54,3 +54,13 @@ def record_file(run: Path, rank: int, attempt: int = 0) -> Path:
     """The record file of one rank; a restart writes one of its own."""
     suffix = f".attempt{attempt}" if attempt else ""
     return run / f"steps-rank{rank}{suffix}.jsonl"
+
+
+def has_ended(path: Path) -> bool:
+    """Whether the last line of a record file is its end mark."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 200))
+            return b'"kind":"end"' in file.read()
+    except OSError:
+        return False

@@ -1,27 +1,30 @@
 """What is a run of a plain loop made of?  Decided once, when its first epoch begins."""
 
-import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from trainperf import identity, rundir
+from trainperf.agreeing import run_directory
 from trainperf.answer import first_answer
+from trainperf.guard import Guard
 from trainperf.measures import EVERYTHING
 from trainperf.meters.fold import Reading
 from trainperf.monitor import Monitor, Parts
+from trainperf.probes.base import Probe
 from trainperf.probes.choose import Chosen, Objects, choose
-from trainperf.records import RunInfo, Totals
+from trainperf.probes.plain import PlainLoopProbe
+from trainperf.profiles import Place, ScheduledProfile, trace_scalars
+from trainperf.records import RunInfo, Scalar, Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.tensorboard import TensorBoardSink, Writer
 
-
-log = logging.getLogger("trainperf")
 
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
 
@@ -37,6 +40,8 @@ class Wishes:
     aloud: bool
     """Whether anything is printed."""
     started_at: str
+    profiler: ScheduledProfile | None = None
+    """What is traced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,36 +60,46 @@ def begin(
     loader: object,
     notes: Callable[[], dict[str, str]],
 ) -> Begun:
-    """Choose directory and probes, and start the monitor.  On several ranks a collective."""
+    """Choose directory and probes, and start the monitor.
+
+    On several ranks it takes a moment of each, and no collective: a rank may have no monitor.
+    """
     rank = 0
     if dist.is_available() and dist.is_initialized():
         rank, objects.world_size = dist.get_rank(), dist.get_world_size()
     chosen = choose(objects, EVERYTHING)
-    run = _open_run(wishes.base, rank, objects.world_size)
+    run = run_directory(wishes.base, rank, objects.world_size)
+    plain = PlainLoopProbe(objects.module, objects.device.type)
+    traced = _traced(objects, wishes, run, rank, monitor.guard)
     monitor.start(
         Parts(
             info=_info(objects, chosen, wishes, rank, loader),
-            probes=chosen.probes,
+            probes=[*chosen.probes, plain, *traced],
             sinks=_sinks(run, wishes, rank),
             device=chosen.clock,
             log_every=wishes.log_every,
-            totals=lambda: _totals(chosen, notes()),
+            totals=lambda: _totals(chosen, plain, notes()),
             first_answer=_say if wishes.aloud and rank == 0 else None,
         )
     )
     return Begun(run=run, rank=rank, chosen=chosen)
 
 
-def _open_run(base: Path | None, rank: int, ranks: int) -> Path | None:
-    chosen: list[str | None] = [None]
-    if base is not None and rank == 0:
-        try:
-            chosen = [str(rundir.choose(base))]
-        except OSError as error:
-            log.warning("trainperf: no run directory can be written (%s)", error)
-    if ranks > 1:
-        dist.broadcast_object_list(chosen, src=0)
-    return Path(chosen[0]) if chosen[0] else None
+def _traced(
+    objects: Objects, wishes: Wishes, run: Path | None, rank: int, guard: Guard
+) -> list[Probe]:
+    if wishes.profiler is None:
+        return []
+    writer = wishes.writer if rank == 0 else None
+    place = Place(
+        run=run,
+        rank=rank,
+        world_size=objects.world_size,
+        device=objects.device.type,
+        show=partial(_show, writer) if writer is not None else None,
+    )
+    probe = wishes.profiler.probe(place, guard)
+    return [] if probe is None else [probe]
 
 
 def _sinks(run: Path | None, wishes: Wishes, rank: int) -> list[Sink]:
@@ -111,7 +126,7 @@ def _info(objects: Objects, chosen: Chosen, wishes: Wishes, rank: int, loader: o
         software=identity.software(),
         hardware=identity.hardware(device),
         config={
-            **(identity.model(model) if isinstance(model, torch.nn.Module) else {}),
+            **(_model(model) if isinstance(model, torch.nn.Module) else {}),
             "loop": "plain",
             "optimizers": ", ".join(type(o).__name__ for o in objects.optimizers),
             "seed": torch.initial_seed(),
@@ -120,10 +135,20 @@ def _info(objects: Objects, chosen: Chosen, wishes: Wishes, rank: int, loader: o
     )
 
 
-def _totals(chosen: Chosen, notes: dict[str, str]) -> Totals:
+def _model(module: torch.nn.Module) -> dict[str, Scalar]:
+    return {**identity.model(module), "precision": identity.precision(module)}
+
+
+def _totals(chosen: Chosen, plain: PlainLoopProbe, notes: dict[str, str]) -> Totals:
     tokens = chosen.tokens
     lengths = dict(sorted(tokens.lengths.items())) if tokens else {}
-    return Totals(at_step=0, sequence_lengths=lengths, notes=notes)
+    return Totals(at_step=0, sequence_lengths=lengths, notes=notes, config=plain.config())
+
+
+def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:
+    """Key figures of a trace, at the last of its steps."""
+    for tag, value in trace_scalars(figures).items():
+        writer.add_scalar(tag, value, step)
 
 
 def _say(readings: dict[str, Reading]) -> None:

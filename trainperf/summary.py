@@ -148,6 +148,7 @@ def _learned(info: RunInfo, journal: Journal) -> RunInfo:
         info,
         notes={**info.notes, **journal.totals.notes},
         reasons={**info.reasons, **journal.totals.reasons},
+        config={**info.config, **journal.totals.config},
     )
 
 
@@ -194,7 +195,7 @@ def _facts(
         earlier=info.totals,
         software=info.software,
         hardware=info.hardware,
-        config=info.config,
+        config=learned.config,
         notes={**_notes_of_others(replay), **learned.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,

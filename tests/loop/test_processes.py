@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 import torch.multiprocessing as mp
-from support_loop_ranks import LATE_MS, STEPS, train
+from support_loop_ranks import LATE_MS, STEPS, train, train_measured_on_rank_0
 from support_loops import read
 
 from trainperf.loop import LoopMonitor
@@ -142,3 +142,23 @@ def test_two_ranks_write_one_run_and_the_late_one_waits_least(tmp_path: Path) ->
     summary = json.loads((run / "summary.json").read_text())
     assert len(summary["readings"]["allreduce_tail_s"]["per_rank"]) == 2
     assert summary["readings"]["samples_per_s"]["value"] > 0
+
+
+@pytest.mark.ddp
+def test_a_monitor_on_rank_0_alone_does_not_hang(tmp_path: Path) -> None:
+    """The other rank makes none, so nothing of ours may be a collective."""
+    ranks = mp.spawn(train_measured_on_rank_0, args=(tmp_path,), nprocs=2, join=False)
+    assert ranks is not None
+    try:
+        ended = any(ranks.join(timeout=30) for _ in range(3))  # each returns as a rank ends
+        assert ended, "a rank hangs"
+    finally:
+        for process in ranks.processes:
+            process.kill()
+
+    (run,) = (tmp_path / "runs").iterdir()
+    found = read(run / "steps-rank0.jsonl")
+    assert (found.info.rank, found.info.world_size) == (0, 2)
+    assert len(found.steps) == STEPS
+    assert found.end.reason == "finished"
+    assert found.totals.faults == {}

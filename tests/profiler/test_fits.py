@@ -228,7 +228,7 @@ def test_an_exception_in_a_traced_step_keeps_the_complete_ones(
     ran = read(tmp_path / "trainperf")
     assert_tiles(ran)
     (trace,) = traces_of(tmp_path / "trainperf").values()
-    assert trace.facts == {"first_step": 7, "complete_steps": 2, "ended_by": "shutdown"}
+    assert (trace.facts["complete_steps"], trace.facts["ended_by"]) == (2, "shutdown")
     assert trace.phases(8)[-1] == "loop"
     assert ran.tagged(Tag.PROFILED) == [5, 6, 7, 8]
 

@@ -1,0 +1,124 @@
+"""What a plain loop's identity says that only seeing it run can tell."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from support_loops import written
+
+from trainperf.loop import LoopMonitor
+from trainperf.run import Run
+from trainperf.summary import summarize
+
+
+def trained(
+    path: Path, model: torch.nn.Module, *, autocast: bool = False, micro_batches: int = 1
+) -> LoopMonitor:
+    """Six batches of a loop, stepped once per group."""
+    with LoopMonitor(path, report=False).watch(model) as monitor:
+        for number, batch in enumerate(monitor.batches([torch.ones(2, 4)] * 6), start=1):
+            with monitor.phase("forward"), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                model(batch)
+            if number % micro_batches == 0:
+                monitor.end_step()
+    return monitor
+
+
+def config(monitor: LoopMonitor) -> dict[str, object]:
+    """The configuration as comparisons and reports see it."""
+    assert monitor.run is not None
+    return dict(summarize(Run.open(monitor.run)).run.config)
+
+
+@pytest.mark.parametrize("said", ["bfloat16", "off"])
+def test_autocast_around_the_model_is_seen(tmp_path: Path, said: str) -> None:
+    """In its first forward; the parameters' type stands beside it."""
+    found = config(trained(tmp_path, torch.nn.Linear(4, 4), autocast=said != "off"))
+
+    assert found["autocast"] == said
+    assert found["precision"] == "float32"
+
+
+def test_the_precision_is_what_most_parameters_are_of(tmp_path: Path) -> None:
+    """Most elements first."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
+    model[0].to(torch.float64)
+    with LoopMonitor(tmp_path, report=False).watch(model) as monitor:
+        for _ in monitor.batches([1]):
+            monitor.end_step()
+
+    assert written(monitor).info.config["precision"] == "float64, float32"
+
+
+def test_nothing_is_said_of_a_model_that_was_not_named(tmp_path: Path) -> None:
+    """Unknown is not float32."""
+    with LoopMonitor(tmp_path, report=False) as monitor:
+        for _ in monitor.batches([1]):
+            monitor.end_step()
+
+    found = config(monitor)
+    assert "precision" not in found
+    assert "autocast" not in found
+
+
+def test_a_forward_that_never_ran_says_nothing_of_autocast(tmp_path: Path) -> None:
+    """The module may be called through a method of its own; then it is not known."""
+    model = torch.nn.Linear(4, 4)
+    with LoopMonitor(tmp_path, report=False).watch(model) as monitor:
+        for _ in monitor.batches([torch.ones(2, 4)]):
+            model.forward(torch.ones(2, 4))
+            monitor.end_step()
+
+    assert "autocast" not in config(monitor)
+
+
+def test_no_hook_is_left_on_the_model(tmp_path: Path) -> None:
+    """Neither after its first forward nor after a fit without one."""
+    called, idle = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    with LoopMonitor(tmp_path, report=False).watch(called) as monitor:
+        for _ in monitor.batches([torch.ones(2, 4)] * 2):
+            assert bool(called._forward_pre_hooks)
+            called(torch.ones(2, 4))
+            assert not called._forward_pre_hooks
+            break
+    with LoopMonitor(tmp_path, report=False).watch(idle) as monitor:
+        for _ in monitor.batches([1]):
+            monitor.end_step()
+
+    assert not idle._forward_pre_hooks
+
+
+def test_a_compiled_model_gets_no_hook(tmp_path: Path) -> None:
+    """It would be compiled anew."""
+    model = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+    with LoopMonitor(tmp_path, report=False).watch(model) as monitor:
+        for _ in monitor.batches([1]):
+            assert not model._forward_pre_hooks
+            monitor.end_step()
+
+    assert "autocast" not in config(monitor)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_accumulation_is_counted(tmp_path: Path, micro_batches: int) -> None:
+    """Micro-batches of a step, as Lightning's configuration names them."""
+    monitor = trained(tmp_path, torch.nn.Linear(4, 4), micro_batches=micro_batches)
+
+    assert config(monitor)["accumulate_grad_batches"] == micro_batches
+
+
+def test_a_group_that_the_epoch_cut_short_counts_for_nothing(tmp_path: Path) -> None:
+    """Six batches in groups of four: one whole group."""
+    monitor = trained(tmp_path, torch.nn.Linear(4, 4), micro_batches=4)
+
+    assert config(monitor)["accumulate_grad_batches"] == 4
+
+
+def test_accumulation_that_changes_is_a_range(tmp_path: Path) -> None:
+    """One number would be wrong for some steps."""
+    with LoopMonitor(tmp_path, report=False) as monitor:
+        for number in monitor.batches(range(6)):
+            if number in (0, 2, 5):
+                monitor.end_step()
+
+    assert config(monitor)["accumulate_grad_batches"] == "1 to 3"

@@ -1,0 +1,73 @@
+"""What can be known of a plain loop only by seeing it run?  Its autocast, and its accumulation."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+
+from trainperf.identity import type_name
+from trainperf.phases import Tag
+from trainperf.probes.base import Probe
+from trainperf.recorder import Draft, Recorder
+from trainperf.records import Scalar
+
+
+class PlainLoopProbe(Probe):
+    """Learns once what a framework would have told; nothing of it runs every step.
+
+    Autocast is looked at in the first forward of the module, from outside: one that the module
+    enters by itself is not seen.  A compiled module is left alone: a hook would compile it anew.
+    """
+
+    name: ClassVar[str] = "plain loop"
+
+    def __init__(self, module: object, device: str) -> None:
+        self._module = module
+        self._device = device
+        self._hook: torch.utils.hooks.RemovableHandle | None = None
+        self._autocast: str | None = None
+        self._micro_batches: Counter[int] = Counter()
+
+    def attach(self, recorder: Recorder) -> None:
+        """Wait for the first forward."""
+        super().attach(recorder)
+        module = self._module
+        if isinstance(module, torch.nn.Module) and not _compiled(module):
+            look = self.shield(self._look)
+
+            def before(*_: object) -> None:
+                look()
+
+            self._hook = module.register_forward_pre_hook(before)
+
+    def detach(self) -> None:
+        """Leave no hook behind."""
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Count the micro-batches of complete groups.  Runs every flush."""
+        self._micro_batches.update(
+            draft.micro_batches for draft in drafts if not draft.tags & Tag.PARTIAL_GROUP
+        )
+
+    def config(self) -> dict[str, Scalar]:
+        """What is known by now, under the names that Lightning's configuration has."""
+        seen: dict[str, Scalar] = {}
+        if self._autocast is not None:
+            seen["autocast"] = self._autocast
+        if self._micro_batches:
+            fewest, most = min(self._micro_batches), max(self._micro_batches)
+            seen["accumulate_grad_batches"] = most if fewest == most else f"{fewest} to {most}"
+        return seen
+
+    def _look(self) -> None:
+        self.detach()
+        on = torch.is_autocast_enabled(self._device)
+        self._autocast = type_name(torch.get_autocast_dtype(self._device)) if on else "off"
+
+
+def _compiled(module: torch.nn.Module) -> bool:
+    return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None  # noqa: SLF001
