@@ -5,9 +5,10 @@ Offline only: nothing here imports torch.
 
 from trainperf.commands.entry import Command, run
 from trainperf.commands.report import report
+from trainperf.commands.view import view
 
 
-COMMANDS: tuple[Command, ...] = (report,)
+COMMANDS: tuple[Command, ...] = (report, view)
 
 __all__ = ["COMMANDS", "main"]
 

@@ -1,1 +1,4 @@
-"""Our tab in TensorBoard: the answer, the breakdown and the captures of a run.  No torch."""
+"""What does a run look like in TensorBoard?  A tab of its own: routes, their data, and the page.
+
+`plugin` is what TensorBoard loads; `data` is what its routes answer and knows no TensorBoard.
+"""

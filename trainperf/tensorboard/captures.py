@@ -1,0 +1,157 @@
+"""What was captured in a run?  The analysed traces, in words and as a picture, and the files.
+
+An analysis is a `TraceReport` as JSON in `traces/*.analysis.json`.  A trace that none of them
+mentions is listed too: it can be downloaded, opened in Perfetto and given to `trainperf trace`.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from trainperf.reports.safe import plain
+from trainperf.tensorboard.held import Stamp, stamp
+from trainperf.traces.results import TraceReport
+
+
+FOLDER = "traces"
+"""Below the run directory."""
+
+ANALYSIS = ".analysis.json"
+TRACES = (".trace.json.gz", ".trace.json")
+
+_LARGEST_ANALYSIS = 64 << 20
+"""A report of ours has some hundred kilobytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the folder of traces holds, by name."""
+
+    analyses: dict[str, Stamp]
+    traces: dict[str, int]
+    """Trace file to its size in bytes."""
+
+
+class TraceFile(msgspec.Struct, frozen=True, kw_only=True):
+    """An original trace that can be downloaded."""
+
+    file: str
+    bytes: int
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """One capture in the list: enough to choose it."""
+
+    key: str
+    """Name of its analysis; of the trace itself where there is none."""
+    version: str
+    """Changes when the analysis does."""
+    title: str
+    answer: str
+    """The analysis in a sentence; empty where there is none."""
+    problem: str
+    """Why there is no analysis to show."""
+    ranks: list[int | None]
+    traces: list[TraceFile]
+
+
+class Captures:
+    """The captures of one run; an analysis is decoded again only when its file has changed."""
+
+    def __init__(self, run: Path) -> None:
+        self._folder = run / FOLDER
+        self._known: dict[str, tuple[Stamp, TraceReport | str]] = {}
+
+    def found(self) -> Found:
+        """What is there now."""
+        analyses: dict[str, Stamp] = {}
+        traces: dict[str, int] = {}
+        for path in _files(self._folder):
+            if path.name.endswith(ANALYSIS):
+                analyses[path.name] = stamp(path)
+            elif path.name.endswith(TRACES) and not path.name.startswith("."):
+                traces[path.name] = path.stat().st_size
+        return Found(analyses=analyses, traces=traces)
+
+    def listed(self, found: Found) -> list[Capture]:
+        """Every capture, analysed or not, in the order of names."""
+        reports = {name: self.report(name, found) for name in found.analyses}
+        used = {name: _own(report, found) for name, report in reports.items()}
+        mentioned = {file for files in used.values() for file in files}
+        analysed = [_analysed(name, reports[name], used[name], found) for name in reports]
+        alone = [_alone(file, found) for file in found.traces if file not in mentioned]
+        return sorted([*analysed, *alone], key=lambda capture: capture.key)
+
+    def report(self, name: str, found: Found) -> TraceReport | str:
+        """An analysis that was found, or why it cannot be read."""
+        now = found.analyses[name]
+        known = self._known.get(name)
+        if known is None or known[0] != now:
+            known = self._known[name] = (now, _decoded(self._folder / name, now))
+        return known[1]
+
+    def trace(self, file: str, found: Found) -> Path | None:
+        """Where a trace that was found is; `None` for any other name."""
+        return self._folder / file if file in found.traces else None
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(folder / entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return []
+
+
+def _decoded(path: Path, now: Stamp) -> TraceReport | str:
+    if now[2] > _LARGEST_ANALYSIS:
+        return "the analysis is too large to be one of ours"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=TraceReport)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return f"the analysis cannot be read: {plain(str(error))}"
+    except OSError as error:
+        return f"the analysis cannot be read: {error.strerror}"
+
+
+def _own(report: TraceReport | str, found: Found) -> list[str]:
+    """The trace files of an analysis that are still there."""
+    if isinstance(report, str):
+        return []
+    return [rank.file for rank in report.ranks if rank.file in found.traces]
+
+
+def _analysed(name: str, report: TraceReport | str, files: Iterable[str], found: Found) -> Capture:
+    problem, answer, ranks = "", "", []
+    if isinstance(report, str):
+        problem = report
+    else:
+        answer = plain(report.answer)
+        ranks = [rank.rank for rank in report.ranks]
+    return Capture(
+        key=name,
+        version="-".join(map(str, found.analyses[name][1:])),
+        title=plain(name.removesuffix(ANALYSIS)),
+        answer=answer,
+        problem=problem,
+        ranks=ranks,
+        traces=[TraceFile(file=file, bytes=found.traces[file]) for file in files],
+    )
+
+
+def _alone(file: str, found: Found) -> Capture:
+    title = file
+    for ending in TRACES:
+        title = title.removesuffix(ending)
+    return Capture(
+        key=file,
+        version=str(found.traces[file]),
+        title=plain(title),
+        answer="",
+        problem=f"not analysed yet: trainperf trace {plain(f'{FOLDER}/{file}')}",
+        ranks=[],
+        traces=[TraceFile(file=file, bytes=found.traces[file])],
+    )

@@ -1,0 +1,254 @@
+"""What does each route of the tab answer?  JSON about runs below a log directory, nothing else.
+
+No TensorBoard and no HTTP here.  A run is read again only when its files changed, and then only
+what was added; what was answered is kept until then.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from trainperf.errors import RunError
+from trainperf.replay import Replay
+from trainperf.results import Summary
+from trainperf.run import Run
+from trainperf.summary import SILENT_S, summarize
+from trainperf.tensorboard.captures import Capture, Captures
+from trainperf.tensorboard.columns import columns
+from trainperf.tensorboard.decimate import Groups
+from trainperf.tensorboard.held import HeldRun, Stamp, stamp
+from trainperf.tensorboard.picture import picture
+from trainperf.tensorboard.runs import RECORDS, FoundRun, find_runs
+from trainperf.tensorboard.series import Series, series
+from trainperf.tensorboard.tracewords import capture_words
+from trainperf.tensorboard.words import Words, words_of
+from trainperf.traces.results import TraceReport
+
+
+MOST_HELD_BYTES = 512 << 20
+"""Of decoded steps of all runs together; the run looked at last is kept whatever it takes."""
+
+_REST = 20
+"""Times as long as reading took, before it is done again: at most 5 % of one core."""
+
+_MOST_ANSWERS = 16
+
+
+class NotFoundError(RunError):
+    """What was asked for is not there (any more)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Which part of a run is looked at."""
+
+    rank: int | None = None
+    """Whose phases; the mean over ranks by default."""
+    first: int | None = None
+    last: int | None = None
+    """Steps, both ends included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """JSON, and a mark that is another one when the JSON is."""
+
+    body: bytes
+    etag: str
+
+
+class RunItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in the picker."""
+
+    id: str
+    name: str
+
+
+class RunList(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs, the last written first."""
+
+    runs: list[RunItem]
+    where: list[str]
+    """The log directories."""
+
+
+class RunView(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the page shows of a run but the captures' contents."""
+
+    words: Words
+    series: Series
+    captures: list[Capture]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a run."""
+
+    held: HeldRun
+    captures: Captures
+    version: tuple[Stamp, ...] = ()
+    rest_until_s: float = 0.0
+    run: Run | None = None
+    summary: Summary | None = None
+    answers: dict[object, Answer] = field(default_factory=dict)
+
+
+class Store:
+    """The runs below the log directories.  Safe to ask from several threads.
+
+    Args:
+        roots: Log directories.
+        now_s: Seconds since 1970: tells a running fit from one that was killed.
+    """
+
+    def __init__(self, roots: Sequence[Path], now_s: Callable[[], float]) -> None:
+        self._roots = tuple(roots)
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    def any(self) -> bool:
+        """Whether there is a run."""
+        return bool(find_runs(self._roots))
+
+    def runs(self) -> Answer:
+        """`RunList`."""
+        found = find_runs(self._roots).values()
+        items = [RunItem(id=run.id, name=run.name) for run in found]
+        return _answer(RunList(runs=items, where=[str(root) for root in self._roots]))
+
+    def run(self, run_id: str, view: View) -> Answer:
+        """`RunView`; raises `RunError` with the sentence to show."""
+        with self._lock:
+            known = self._current(run_id)
+            key = (known.version, view)
+            if key not in known.answers:
+                known.answers[key] = _answer(_viewed(known, view))
+                for old in list(known.answers)[:-_MOST_ANSWERS]:
+                    del known.answers[old]
+            return known.answers[key]
+
+    def capture(self, run_id: str, key: str) -> Answer:
+        """`CaptureWords` of an analysis."""
+        return _answer(capture_words(self._report(run_id, key)))
+
+    def picture(
+        self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]
+    ) -> Answer:
+        """`Picture` of one rank of an analysis in a window of time."""
+        ranks = self._report(run_id, key).ranks
+        if not 0 <= place < len(ranks):
+            raise NotFoundError(f"rank {place}: the analysis has {len(ranks)}")
+        return _answer(picture(ranks[place], *window))
+
+    def trace(self, run_id: str, file: str) -> Path:
+        """Where an original trace is."""
+        captures = Captures(self._find(run_id).path)
+        path = captures.trace(file, captures.found())
+        if path is None:
+            raise NotFoundError(f"{file}: no such trace in this run")
+        return path
+
+    def _report(self, run_id: str, key: str) -> TraceReport:
+        path = self._find(run_id).path
+        with self._lock:
+            captures = self._known[run_id].captures if run_id in self._known else Captures(path)
+            found = captures.found()
+            if key not in found.analyses:
+                raise NotFoundError(f"{key}: no such analysis in this run")
+            report = captures.report(key, found)
+        if isinstance(report, str):
+            raise RunError(report)
+        return report
+
+    def _find(self, run_id: str) -> FoundRun:
+        found = find_runs(self._roots).get(run_id)
+        if found is None:
+            raise NotFoundError(f"{run_id}: no such run below the log directory")
+        return found
+
+    def _current(self, run_id: str) -> _Known:
+        """A run as it is now, read again if it changed and was not read just before."""
+        path = self._find(run_id).path
+        known = self._known.pop(run_id, None)
+        if known is None or known.held.path != path:
+            known = _Known(HeldRun(path), Captures(path))
+        # The one asked for last is the last to be forgotten.
+        self._known[run_id] = known
+        now_s = self._now_s()
+        if known.summary is None or now_s >= known.rest_until_s:
+            self._refresh(known, now_s)
+            self._forget()
+        return known
+
+    def _refresh(self, known: _Known, now_s: float) -> None:
+        version = _version(known.held.path, known.captures)
+        if version == known.version and not _may_be_dead(known, now_s):
+            return
+        run = known.held.read()
+        known.summary = summarize(run, now_s=now_s)
+        known.run, known.version = run, version
+        known.answers.clear()
+        after_s = self._now_s()
+        known.rest_until_s = after_s + _REST * (after_s - now_s)
+
+    def _forget(self) -> None:
+        while len(self._known) > 1 and self._held_bytes() > MOST_HELD_BYTES:
+            del self._known[next(iter(self._known))]
+
+    def _held_bytes(self) -> int:
+        return sum(known.held.held_bytes for known in self._known.values())
+
+
+def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
+    """Changes when a file of the run does."""
+    records = [path for path in sorted(directory.iterdir()) if RECORDS.fullmatch(path.name)]
+    found = captures.found()
+    traces = [(file, 0, size, 0) for file, size in found.traces.items()]
+    return (*map(stamp, records), *found.analyses.values(), *traces)
+
+
+def _may_be_dead(known: _Known, now_s: float) -> bool:
+    """Whether a run may have died since: nothing changes on disk when one does."""
+    if known.summary is None or known.run is None or known.summary.run.state != "running":
+        return False
+    return now_s - known.run.last_write_s() > SILENT_S
+
+
+def _viewed(known: _Known, view: View) -> RunView:
+    assert known.run is not None  # noqa: S101 it was read just before
+    assert known.summary is not None  # noqa: S101 likewise
+    ranks = known.summary.run.ranks
+    rank = view.rank if view.rank in ranks else None
+    groups = _groups(known.run, None if rank is None else ranks.index(rank), view)
+    return RunView(
+        words=words_of(known.summary),
+        series=series(groups, known.summary, rank),
+        captures=known.captures.listed(known.captures.found()),
+    )
+
+
+def _groups(run: Run, lead: int | None, view: View) -> Groups:
+    groups = Groups(max(0, view.first or 0))
+    for blocks in Replay(run).blocks():
+        index = next(block.index for block in blocks if len(block))
+        chosen = np.logical_and(
+            index >= groups.first, True if view.last is None else index <= view.last
+        )
+        if not chosen.any():
+            continue
+        parts = blocks
+        if not chosen.all():
+            parts = tuple(block.select(chosen) if len(block) else block for block in blocks)
+        groups.observe(index[chosen], columns(parts, lead))
+    return groups
+
+
+def _answer(value: msgspec.Struct) -> Answer:
+    body = msgspec.json.encode(value)
+    return Answer(body, hashlib.blake2b(body, digest_size=12).hexdigest())

@@ -1,0 +1,97 @@
+"""Which runs lie below a log directory?  Found by their record files, wherever they are.
+
+A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
+were found here are answered, so no request can name a path of its own.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+RECORDS = re.compile(r"steps-rank\d{1,6}(?:\.attempt\d{1,6})?\.jsonl")
+"""Names of record files."""
+
+_DEEPEST = 6
+"""`lightning_logs/version_0/trainperf` is three; sweeps add one or two."""
+
+_MOST_DIRECTORIES = 20_000
+"""A log directory on a network disk must not hold the page up."""
+
+_NEVER = frozenset({"traces", "tb", "checkpoints", "wandb", "mlruns", "__pycache__"})
+"""What others put beside runs, or runs hold: never a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRun:
+    """A directory with record files."""
+
+    id: str
+    """Path below the log directory; `.` for the directory itself."""
+    path: Path
+    name: str
+    """What a person calls it: the id without a last `trainperf`, which every run has."""
+    written_s: float
+    """When it was last written to, seconds since 1970 by the file system."""
+
+
+def find_runs(roots: Sequence[Path]) -> dict[str, FoundRun]:
+    """Runs at or below the log directories, by id, the last written first."""
+    found: dict[str, FoundRun] = {}
+    for place, root in enumerate(roots):
+        prefix = f"{place}:" if len(roots) > 1 else ""
+        for path, written_s in _with_records(root):
+            below = path.relative_to(root).as_posix()
+            run_id = prefix + below
+            found[run_id] = FoundRun(
+                id=run_id, path=path, name=prefix + _name(root, below), written_s=written_s
+            )
+    ordered = sorted(found.values(), key=lambda run: (-run.written_s, run.id))
+    return {run.id: run for run in ordered}
+
+
+def _name(root: Path, below: str) -> str:
+    if below == ".":
+        directory = root.resolve()
+        return directory.parent.name if directory.name == "trainperf" else directory.name
+    if below == "trainperf":
+        return root.resolve().name
+    return below.removesuffix("/trainperf")
+
+
+def _with_records(root: Path) -> Iterator[tuple[Path, float]]:
+    """Directories that hold record files, and when one of these was last written."""
+    seen: set[str] = set()
+    waiting = [(root, 0)]
+    while waiting and len(seen) < _MOST_DIRECTORIES:
+        directory, depth = waiting.pop()
+        # A link back up would otherwise be followed down again and again.
+        real = os.path.realpath(directory)
+        if real in seen:
+            continue
+        seen.add(real)
+        below, written_s = _looked_at(directory)
+        if written_s is not None:
+            yield directory, written_s
+        if depth < _DEEPEST:
+            waiting += [(path, depth + 1) for path in reversed(below)]
+
+
+def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
+    """Directories in it, and the last write to a record file in it if there is one."""
+    below: list[Path] = []
+    written_s: float | None = None
+    try:
+        with os.scandir(directory) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.is_dir():
+                    if entry.name not in _NEVER and not entry.name.startswith("."):
+                        below.append(directory / entry.name)
+                elif RECORDS.fullmatch(entry.name):
+                    written_s = max(written_s or 0.0, entry.stat().st_mtime)
+    except OSError:
+        # Removed or forbidden meanwhile: there is no run to show in it.
+        return [], None
+    return below, written_s

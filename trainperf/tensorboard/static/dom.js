@@ -1,0 +1,32 @@
+// Makes elements. Text is always a text node: a name from a file can never become markup.
+
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return node;
+}
+
+// Draws into a node only if what it draws from has changed: scroll, focus and what is unfolded stay.
+const drawn = new WeakMap();
+
+export function whenChanged(node, source, draw) {
+  const now = JSON.stringify(source);
+  if (drawn.get(node) === now) return false;
+  drawn.set(node, now);
+  draw(node);
+  return true;
+}
+
+export function fill(node, ...children) {
+  node.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+}
+
+// Plotly reads a few tags in its texts: a name is given to it with nothing that it could read.
+export function asPlotlyText(text) {
+  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}

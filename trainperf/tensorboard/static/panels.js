@@ -1,0 +1,90 @@
+// What is said about a run: the answer, the phases, findings, ranks, readings. Words come from the server.
+
+import { el, fill } from "./dom.js";
+
+const STATES = { finished: "finished", interrupted: "interrupted", failed: "failed", running: "running", killed: "cut off" };
+
+export function answer(node, words) {
+  const first = words.findings[0];
+  fill(
+    node,
+    el("div", { class: "title" },
+      el("h2", {}, words.name),
+      el("span", { class: `state ${words.state}` }, STATES[words.state] ?? words.state),
+      el("span", { class: "quiet" }, words.about)),
+    el("p", { class: "answer" }, words.answer),
+    el("p", { class: "quiet" }, words.progress),
+    first ? el("p", { class: "next" }, el("b", {}, "next "), el("code", {}, first.action)) : null,
+    words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
+    words.remarks.map((remark) => el("p", { class: "quiet small" }, remark)),
+  );
+}
+
+export function phases(node, rows, said) {
+  const most = Math.max(...rows.map((row) => row.fraction), 0.0001);
+  fill(node, el("table", { class: "phases" }, el("caption", { class: "quiet small" }, said), el("tbody", {}, rows.map((row) => phase(row, most)))));
+}
+
+function phase(row, most) {
+  const swatch = el("td", {}, el("i", { class: "swatch", style: `background: var(--phase-${row.key})` }), row.label);
+  if (row.absent) return el("tr", { class: "quiet" }, swatch, el("td", { colspan: 4 }, row.absent));
+  const bar = el("i", { class: "share", style: `width: ${(100 * row.fraction) / most}%; background: var(--phase-${row.key})` });
+  return el("tr", {}, swatch, el("td", { class: "number" }, row.said), el("td", { class: "track" }, bar),
+    el("td", { class: "number" }, row.share), el("td", { class: "quiet note" }, row.note));
+}
+
+export function facts(node, words) {
+  fill(
+    node,
+    words.facts.length ? el("dl", { class: "facts" }, words.facts.map((fact) => el("div", {}, el("dt", {}, fact.name), el("dd", {}, fact.said)))) : null,
+    words.fit.length ? el("div", { class: "fit" }, el("span", { class: "quiet small" }, `the fit, ${words.fit_said}`), ledger(words.fit)) : null,
+  );
+}
+
+function ledger(parts) {
+  return [
+    el("div", { class: "ledger" }, parts.map((part, place) => el("span", {
+      class: `part part-${place % 6}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.said}`,
+    }))),
+    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 6}` }), `${part.name} ${part.said}`))),
+  ];
+}
+
+export function findings(node, list) {
+  fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, "Nothing stands out that could be removed."));
+}
+
+function finding(item) {
+  return el("article", { class: `finding ${item.severity}` },
+    el("h4", {}, item.title, item.gain ? el("span", { class: "gain" }, item.gain) : null),
+    item.evidence.length ? el("ul", {}, item.evidence.map((line) => el("li", {}, line))) : null,
+    el("p", {}, el("b", {}, "do "), el("code", {}, item.action)));
+}
+
+export function ranks(node, words) {
+  if (!words.rank_rows.length) return fill(node);
+  const head = ["rank", ...words.rank_columns];
+  return fill(node,
+    el("h3", {}, "Ranks"),
+    words.late.map((line) => el("p", { class: "late" }, line)),
+    table(head, words.rank_rows.map((row) => [String(row.rank), ...row.cells])),
+    el("p", { class: "quiet small" }, "Mean of a steady step; the skew of a rank is what it waits beyond the rank that comes last."));
+}
+
+export function readings(node, list) {
+  const rows = list.map((reading) => [reading.name, reading.said || reading.reason, reading.interval, reading.said ? reading.steps.toLocaleString("en") : ""]);
+  const body = table(["reading", "value", "95 % interval", "steps"], rows);
+  body.querySelectorAll("tbody tr").forEach((row, place) => { if (!list[place].said) row.classList.add("quiet"); });
+  const open = node.querySelector("details")?.open ?? false;
+  fill(node, el("details", { open }, el("summary", {}, `All ${list.length} readings`), body));
+}
+
+export function absent(node, charts) {
+  fill(node, charts.length ? el("h3", {}, "Not shown") : null, charts.length ? el("dl", { class: "absent" }, charts.map((chart) => el("div", {}, el("dt", {}, chart.title), el("dd", {}, chart.absent)))) : null);
+}
+
+export function table(head, rows) {
+  return el("div", { class: "scroll" }, el("table", { class: "plain" },
+    el("thead", {}, el("tr", {}, head.map((cell) => el("th", {}, cell)))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell) => el("td", { class: cell.length > 40 ? "long" : null }, cell)))))));
+}

@@ -1,0 +1,112 @@
+// The step-time breakdown: phases stacked over steps, and below them the steps that are unusual.
+
+import { asPlotlyText } from "./dom.js";
+import { colour, CONFIG, faint, layout } from "./theme.js";
+import { digits, said, scaled, scaleOf } from "./units.js";
+import { draw } from "./zoom.js";
+
+const MOST_BARS = 300;
+const PLOT_HEIGHT = 250;
+const ROW_HEIGHT = 18;
+const BELOW = 40;
+const BETWEEN = 12;
+
+export function drawSteps(node, steps, range, frame, onZoom) {
+  const scale = scaleOf("s", frame);
+  const strip = steps.tags.length * ROW_HEIGHT;
+  const height = PLOT_HEIGHT + strip + (strip ? BETWEEN : 0) + BELOW + 8;
+  node.style.height = `${height}px`;
+  const inner = height - BELOW - 8;
+  const plot = [strip ? (strip + BETWEEN) / inner : 0, 1];
+  const shape = layout({
+    barmode: "stack", bargap: 0, margin: { l: 64, r: 14, t: 8, b: BELOW },
+    xaxis: { range: range ?? whole(steps), title: { text: "step", standoff: 6 }, anchor: strip ? "y2" : "y", unifiedhovertitle: { text: heading(steps) } },
+    yaxis: { range: [0, frame * scale.factor], domain: plot, title: { text: scale.title, standoff: 6 } },
+    ...(strip ? { yaxis2: rows(steps.tags, strip / inner) } : {}),
+  });
+  return draw(node, [...stack(steps, scale), ...extremes(steps, scale, frame), ...tags(steps, scale)], shape, CONFIG, onZoom);
+}
+
+function centres(steps) {
+  return steps.begins.map((first) => first + (steps.width - 1) / 2);
+}
+
+function whole(steps) {
+  return [steps.begins[0] - 0.5, steps.begins.at(-1) + steps.width - 0.5];
+}
+
+function heading(steps) {
+  return steps.width === 1 ? "step %{x:,.0f}" : `${steps.width.toLocaleString("en")} steps about %{x:,.0f}`;
+}
+
+function stack(steps, scale) {
+  const x = centres(steps);
+  const form = steps.begins.length <= MOST_BARS
+    ? { type: "bar", width: steps.width }
+    : { type: "scatter", mode: "lines", stackgroup: "phases", line: { width: 0, shape: "hvh" } };
+  return steps.phases.map((phase) => {
+    const tone = colour(`phase-${phase.key}`);
+    const paint = form.type === "bar"
+      ? { marker: { color: tone, line: { width: 0 } } }
+      : { fillcolor: tone, line: { ...form.line, color: tone } };
+    return {
+      ...form, ...paint, x, y: scaled(phase.mean_s, scale), name: asPlotlyText(phase.label),
+      hovertemplate: phase.mean_s.some((value) => value) ? `%{y:,.2f}${scale.suffix}` : "none",
+      hoverinfo: phase.mean_s.some((value) => value) ? undefined : "skip",
+      meta: phase.key,
+    };
+  });
+}
+
+// The slowest single step of each group; those beyond the frame are marked at its edge.
+function extremes(steps, scale, frame) {
+  const x = centres(steps);
+  const text = steps.wall_s.map((mean, place) => sentence(steps, place, mean, scale));
+  const traces = [{
+    type: "scatter", mode: "lines", x, y: scaled(steps.slowest_s, scale), text, name: "step",
+    line: { width: steps.width > 1 ? 1 : 0, color: faint(colour("text"), 0.55), shape: "hvh" },
+    hovertemplate: "%{text}", meta: "slowest",
+  }];
+  const beyond = steps.slowest_s.map((value, place) => (value > frame ? place : -1)).filter((place) => place >= 0);
+  if (beyond.length) {
+    traces.push({
+      type: "scatter", mode: "markers", name: "beyond the frame", meta: "beyond", cliponaxis: false,
+      x: beyond.map((place) => steps.slowest_at[place]), y: beyond.map(() => frame * scale.factor * 0.975),
+      text: beyond.map((place) => said(steps.slowest_s[place], scaleOf("s", steps.slowest_s[place]))),
+      marker: { symbol: "triangle-up", size: 8, color: colour("warn"), line: { width: 1, color: colour("card") } },
+      hovertemplate: "step %{x:,d} takes %{text}",
+    });
+  }
+  return traces;
+}
+
+function sentence(steps, place, mean, scale) {
+  if (steps.width === 1) return said(mean, scale);
+  const [first, number] = [steps.begins[place], steps.steps[place]];
+  const slowest = said(steps.slowest_s[place], scale);
+  return `${said(mean, scale)} on average of ${number.toLocaleString("en")} from ${first.toLocaleString("en")}; `
+    + `slowest ${slowest} (step ${steps.slowest_at[place].toLocaleString("en")})`;
+}
+
+function rows(tags, share) {
+  return {
+    domain: [0, share], range: [tags.length - 0.5, -0.5], tickvals: tags.map((_, row) => row),
+    ticktext: tags.map((tag) => asPlotlyText(tag.label)), showgrid: false, rangemode: "normal", title: { text: "" },
+  };
+}
+
+function tags(steps, scale) {
+  return steps.tags.map((tag, row) => ({
+    type: "scatter", mode: "markers", x: tag.at, y: tag.at.map(() => row), yaxis: "y2", name: asPlotlyText(tag.label), meta: `tag:${tag.key}`,
+    marker: { symbol: "line-ns", size: ROW_HEIGHT - 6, line: { width: 2, color: colour(tag.left_out ? "tag" : "warn") } },
+    text: tag.at.map((step, place) => why(tag, step, place, scale)),
+    hovertemplate: "%{text}<extra></extra>",
+  }));
+}
+
+function why(tag, step, place, scale) {
+  const left = tag.left_out ? "left out of the steady steps" : "counts among the steady steps";
+  const many = tag.steps[place] > 1 ? `<br>the slowest of ${tag.steps[place].toLocaleString("en")} such steps here` : "";
+  const time = tag.wall_s[place] === null ? "" : `, ${digits(tag.wall_s[place] * scale.factor)}${scale.suffix}`;
+  return `<b>step ${step.toLocaleString("en")}${time}: ${asPlotlyText(tag.label)}</b><br>${asPlotlyText(tag.why)}<br>${left}${many}`;
+}

@@ -1,0 +1,197 @@
+"""What does the page say about one capture?  The numbers of its analysis, in words."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from trainperf.reports.safe import plain
+from trainperf.tensorboard.words import Named
+from trainperf.traces.results import RankTrace, TraceFinding, TraceReport, TraceStep
+from trainperf.units import count, duration, plural, rate, share, size, times
+
+
+_MOST_ROWS = 64
+"""Of a table: a capture has a handful of steps."""
+
+_TOTALS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("step_s", "step (median)", duration),
+    ("gpu_busy_fraction", "device busy", share),
+    ("compute_fraction", "device computing", share),
+    ("idle_data_wait_fraction", "idle: no data", share),
+    ("idle_host_bound_fraction", "idle: host-bound", share),
+    ("idle_sync_fraction", "idle: synchronisation", share),
+    ("idle_other_fraction", "idle: other", share),
+    ("data_wait_s", "data wait", duration),
+    ("data_wait_exposed_s", "data wait, device idle", duration),
+    ("h2d_s", "copies to the device", duration),
+    ("h2d_overlap_fraction", "copies hidden behind compute", share),
+    ("comm_s", "communication", duration),
+    ("comm_exposed_s", "communication not hidden", duration),
+    ("allreduce_tail_s", "all-reduce tail", duration),
+    ("cpu_op_s", "host in operators", duration),
+    ("kernels", "kernels", count),
+    ("sync_calls", "synchronising calls", count),
+    ("item_calls", "`.item()` calls", count),
+    ("unlaunched_fraction", "device events without a launch", share),
+)
+"""Field of `Totals`, what it is called, and how it is said; times and counts are per step."""
+
+_STEPS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("step_s", "step", duration),
+    ("gpu_busy_s", "device busy", duration),
+    ("gpu_idle_s", "idle", duration),
+    ("idle_data_wait_s", "idle: no data", duration),
+    ("idle_host_bound_s", "idle: host-bound", duration),
+    ("data_wait_s", "data wait", duration),
+    ("h2d_s", "h2d", duration),
+    ("comm_exposed_s", "comm. not hidden", duration),
+    ("allreduce_tail_s", "tail", duration),
+    ("kernels", "kernels", count),
+    ("sync_calls", "syncs", count),
+)
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows under a head; the first column is a name, the others are numbers."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+
+class RankWords(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's trace."""
+
+    place: int
+    """Its place in the analysis: ranks may be unknown or there twice."""
+    label: str
+    about: str
+    file: str
+    totals: list[Named]
+    absent: list[Named]
+    """What was not measured or does not apply, and why."""
+    tables: list[Table]
+    has_picture: bool
+
+
+class CaptureWords(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is said about a capture."""
+
+    answer: str
+    warnings: list[str]
+    findings: list[Named]
+    """What to look at, with the action."""
+    stragglers: list[str]
+    ranks: list[RankWords]
+
+
+def capture_words(report: TraceReport) -> CaptureWords:
+    """What the page says about an analysis."""
+    return CaptureWords(
+        answer=plain(report.answer),
+        warnings=[plain(warning) for warning in report.warnings],
+        findings=[_finding(finding) for finding in report.findings],
+        stragglers=[
+            f"step {late.step}: rank {late.rank} comes last, the others wait up to "
+            f"{duration(late.wait_s)} for it"
+            for late in report.stragglers[:_MOST_ROWS]
+        ],
+        ranks=[_rank(place, rank) for place, rank in enumerate(report.ranks)],
+    )
+
+
+def _finding(finding: TraceFinding) -> Named:
+    gain = finding.gain_at_most
+    bound = "" if gain is None else f" (at most {times(gain)} faster)"
+    said = f"{finding.evidence} → {finding.action}"
+    return Named(name=plain(f"{finding.what}{bound}"), said=plain(said))
+
+
+def _rank(place: int, rank: RankTrace) -> RankWords:
+    values = [(name, label, say, getattr(rank.totals, name)) for name, label, say in _TOTALS]
+    cut_by = {"none": "no step marks: one window"}.get(rank.step_source, rank.step_source)
+    known = [plural(rank.totals.steps, "step"), cut_by, rank.device]
+    tables = [_steps(rank.steps), _operators(rank), _collectives(rank), _syncs(rank)]
+    return RankWords(
+        place=place,
+        label="one rank" if rank.rank is None else f"rank {rank.rank}",
+        about=plain(" · ".join(part for part in known if part)),
+        file=rank.file,
+        totals=[Named(name=label, said=say(v)) for _, label, say, v in values if v is not None],
+        absent=[
+            Named(name=label, said=plain(rank.reasons.get(name, "not measured")))
+            for name, label, _, value in values
+            if value is None
+        ],
+        tables=[table for table in tables if table.rows],
+        has_picture=any(lane.slices for lane in rank.lanes),
+    )
+
+
+def _steps(steps: Sequence[TraceStep]) -> Table:
+    shown = steps[:_MOST_ROWS]
+    used = [
+        (name, label, say)
+        for name, label, say in _STEPS
+        if any(getattr(step, name) is not None for step in shown)
+    ]
+    rows = []
+    for step in shown:
+        values = [(getattr(step, name), say) for name, _, say in used]
+        rows.append([str(step.step), *("" if v is None else say(v) for v, say in values)])
+    return Table(title="Steps", head=["number", *(label for _, label, _ in used)], rows=rows)
+
+
+def _operators(rank: RankTrace) -> Table:
+    by_device = any(operator.self_device_s is not None for operator in rank.top_operators)
+    kinds = {True: "few large", False: "many small", None: ""}
+    return Table(
+        title=f"Operators by self {'device' if by_device else 'CPU'} time",
+        head=["operator", "shapes", "calls", "self device", "self CPU", "kernels"],
+        rows=[
+            [
+                plain(operator.name),
+                plain(operator.shapes or ""),
+                count(operator.calls),
+                "" if operator.self_device_s is None else duration(operator.self_device_s),
+                duration(operator.self_cpu_s),
+                kinds[operator.few_large],
+            ]
+            for operator in rank.top_operators[:_MOST_ROWS]
+        ],
+    )
+
+
+def _collectives(rank: RankTrace) -> Table:
+    return Table(
+        title="Collectives",
+        head=["kind", "count", "time", "bytes", "achieved", "bus", ""],
+        rows=[
+            [
+                plain(each.kind),
+                count(each.count),
+                duration(each.total_s),
+                "" if each.bytes is None else size(each.bytes),
+                "" if each.achieved_bytes_per_s is None else rate(each.achieved_bytes_per_s),
+                "" if each.bus_bytes_per_s is None else rate(each.bus_bytes_per_s),
+                "many small" if each.many_small else "",
+            ]
+            for each in rank.collectives[:_MOST_ROWS]
+        ],
+    )
+
+
+def _syncs(rank: RankTrace) -> Table:
+    return Table(
+        title="Where the host waits for the device",
+        head=["call", "count", "time", "called from"],
+        rows=[
+            [
+                plain(site.call),
+                count(site.count),
+                duration(site.total_s),
+                plain(" ← ".join(site.stack[:3])),
+            ]
+            for site in rank.sync_sites[:_MOST_ROWS]
+        ],
+    )
