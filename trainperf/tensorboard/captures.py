@@ -5,7 +5,8 @@ mentions is listed too: it can be downloaded, opened in Perfetto and given to `t
 """
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,11 @@ FOLDER = "traces"
 
 ANALYSIS = ".analysis.json"
 TRACES = (".trace.json.gz", ".trace.json")
+
+_NAME = re.compile(
+    r"(?:rank(?P<rank>\d+)-)?step(?P<first>\d+)-(?P<steps>\d+)steps(?:-(?P<again>\d+))?"
+)
+"""How the profiler names what it writes."""
 
 _LARGEST_ANALYSIS = 64 << 20
 """A report of ours has some hundred kilobytes."""
@@ -77,13 +83,17 @@ class Captures:
         return Found(analyses=analyses, traces=traces)
 
     def listed(self, found: Found) -> list[Capture]:
-        """Every capture, analysed or not, in the order of names."""
-        reports = {name: self.report(name, found) for name in found.analyses}
+        """Every capture, analysed or not, in the order of their steps.
+
+        The analysis of one rank is left out once there is one of all ranks.
+        """
+        every = {name: self.report(name, found) for name in found.analyses}
+        reports = {name: report for name, report in every.items() if not _joined(report, every)}
         used = {name: _own(report, found) for name, report in reports.items()}
         mentioned = {file for files in used.values() for file in files}
         analysed = [_analysed(name, reports[name], used[name], found) for name in reports]
         alone = [_alone(file, found) for file in found.traces if file not in mentioned]
-        return sorted([*analysed, *alone], key=lambda capture: capture.key)
+        return sorted([*analysed, *alone], key=lambda capture: _order(capture.key))
 
     def report(self, name: str, found: Found) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
@@ -117,6 +127,33 @@ def _decoded(path: Path, now: Stamp) -> TraceReport | str:
         return f"the analysis cannot be read: {error.strerror}"
 
 
+def _joined(report: TraceReport | str, every: Mapping[str, TraceReport | str]) -> bool:
+    """Whether another analysis has all traces of this one, and more."""
+    files = _files_of(report)
+    return bool(files) and any(files < _files_of(other) for other in every.values())
+
+
+def _files_of(report: TraceReport | str) -> set[str]:
+    return set() if isinstance(report, str) else {rank.file for rank in report.ranks}
+
+
+def _order(key: str) -> tuple[int, str]:
+    named = _NAME.match(key)
+    return (int(named["first"]) if named else 0, key)
+
+
+def _title(stem: str) -> str:
+    """The steps in words where the name is one of ours, else the name."""
+    named = _NAME.fullmatch(stem)
+    if named is None:
+        return plain(stem)
+    first, steps = int(named["first"]), int(named["steps"])
+    said = f"step {first:,}" if steps == 1 else f"steps {first:,}–{first + steps - 1:,}"
+    rank = "" if named["rank"] is None else f" · rank {int(named['rank'])}"
+    again = "" if named["again"] is None else f" · again ({named['again']})"
+    return f"{said}{rank}{again}"
+
+
 def _own(report: TraceReport | str, found: Found) -> list[str]:
     """The trace files of an analysis that are still there."""
     if isinstance(report, str):
@@ -134,7 +171,7 @@ def _analysed(name: str, report: TraceReport | str, files: Iterable[str], found:
     return Capture(
         key=name,
         version="-".join(map(str, found.analyses[name][1:])),
-        title=plain(name.removesuffix(ANALYSIS)),
+        title=_title(name.removesuffix(ANALYSIS)),
         answer=answer,
         problem=problem,
         ranks=ranks,
@@ -149,7 +186,7 @@ def _alone(file: str, found: Found) -> Capture:
     return Capture(
         key=file,
         version=str(found.traces[file]),
-        title=plain(title),
+        title=_title(title),
         answer="",
         problem=f"not analysed yet: trainperf trace {plain(f'{FOLDER}/{file}')}",
         ranks=[],

@@ -1,11 +1,12 @@
 """What is drawn of a trace in a window of time?  Slices of each lane, no more than can be seen."""
 
-import math
+from dataclasses import dataclass
 
 import msgspec
 
 from trainperf.reports.safe import plain
 from trainperf.traces.results import Lane, RankTrace, Slice
+from trainperf.units import duration
 
 
 MOST_SLICES = 400
@@ -21,6 +22,8 @@ class LanePicture(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     start_s: list[float]
     end_s: list[float]
+    share: list[float]
+    """Of each slice's time: less than 1 where short ones were joined and there is room between."""
     names: list[str]
     kinds: list[str]
 
@@ -53,34 +56,60 @@ def picture(rank: RankTrace, first_s: float | None, last_s: float | None) -> Pic
     )
 
 
+@dataclass(slots=True)
+class _Block:
+    """A slice, or neighbours of one kind that are together too short to be told apart."""
+
+    first: Slice
+    end_s: float
+    covered_s: float
+    many: int = 1
+
+    @property
+    def long_s(self) -> float:
+        return self.end_s - self.first.start_s
+
+    def name(self) -> str:
+        if self.many == 1:
+            return plain(self.first.name)
+        return f"{self.many} × {plain(self.first.kind)}, together {duration(self.covered_s)}"
+
+    def take(self, piece: Slice) -> None:
+        self.many += 1
+        # What overlaps or nests is not covered twice.
+        begin_s = max(piece.start_s, self.end_s)
+        self.covered_s += max(0.0, piece.end_s - begin_s)
+        self.end_s = max(self.end_s, piece.end_s)
+
+
 def _lane(lane: Lane, first_s: float, last_s: float) -> LanePicture:
     inside = [piece for piece in lane.slices if piece.end_s >= first_s and piece.start_s <= last_s]
-    shown = _joined(inside, (last_s - first_s) / MOST_SLICES)
+    blocks = _joined(inside, (last_s - first_s) / MOST_SLICES)
     return LanePicture(
         name=plain(lane.name),
-        start_s=[piece.start_s for piece in shown],
-        end_s=[piece.end_s for piece in shown],
-        names=[plain(piece.name) for piece in shown],
-        kinds=[plain(piece.kind) for piece in shown],
+        start_s=[block.first.start_s for block in blocks],
+        end_s=[block.end_s for block in blocks],
+        share=[block.covered_s / block.long_s if block.long_s > 0 else 1.0 for block in blocks],
+        names=[block.name() for block in blocks],
+        kinds=[plain(block.first.kind) for block in blocks],
     )
 
 
-def _joined(slices: list[Slice], least_s: float) -> list[Slice]:
-    """Slices too short to be seen are joined with neighbours of their kind, and counted."""
-    if len(slices) <= MOST_SLICES or not math.isfinite(least_s):
-        return slices
-    out: list[Slice] = []
-    many = 0
+def _joined(slices: list[Slice], least_s: float) -> list[_Block]:
+    """Short slices are joined until they are long enough to be seen; long ones stay alone."""
+    out: list[_Block] = []
     for piece in sorted(slices, key=lambda piece: piece.start_s):
-        last = out[-1] if out else None
-        short = piece.end_s - piece.start_s < least_s
-        near = last is not None and piece.start_s - last.end_s < least_s
-        if last is not None and short and near and last.kind == piece.kind and many:
-            many += 1
-            end_s = max(last.end_s, piece.end_s)
-            name = f"{many} × {piece.kind}"
-            out[-1] = msgspec.structs.replace(last, end_s=end_s, name=name)
-            continue
-        out.append(piece)
-        many = 1 if short else 0
+        last = out[-1] if out and len(slices) > MOST_SLICES else None
+        if last is not None and _fits(last, piece, least_s):
+            last.take(piece)
+        else:
+            out.append(_Block(piece, piece.end_s, piece.end_s - piece.start_s))
     return out
+
+
+def _fits(block: _Block, piece: Slice, least_s: float) -> bool:
+    return (
+        piece.kind == block.first.kind
+        and block.long_s < least_s
+        and max(block.end_s, piece.end_s) - block.first.start_s < 2 * least_s
+    )

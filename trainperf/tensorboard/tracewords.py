@@ -31,7 +31,7 @@ _TOTALS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("cpu_op_s", "host in operators", duration),
     ("kernels", "kernels", count),
     ("sync_calls", "synchronising calls", count),
-    ("item_calls", "`.item()` calls", count),
+    ("item_calls", ".item() calls", count),
     ("unlaunched_fraction", "device events without a launch", share),
 )
 """Field of `Totals`, what it is called, and how it is said; times and counts are per step."""

@@ -53,7 +53,7 @@ export class Timeline {
 
 function bars(picture, kind, at, scale) {
   const trace = { type: "bar", orientation: "h", y: [], base: [], x: [], text: [], name: asPlotlyText(kind), meta: kind,
-    textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: { color: colour(`kind-${known(kind)}`), line: { width: 0 } } };
+    textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: { color: colour(`kind-${known(kind)}`), opacity: [], line: { width: 0 } } };
   picture.lanes.forEach((lane, row) => lane.kinds.forEach((each, place) => {
     if (each !== kind) return;
     const [start, end] = [at(lane.start_s[place]), at(lane.end_s[place])];
@@ -62,6 +62,7 @@ function bars(picture, kind, at, scale) {
     trace.y.push(row);
     trace.base.push(start);
     trace.x.push(end - start);
+    trace.marker.opacity.push(Math.max(0.15, lane.share[place]));
     trace.text.push(`<b>${asPlotlyText(lane.names[place])}</b><br>${asPlotlyText(kind)}, ${digits(took)}${own.suffix} from ${digits(start)}${scale.suffix}`);
   }));
   return trace;

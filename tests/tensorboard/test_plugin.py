@@ -1,0 +1,182 @@
+"""The tab's routes over HTTP: a policy on every response, nothing sent that is not new."""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from support_tab import TRACE, a_report, a_run, write_capture
+from tensorboard.plugins.base_plugin import TBContext
+from werkzeug.test import Client
+
+from trainperf.tensorboard.plugin import STATIC, TrainPerfPlugin, log_directories
+
+
+QUERY = {"run": "first/trainperf"}
+
+
+def plugin(root: Path) -> TrainPerfPlugin:
+    """The plugin as TensorBoard makes it for a log directory."""
+    flags = argparse.Namespace(logdir_spec="")
+    return TrainPerfPlugin(TBContext(logdir=str(root), flags=flags))
+
+
+def client(root: Path, route: str) -> Client:
+    """Asks one route."""
+    return Client(plugin(root).get_plugin_apps()[route])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A log directory with a run and a capture."""
+    write_capture(a_run(tmp_path), a_report())
+    return tmp_path
+
+
+def test_tensorboard_finds_it_by_its_entry_point() -> None:
+    """The group that every dynamic plugin is in."""
+    found = {point.name: point for point in entry_points(group="tensorboard_plugins")}
+
+    assert found["trainperf"].load() is TrainPerfPlugin
+
+
+def test_every_response_forbids_what_is_not_from_here(root: Path) -> None:
+    """Files, data, errors and the trace: `default-src 'none'`, no inline script."""
+    for route in plugin(root).get_plugin_apps():
+        for query in ({}, QUERY, {**QUERY, "file": TRACE}):
+            response = client(root, route).get("/", query_string=query)
+            policy = response.headers["Content-Security-Policy"]
+            assert "default-src 'none'; script-src 'self';" in policy, route
+            assert "http" not in policy
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_an_answer_that_the_browser_has_is_not_sent_again(root: Path) -> None:
+    """304, without a body."""
+    ask = client(root, "/run")
+    first = ask.get("/", query_string=QUERY)
+
+    again = ask.get("/", query_string=QUERY, headers={"If-None-Match": first.headers["ETag"]})
+
+    assert (first.status_code, again.status_code) == (200, 304)
+    assert again.data == b""
+    assert again.headers["ETag"] == first.headers["ETag"]
+
+
+def test_large_answers_are_packed_for_browsers_that_can_unpack(root: Path) -> None:
+    """The same JSON."""
+    ask = client(root, "/run")
+
+    packed = ask.get("/", query_string=QUERY, headers={"Accept-Encoding": "gzip"})
+    plain = ask.get("/", query_string=QUERY)
+
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == plain.data
+
+
+def test_a_trace_is_downloaded_byte_for_byte_under_its_name(root: Path) -> None:
+    """As an attachment: a browser must not unpack or show it."""
+    response = client(root, "/trace").get("/", query_string={**QUERY, "file": TRACE})
+
+    assert response.data == (root / "first/trainperf/traces" / TRACE).read_bytes()
+    assert response.headers["Content-Disposition"] == f"attachment; filename={TRACE}"
+    assert "Content-Encoding" not in response.headers
+
+
+@pytest.mark.parametrize(
+    ("route", "query", "status"),
+    [
+        ("/run", {}, 404),
+        ("/run", {"run": "../first/trainperf"}, 404),
+        ("/trace", {**QUERY, "file": "../steps-rank0.jsonl"}, 404),
+        ("/capture", {**QUERY, "key": "none"}, 404),
+        ("/picture", {**QUERY, "key": "rank0-step000120-3steps.analysis.json", "place": "9"}, 404),
+        ("/picture", {**QUERY, "key": "rank0-step000120-3steps.analysis.json", "place": "x"}, 200),
+        ("/run", {**QUERY, "first": "x", "rank": "-1", "last": "1e9"}, 200),
+    ],
+)
+def test_a_wrong_question_is_answered_in_a_sentence(
+    root: Path, route: str, query: dict[str, str], status: int
+) -> None:
+    """Never a traceback."""
+    response = client(root, route).get("/", query_string=query)
+
+    assert response.status_code == status
+    if status != 200:
+        assert response.json is not None
+        assert response.json["error"]
+
+
+def test_the_tab_only_reads(root: Path) -> None:
+    """Other methods are refused on every route."""
+    for route in plugin(root).get_plugin_apps():
+        assert client(root, route).post("/", query_string=QUERY).status_code == 405
+
+
+def test_it_is_active_when_there_is_a_run(tmp_path: Path) -> None:
+    """TensorBoard lists it among the inactive ones otherwise."""
+    assert not plugin(tmp_path).is_active()
+    a_run(tmp_path)
+    assert plugin(tmp_path).is_active()
+
+
+def test_plotly_comes_from_the_installed_package(root: Path) -> None:
+    """Its own bundle, from this machine."""
+    response = client(root, "/plotly.min.js").get("/")
+
+    assert response.status_code == 200
+    assert b"plotly.js" in response.data[:200]
+    assert response.content_type == "text/javascript; charset=utf-8"
+
+
+def test_the_page_names_only_files_that_are_served(root: Path) -> None:
+    """A module that is imported or linked has its route."""
+    routes = plugin(root).get_plugin_apps()
+    for path in STATIC.iterdir():
+        assert f"/{path.name}" in routes
+    page = client(root, "/index.html").get("/").text
+    linked = [part.split('"')[0] for part in page.replace('src="', 'href="').split('href="')[1:]]
+    assert {f"/{name}" for name in linked if not name.startswith("data:")} <= set(routes)
+
+
+def test_no_script_of_ours_can_make_markup_of_a_text() -> None:
+    """Names are written as text nodes only."""
+    for path in STATIC.glob("*.js"):
+        source = path.read_text(encoding="utf-8")
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert word not in source, path.name
+
+
+def test_the_lists_of_runs_and_directories_are_json(root: Path) -> None:
+    """What the picker shows."""
+    answer = json.loads(client(root, "/runs").get("/").data)
+
+    assert answer["runs"] == [{"id": "first/trainperf", "name": "first"}]
+    assert answer["where"] == [str(root)]
+
+
+def test_log_directories_of_a_specification(tmp_path: Path) -> None:
+    """`--logdir_spec a:/x,/y`."""
+    flags = argparse.Namespace(logdir_spec=f"a:{tmp_path}/x,{tmp_path}/y")
+
+    found = log_directories(TBContext(logdir="", flags=flags))
+
+    assert found == [tmp_path / "x", tmp_path / "y"]
+
+
+def test_loading_the_plugin_loads_no_torch_and_no_plotly() -> None:
+    """Every TensorBoard loads it when it starts."""
+    program = (
+        "import sys, trainperf.tensorboard.plugin\n"
+        "print(sorted({'torch', 'lightning', 'plotly', 'pandas'} & sys.modules.keys()))"
+    )
+
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.strip() == "[]"
