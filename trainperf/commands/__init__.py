@@ -5,10 +5,11 @@ Offline only: nothing here imports torch.
 
 from trainperf.commands.entry import Command, run
 from trainperf.commands.report import report
+from trainperf.commands.trace import trace
 from trainperf.commands.view import view
 
 
-COMMANDS: tuple[Command, ...] = (report, view)
+COMMANDS: tuple[Command, ...] = (report, trace, view)
 
 __all__ = ["COMMANDS", "main"]
 

@@ -11,7 +11,7 @@ from typer.main import get_command
 from trainperf import __version__
 from trainperf.errors import TrainPerfError
 from trainperf.reports.safe import plain
-from trainperf.reports.terminal import encodable
+from trainperf.reports.stream import encodable
 
 
 UNUSABLE = 2

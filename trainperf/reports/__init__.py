@@ -1,15 +1,6 @@
-"""How a summary is shown.  To add a format: a file here and a line in `FORMATS`."""
+"""How results are shown.  To add a format of a run's report: a file here, a line in `formats`."""
 
-from collections.abc import Callable, Mapping
+NAMES = ("text", "markdown", "json")
+"""The forms of every report, by the names that `--format` takes."""
 
-from trainperf.reports import json, markdown, text
-from trainperf.results import Summary
-
-
-FORMATS: Mapping[str, Callable[[Summary], str]] = {
-    "text": text.render,
-    "markdown": markdown.render,
-    "json": json.render,
-}
-
-__all__ = ["FORMATS"]
+__all__ = ["NAMES"]

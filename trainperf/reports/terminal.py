@@ -7,16 +7,13 @@ from typing import TextIO
 
 from rich.console import Console
 
+from trainperf.reports.stream import encodable
 from trainperf.reports.text import WIDTH, lines
 from trainperf.results import Summary
 
 
 LEAST_WIDTH = 60
 MOST_WIDTH = 110
-
-_ASCII = str.maketrans(
-    {"█": "#", "·": "-", "×": "x", "–": "-", "…": "...", "µ": "u", **dict.fromkeys("▏▎▍▌▋▊▉", "")}
-)
 
 
 def write_report(summary: Summary, stream: TextIO) -> None:
@@ -34,16 +31,6 @@ def rendered(summary: Summary, stream: TextIO) -> str:
     for line in report:
         console.print(line, no_wrap=True, crop=False, overflow="ignore")
     return encodable(canvas.getvalue(), stream)
-
-
-def encodable(text: str, stream: TextIO) -> str:
-    """*text*, with plain letters for the typographic ones that the stream cannot take."""
-    encoding = stream.encoding or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
-    return text
 
 
 def _width(stream: TextIO) -> int:

@@ -153,6 +153,31 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     slices: tuple[Slice, ...]
 
 
+class HtaStream(msgspec.Struct, frozen=True, kw_only=True):
+    """Idle time of one stream between kernels, as HTA splits it."""
+
+    stream: int
+    host_wait_s: float
+    kernel_wait_s: float
+    other_s: float
+
+
+class HtaBreakdown(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of Holistic Trace Analysis 0.5, with its rounding and without its last step.
+
+    For side-by-side use only; `docs/traces.md` says how they differ from ours.
+    """
+
+    kernel_time_s: float
+    """From the first start to the last end on the device."""
+    idle_s: float
+    compute_s: float
+    non_compute_s: float
+    comm_overlap_fraction: float | None = None
+    """Of communication, over the whole trace; `None` without any."""
+    idle_by_stream: tuple[HtaStream, ...] = ()
+
+
 class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     """One trace of one rank."""
 
@@ -175,16 +200,27 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[Lane, ...] = ()
     reasons: dict[str, str] = {}
     """Field to the sentence that says why it is `None`."""
+    warnings: tuple[str, ...] = ()
+    """What must be said beside the figures: losses, what steps were cut by, what is left out."""
+    hta: HtaBreakdown | None = None
+    """The same trace by HTA's definitions, when asked for."""
+
+    @property
+    def device_worked(self) -> bool:
+        """Whether a device did anything in the trace."""
+        return any(step.gpu_busy_s is not None for step in self.steps)
 
 
 class Straggler(msgspec.Struct, frozen=True, kw_only=True):
-    """Who was waited for in a step."""
+    """Who was waited for in a step; a second entry where another rank was about as late."""
 
     step: int
     rank: int
     """The rank that entered its collectives last, where that cost the others most."""
     wait_s: float
     """Longest wait of another rank for it."""
+    point: str = ""
+    """Where: `forward` or `backward` collectives, whichever cost more."""
     transfer_s: float
     """The collectives themselves: the least time any rank spent in each, summed."""
 

@@ -19,6 +19,7 @@ def assemble(columns: Columns, *, info: TraceInfo, losses: Losses, clock_ns: int
     start_ns = joint.times("start_ns")
     base_ns = int(start_ns.min())
     start_ns -= base_ns
+    first_ns = int(start_ns[0])
     joint.order(start_ns)
     return EventTable(
         start_ns=joint.sorted(start_ns),
@@ -45,6 +46,8 @@ def assemble(columns: Columns, *, info: TraceInfo, losses: Losses, clock_ns: int
         texts=columns.texts.names.texts(),
         threads=list(columns.threads.pairs),
         base_ns=clock_ns + base_ns,
+        clock_ns=clock_ns,
+        first_ns=first_ns,
         info=info,
         losses=losses,
     )

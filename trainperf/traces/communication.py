@@ -1,0 +1,112 @@
+"""How much of each step is communication, how much of it is hidden, and at what bandwidth?"""
+
+from collections import defaultdict
+
+import numpy as np
+
+from trainperf.traces.backward import tails
+from trainperf.traces.collectives import ALL_REDUCE, Collectives
+from trainperf.traces.columns import (
+    StepColumns,
+    by_step,
+    maybe_seconds,
+    not_measured,
+    seconds,
+    share,
+)
+from trainperf.traces.device import DeviceWork, Use
+from trainperf.traces.host import HostWork
+from trainperf.traces.intervals import both, union
+from trainperf.traces.results import Collective
+from trainperf.traces.steps import Mask, Steps
+from trainperf.traces.table import NONE, EventTable
+
+
+MANY = 32
+"""Collectives of one kind in a step from which on small ones are many."""
+
+SMALL_BYTES = 1 << 20
+SMALL_NS = 100_000
+"""Where bytes are not given: a collective below this is mostly latency."""
+
+_TAIL = ("allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s")
+_DEVICE_ONLY = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
+
+
+def comm_columns(
+    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, found: Collectives
+) -> StepColumns:
+    """Communication of each step: kernels on the device, else what the host ran itself."""
+    count = len(steps)
+    on_host = len(found) > 0 and bool((found.work == NONE).all())
+    if on_host or not len(device):
+        times = [
+            union(found.start[mine], found.end[mine]).total
+            for mine in (found.step == place for place in range(count))
+        ]
+        said = seconds(times) if on_host else [None if not len(device) else 0.0] * count
+        return {"comm_s": said, **not_measured(_DEVICE_ONLY, count)}
+    spans = by_step(device, device.used_for(Use.COMMUNICATION), count)
+    total = [one.total for one in spans]
+    hidden = [both(one, device.computing).total for one in spans]
+    return {
+        "comm_s": seconds(total),
+        "comm_overlap_fraction": share(hidden, total),
+        "comm_exposed_s": seconds([all_ - part for all_, part in zip(total, hidden, strict=True)]),
+        **_tail_columns(table, steps, device, host, found),
+    }
+
+
+def kinds(found: Collectives, steps: int) -> tuple[Collective, ...]:
+    """Every kind of collective over the recorded steps, the one that takes longest first."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for place in np.flatnonzero(found.step != NONE):
+        places[found.kind[place]].append(int(place))
+    rows = [_kind(found, kind, np.array(mine), steps) for kind, mine in places.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.total_s, row.kind)))
+
+
+def _tail_columns(
+    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, found: Collectives
+) -> StepColumns:
+    reduces: Mask = np.zeros(len(device), bool)
+    reduces[found.work[[kind == ALL_REDUCE for kind in found.kind]]] = True
+    tail = tails(table, steps, device, host, reduces)
+    signed = maybe_seconds(tail.after_backward)
+    return {
+        "allreduce_tail_s": [None if one is None else max(0.0, one) for one in signed],
+        "allreduce_early_s": [None if one is None else max(0.0, -one) for one in signed],
+        "allreduce_to_optimizer_s": maybe_seconds(tail.to_optimizer),
+    }
+
+
+def _kind(
+    found: Collectives, kind: str, mine: "np.typing.NDArray[np.intp]", steps: int
+) -> Collective:
+    length = found.end[mine] - found.start[mine]
+    said = mine[(found.bytes[mine] >= 0) & (length > 0)]
+    size, time = found.bytes[said], (found.end[said] - found.start[said]) / 1e9
+    rate = float(size.sum() / time.sum()) if len(said) else None
+    small = float(np.median(size)) < SMALL_BYTES if len(said) else np.median(length) < SMALL_NS
+    return Collective(
+        kind=kind,
+        count=len(mine),
+        total_s=int(length.sum()) / 1e9,
+        bytes=int(size.sum()) if len(said) else None,
+        achieved_bytes_per_s=rate,
+        bus_bytes_per_s=_bus(found, kind, said),
+        many_small=bool(small and len(mine) >= MANY * steps),
+    )
+
+
+def _bus(found: Collectives, kind: str, said: "np.typing.NDArray[np.intp]") -> float | None:
+    """Bytes over the busiest link a second, by the algorithm that moves least.
+
+    `None` for kinds without such a factor, and where the number of ranks is not known.
+    """
+    ranks = found.members[said]
+    twice = {ALL_REDUCE: 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}.get(kind)
+    if twice is None or not len(said) or (ranks < 1).any():
+        return None
+    time = (found.end[said] - found.start[said]).sum() / 1e9
+    return float((found.bytes[said] * twice * (ranks - 1) / ranks).sum() / time)

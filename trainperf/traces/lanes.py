@@ -1,0 +1,160 @@
+"""What does the picture of a trace show?  Few enough slices to draw, the long ones all kept."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.traces.device import DeviceWork, Use
+from trainperf.traces.host import HostWork
+from trainperf.traces.idle import Idle
+from trainperf.traces.intervals import Spans
+from trainperf.traces.results import Lane, Slice
+from trainperf.traces.steps import Rows, Steps
+from trainperf.traces.table import NONE, Column, EventTable
+
+
+MOST = 4_000
+"""Slices of a lane at most."""
+
+LONGEST = 500
+CELLS = 600
+"""Slices that stay by themselves, and stretches in each of which the others become one per kind.
+
+Between two that stay there is one more of each of at most three kinds:
+500 + 3 · (500 + 600) < 4,000.
+"""
+
+THREADS = 4
+STREAMS = 8
+NAME = 160
+"""Letters of a name that are kept: those of templates are pages long."""
+
+_KINDS = {
+    Use.COMPUTE: "compute",
+    Use.COMMUNICATION: "communication",
+    Use.TO_DEVICE: "copy",
+    Use.FROM_DEVICE: "copy",
+    Use.OTHER_COPY: "copy",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What a lane is made of, in order of start."""
+
+    start: Column
+    end: Column
+    kind: npt.NDArray[np.int64]
+    """Index in `kinds`."""
+    kinds: tuple[str, ...]
+    names: list[str]
+    name: npt.NDArray[np.int64]
+    """Index in `names`."""
+
+
+def lanes_of(
+    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, idle: Idle
+) -> tuple[Lane, ...]:
+    """The lanes from top to bottom; times are from the start of the first step."""
+    marks = [f"step {number}" for number in steps.number.tolist()]
+    lanes = [Lane(name="steps", slices=_slices(_plain(steps.spans, "step", marks)))]
+    lanes += [_spans("loader", host.loader, "loader")] if len(host.loader) else []
+    lanes += _threads(table, host)
+    lanes += [_spans("synchronising", host.syncing, "sync")] if len(host.syncing) else []
+    lanes += _streams(table, device)
+    lanes += [_spans("device idle", idle.pauses, "idle")] if len(idle.pauses) else []
+    return tuple(lanes)
+
+
+def _spans(name: str, spans: Spans, kind: str) -> Lane:
+    return Lane(name=name, slices=_slices(_plain(spans, kind, [name])))
+
+
+def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
+    count = len(spans)
+    name = np.arange(count) if len(names) == count else np.zeros(count, np.int64)
+    kinds = np.zeros(count, np.int64)
+    return _Row(start=spans.start, end=spans.end, kind=kinds, kinds=(kind,), names=names, name=name)
+
+
+def _threads(table: EventTable, host: HostWork) -> list[Lane]:
+    """The outermost operators of the threads that ran most of them."""
+    thread = table.thread[host.operators]
+    lanes = []
+    for one in _busiest(thread, table.duration_ns[host.operators], THREADS):
+        rows = host.operators[thread == one]
+        reach = np.maximum.accumulate(table.end_ns[rows])
+        outer = np.ones(len(rows), bool)
+        outer[1:] = table.start_ns[rows[1:]] >= reach[:-1]
+        label = f"host thread {table.threads[one][1]}"
+        lanes.append(Lane(name=label, slices=_slices(_of_rows(table, rows[outer], "operator"))))
+    return lanes
+
+
+def _of_rows(table: EventTable, rows: Rows, kind: str) -> _Row:
+    return _Row(
+        start=table.start_ns[rows],
+        end=table.end_ns[rows],
+        kind=np.zeros(len(rows), np.int64),
+        kinds=(kind,),
+        names=table.names,
+        name=table.name[rows].astype(np.int64),
+    )
+
+
+def _streams(table: EventTable, device: DeviceWork) -> list[Lane]:
+    stream = table.stream[device.row]
+    kinds = tuple(sorted(set(_KINDS.values())))
+    of_use = np.array([kinds.index(_KINDS[use]) for use in Use], np.int64)
+    lanes = []
+    for one in sorted(_busiest(stream, device.end - device.start, STREAMS)):
+        mine = np.flatnonzero(stream == one)
+        row = _Row(
+            start=device.start[mine],
+            end=device.end[mine],
+            kind=of_use[device.use[mine]],
+            kinds=kinds,
+            names=table.names,
+            name=table.name[device.row[mine]].astype(np.int64),
+        )
+        label = "stream" if one == NONE else f"stream {one}"
+        lanes.append(Lane(name=label, slices=_slices(row)))
+    return lanes
+
+
+def _busiest(
+    of: npt.NDArray[np.int64] | npt.NDArray[np.int32], length: Column, most: int
+) -> list[int]:
+    values, group = np.unique(of, return_inverse=True)
+    total = np.zeros(len(values), np.int64)
+    np.add.at(total, group, length)
+    return [int(values[place]) for place in np.argsort(-total, kind="stable")[:most]]
+
+
+def _slices(row: _Row) -> tuple[Slice, ...]:
+    if len(row.start) <= MOST:
+        return tuple(_slice(row, place, place, 1) for place in range(len(row.start)))
+    alone = np.zeros(len(row.start), bool)
+    alone[np.argsort(row.start - row.end, kind="stable")[:LONGEST]] = True
+    width = max(1, (int(row.end.max()) - int(row.start[0])) // CELLS + 1)
+    cell = (row.start - row.start[0]) // width
+    before = np.cumsum(alone)
+    kept = [_slice(row, int(place), int(place), 1) for place in np.flatnonzero(alone)]
+    short = np.flatnonzero(~alone)
+    key = (before[short] * (CELLS + 1) + cell[short]) * len(row.kinds) + row.kind[short]
+    short = short[np.argsort(key, kind="stable")]
+    cuts = np.flatnonzero(np.diff(np.sort(key))) + 1
+    merged = [
+        _slice(row, int(mine[0]), int(mine[np.argmax(row.end[mine])]), len(mine))
+        for mine in np.split(short, cuts)
+    ]
+    return tuple(sorted(kept + merged, key=lambda one: (one.start_s, one.end_s)))
+
+
+def _slice(row: _Row, first: int, last: int, count: int) -> Slice:
+    kind = row.kinds[row.kind[first]]
+    name = row.names[row.name[first]][:NAME] if count == 1 else f"{count} × {kind}"
+    return Slice(
+        start_s=int(row.start[first]) / 1e9, end_s=int(row.end[last]) / 1e9, name=name, kind=kind
+    )
