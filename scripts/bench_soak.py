@@ -21,7 +21,8 @@ from _bench import machine_line, write_json
 
 from trainperf.clocks.device import DeviceClock
 from trainperf.meters.fold import Reading
-from trainperf.monitor import Monitor, Parts
+from trainperf.monitor import Monitor
+from trainperf.parts import Parts
 from trainperf.phases import Phase
 from trainperf.probes.batches import SamplesProbe, TransferProbe
 from trainperf.probes.loss import LossProbe

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from trainperf.clocks.device import DeviceClock
 from trainperf.codec import Entry
-from trainperf.monitor import Monitor, Parts
+from trainperf.monitor import Monitor
+from trainperf.parts import Parts
 from trainperf.phases import PHASES, Phase
 from trainperf.probes.base import Probe
 from trainperf.probes.marks import Mark, MarksProbe

@@ -19,36 +19,35 @@ _PHASES = {
 _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 
 
-class Brackets:
-    """Brackets of one run, with the device's marks and the tail where there are any."""
+class Brackets(dict[str, AbstractContextManager[None]]):
+    """Brackets of one run by name, with the device's marks and the tail where there are any.
+
+    Asking for one that is neither a phase nor a gap raises `ConfigError`.
+    """
 
     part = "loop phases"
 
     def __init__(self, recorder: Recorder, guard: Guard, chosen: Chosen) -> None:
+        super().__init__()
         self._recorder = recorder
         self._guard = guard
         self._on_device = chosen.marks is not None
-        self.mark: Callable[[Mark], object] = _nothing
-        """Puts a mark into the device's queue, if there is one.  Runs several times every step."""
+        self.fetch_begins: Callable[[], object] = recorder.fetch
+        """The loop asks for a batch.  Runs every micro-batch, as the next."""
+        self.fetch_ends: Callable[[], object] = recorder.leave
+        self._mark: Callable[[Mark], object] = _nothing
         self._tail_begins: Callable[[], object] = _nothing
         self._tail_ends: Callable[[], object] = _nothing
         self._around_backward = self._on_device or chosen.tail is not None
         if chosen.marks is not None:
-            self.mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
+            self._mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
+            self.fetch_begins, self.fetch_ends = self._fetch_begins, self._fetch_ends
         if chosen.tail is not None:
             self._tail_begins = guard.wrap(chosen.tail.name, chosen.tail.backward_begins)
             self._tail_ends = guard.wrap(chosen.tail.name, chosen.tail.backward_ends)
-        self._made: dict[str, AbstractContextManager[None]] = {}
 
-    def named(self, name: str) -> AbstractContextManager[None]:
-        """The bracket of a phase or gap.
-
-        Raises:
-            ConfigError: There is none of that name.
-        """
-        bracket = self._made.get(name)
-        if bracket is None:
-            bracket = self._made[name] = self._make(name)
+    def __missing__(self, name: str) -> AbstractContextManager[None]:
+        bracket = self[name] = self._make(name)
         return bracket
 
     def _make(self, name: str) -> AbstractContextManager[None]:
@@ -70,21 +69,30 @@ class Brackets:
             )
         return PhaseBracket(recorder, phase)
 
+    def _fetch_begins(self) -> None:
+        self._recorder.boundary()
+        self._mark(Mark.FETCH_BEGINS)
+        self._recorder.enter(Phase.DATA_WAIT)
+
+    def _fetch_ends(self) -> None:
+        self._recorder.leave()
+        self._mark(Mark.FETCH_ENDS)
+
     def _begins(self, phase: Phase) -> None:
         if phase is Phase.H2D:
-            self.mark(Mark.COPY_BEGINS)
+            self._mark(Mark.COPY_BEGINS)
         self._recorder.enter(phase)
 
     def _ends(self, phase: Phase) -> None:
         self._recorder.leave()
-        self.mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
+        self._mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
 
     def _backward_begins(self) -> None:
         self._tail_begins()
         self._recorder.enter(Phase.BACKWARD)
 
     def _backward_ends(self) -> None:
-        self.mark(Mark.BACKWARD_ENDS)
+        self._mark(Mark.BACKWARD_ENDS)
         self._tail_ends()
         self._recorder.leave()
 

@@ -30,16 +30,17 @@ from trainperf.errors import ConfigError
 from trainperf.monitor import Monitor
 from trainperf.phases import Phase
 from trainperf.probes.choose import Chosen, Objects
-from trainperf.probes.marks import Mark
 from trainperf.probes.tokens import MaskFunction
 from trainperf.sinks.tensorboard import Writer
 from trainperf.starting import Wishes, begin
-from trainperf.timeline import PhaseBracket
 
 
 log = logging.getLogger("trainperf")
 
 T = TypeVar("T")
+
+_CALLBACKS = int(Phase.CALLBACKS)
+_NO_BATCH = object()
 
 NEVER_ENDED = "end_step() was not called in 64 batches, so every batch counts as a step"
 PATIENCE = 64
@@ -98,8 +99,8 @@ class LoopMonitor:
         self._rank = 0
         self._chosen = Chosen()
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
-        self._batch: object = None
-        self._pending = self._ended = False
+        self._batch: object = _NO_BATCH
+        self._ended = False
         self._attempted: set[int] = set()
         self._unended = 0
         atexit.register(self._at_exit)
@@ -141,22 +142,20 @@ class LoopMonitor:
         if not self._measures(loader):
             yield from loader
             return
-        recorder, mark = self.monitor.recorder, self._brackets.mark
+        fetch_begins, fetch_ends = self._brackets.fetch_begins, self._brackets.fetch_ends
         iterator = iter(loader)
         try:
             while True:
-                self._end_micro_batch()
-                recorder.boundary()
-                mark(Mark.FETCH_BEGINS)
-                recorder.enter(Phase.DATA_WAIT)
+                if self._batch is not _NO_BATCH:
+                    self._unended_batch()
+                fetch_begins()
                 try:
                     batch = next(iterator)
                 except StopIteration:
                     break
                 finally:
-                    recorder.leave()
-                    mark(Mark.FETCH_ENDS)
-                self._batch, self._pending = batch, True
+                    fetch_ends()
+                self._batch = batch
                 yield batch
         finally:  # the loop may have been left in the middle of a batch
             self._epoch_ended()
@@ -174,7 +173,7 @@ class LoopMonitor:
         """
         if self._chosen.scaler is not None and name == Phase.OPTIMIZER.label:
             self.monitor.guard.run(self._chosen.scaler.name, lambda: self._attempt(optimizer))
-        return self._brackets.named(name)
+        return self._brackets[name]
 
     def end_step(self, loss: object = None) -> None:
         """The optimizer was stepped: the step is complete.  With accumulation, once per group.
@@ -183,7 +182,16 @@ class LoopMonitor:
             loss: The step's loss, a tensor of one element; copied, never waited for.
         """
         self._ended = True
-        self._end_micro_batch(loss, complete=True)
+        batch = self._batch
+        if batch is _NO_BATCH:
+            return
+        self._batch = _NO_BATCH
+        if self._attempted:
+            self._attempted.clear()
+        monitor = self.monitor
+        monitor.recorder.enter(_CALLBACKS)
+        monitor.micro_batch(batch, loss, complete=True)
+        monitor.recorder.last_hook_left()
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -192,8 +200,8 @@ class LoopMonitor:
         atexit.unregister(self._at_exit)
         if self.monitor.finished:
             return
-        if reason in (FINISHED, NOT_CLOSED):
-            self._end_micro_batch()
+        if reason in (FINISHED, NOT_CLOSED) and self._batch is not _NO_BATCH:
+            self._unended_batch()
         self.monitor.finish(reason)
         if self.run is not None and self._rank == 0:
             run, aloud = self.run, self._wishes.aloud
@@ -229,19 +237,17 @@ class LoopMonitor:
         self.run, self._rank, self._chosen = begun.run, begun.rank, begun.chosen
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
 
-    def _end_micro_batch(self, loss: object = None, *, complete: bool = False) -> None:
-        if not self._pending:
-            return
-        self._pending = False
-        self._attempted.clear()
-        batch, self._batch = self._batch, None
-        complete = complete or (not self._ended and self._lose_patience())
+    def _unended_batch(self) -> None:
+        """The loop went on without ending the step: more of its batches follow."""
+        complete = not self._ended and self._lose_patience()
         if not complete and self._chosen.scaler is not None:
             self.monitor.guard.run(self._chosen.scaler.name, self._chosen.scaler.withdraw)
-        recorder = self.monitor.recorder
-        with PhaseBracket(recorder, Phase.CALLBACKS):
-            self.monitor.micro_batch(batch, loss, complete=complete)
-        recorder.last_hook_done()
+        batch, self._batch = self._batch, _NO_BATCH
+        self._attempted.clear()
+        monitor = self.monitor
+        monitor.recorder.enter(_CALLBACKS)
+        monitor.micro_batch(batch, None, complete=complete)
+        monitor.recorder.last_hook_left()
 
     def _lose_patience(self) -> bool:
         """Whether so many batches have passed without a step's end that each must be one."""
@@ -253,7 +259,7 @@ class LoopMonitor:
     def _epoch_ended(self) -> None:
         if self.monitor.finished:
             return
-        self._batch, self._pending = None, False
+        self._batch = _NO_BATCH
         self.monitor.recorder.epoch_ended()
 
     def _attempt(self, optimizer: Optimizer | None) -> None:

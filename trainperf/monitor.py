@@ -7,7 +7,7 @@ device's queue, and the group is written once the fence has been reached, which 
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -18,10 +18,9 @@ from trainperf.clocks.device import DeviceClock
 from trainperf.clocks.host import monotonic_ns
 from trainperf.codec import Entry
 from trainperf.guard import Guard
-from trainperf.meters import METERS, Meter
-from trainperf.meters.fold import Reading
+from trainperf.parts import Parts
 from trainperf.phases import Tag
-from trainperf.probes.base import Batch, Probe, overriding
+from trainperf.probes.base import Batch, overriding
 from trainperf.progress import counted
 from trainperf.recorder import Draft, Recorder
 from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
@@ -33,6 +32,8 @@ from trainperf.window import Window
 
 
 TOTALS_EVERY_NS = 10_000_000_000
+SAMPLE_EVERY_NS = 250_000_000
+"""Least time between two samples of what is dear to read, such as the allocator's statistics."""
 
 _DEVICE = "device clock"
 _READINGS = "readings"
@@ -50,23 +51,6 @@ class _Group:
     fence: TimingEvent | None
 
 
-@dataclass(slots=True)
-class Parts:
-    """What a run is made of, decided by the adapter once model and optimizers exist."""
-
-    info: RunInfo
-    """Everything about the run except its columns."""
-    probes: Sequence[Probe] = ()
-    sinks: Sequence[Sink] = ()
-    device: DeviceClock | None = None
-    log_every: int = 50
-    totals: Callable[[], Totals] | None = None
-    """Completes the cumulative facts, e.g. with the time of each user hook."""
-    first_answer: Callable[[dict[str, Reading]], None] | None = None
-    """Called once, with the first readings after the warm-up."""
-    meters: Sequence[Meter] = field(default=METERS)
-
-
 class Monitor:
     """One fit on one rank.  The fit begins when this is made."""
 
@@ -82,11 +66,17 @@ class Monitor:
         self._window = Window(())
         self._watched = self._has_readers = False
         self._schema = StepSchema()
-        self._micro_batch = self._seal = self._resolve = self.guard.each(())
+        self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
+        self._sample: Callable[[Draft], None] = self.guard.each(())
+        self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
+        self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
+        self._sample_due = Interval(SAMPLE_EVERY_NS)
+        self._look_ns = 0
+        """Host time from which on something may be due after the next step."""
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
         self._switch_ns = 0.0
@@ -102,10 +92,12 @@ class Monitor:
         probes = [probe for probe in parts.probes if probe.name not in self.guard.faults]
         fed = {fact for probe in probes for fact in probe.facts} | {"overhead_ns"}
         columns = tuple(name for name in FACTS if name in fed)
-        self.recorder.set_columns(columns)
+        counts = {fact for probe in probes for fact in probe.counts} | {"overhead_ns"}
+        self.recorder.set_columns(columns, counts)
         self._overhead = columns.index("overhead_ns")
         self._schema = StepSchema(columns, parts.info.device)
         self._parts = parts
+        self._device = parts.device
         self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
         self._window = Window(parts.meters)
         readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
@@ -117,8 +109,8 @@ class Monitor:
         for probe in probes:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
-        self._micro_batch = self.guard.each(overriding(probes, "micro_batch"))
-        self._seal = self.guard.each(overriding(probes, "seal"))
+        self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
+        self._sample = self.guard.each(overriding(probes, "sample"))
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         self.recorder.on_close = self.guard.each(overriding(probes, "close"))
         self.started = True
@@ -127,17 +119,32 @@ class Monitor:
     def micro_batch(self, batch: Batch, loss: object, *, complete: bool) -> None:
         """A forward-backward pass is over.  Runs every micro-batch."""
         begun = self._clock()
-        self._micro_batch(batch, loss)
+        self._hear(batch, loss)
         recorder = self.recorder
-        recorder.micro_batch_done(complete=complete)
-        device = self._parts.device
-        crowded = device is not None and device.crowded
-        if complete and (crowded or self._flush_schedule.due(len(recorder.closed), begun)):
-            self._flush()
         draft = recorder.draft
-        if draft is not None and self._overhead is not None:
-            spent = draft.facts[self._overhead] or 0
-            draft.facts[self._overhead] = spent + self._clock() - begun
+        if draft is None or self._overhead is None:
+            return
+        draft.micro_batches += 1
+        if complete:
+            draft.complete = True
+            waiting = len(recorder.closed)
+            if (
+                begun >= self._look_ns
+                or waiting >= self._flush_schedule.every
+                or (self._device is not None and self._device.crowded)
+            ):
+                self._look(draft, begun)
+        spent = draft.facts[self._overhead] or 0
+        draft.facts[self._overhead] = spent + self._clock() - begun
+
+    def _look(self, draft: Draft, now: int) -> None:
+        """Sample what is sampled, and flush, if either is due."""
+        if self._sample_due.due(now):
+            self._sample(draft)
+        crowded = self._device is not None and self._device.crowded
+        if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
+            self._flush()
+        self._look_ns = min(self._sample_due.next_ns, self._flush_schedule.late_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -157,8 +164,9 @@ class Monitor:
         if self.finished:
             return
         self.finished = True
-        for probe in self._parts.probes:
-            self.guard.run(probe.name, probe.finishing)
+        last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
+        for draft in last:  # the last step is always sampled
+            self._sample(draft)
         self._seal_group()
         fit_ns = self.recorder.end()
         self.guard.run("last steps", self._last)
@@ -197,10 +205,10 @@ class Monitor:
         )
 
     def _seal_group(self) -> None:
-        self._seal()
+        for probe in self._parts.probes:
+            self.guard.run(probe.name, probe.seal)
         drafts, gaps = self.recorder.take()
-        device = self._parts.device
-        fence = self.guard.run(_DEVICE, device.fence) if device else None
+        fence = self.guard.run(_DEVICE, self._device.fence) if self._device else None
         self._groups.append(_Group(drafts, gaps, fence))
 
     def _last(self) -> None:
@@ -235,7 +243,7 @@ class Monitor:
 
     def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
         self._resolve([*group.drafts, *complete])
-        fence, device = group.fence, self._parts.device
+        fence, device = group.fence, self._device
         if fence is not None and device is not None:
             self.guard.run(_DEVICE, lambda: device.release([fence]))
         rows = [self._row(draft) for draft in group.drafts]

@@ -1,7 +1,8 @@
 """Which part of the timeline is which step?  Steps are cut out of it at the loop's boundaries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+import msgspec
 from msgspec.structs import replace
 
 from trainperf.clocks.base import HostClock, TimingEvent
@@ -11,40 +12,34 @@ from trainperf.timeline import Timeline
 
 
 # Plain integers: an enumeration's member is looked up and compared several times as slowly.
-_OTHER, _LOOP = int(Phase.OTHER), int(Phase.LOOP)
+_DATA_WAIT, _OTHER, _LOOP = int(Phase.DATA_WAIT), int(Phase.OTHER), int(Phase.LOOP)
 
 _NO_TIME = [0] * len(PHASES)
 _NO_MARK = -1
 
 
-class Draft:
-    """A step that is not finished: its device times and facts are still to come."""
+class Draft(msgspec.Struct):
+    """A step that is not finished: its device times and facts are still to come.
 
-    __slots__ = (
-        "facts",
-        "host_ns",
-        "index",
-        "marks",
-        "micro_batches",
-        "start_ns",
-        "switches",
-        "tags",
-    )
+    A `Struct` because one is made every step, and no Python code runs when it is.
+    """
 
-    def __init__(self, index: int, start_ns: int, tags: int, facts: list[float | None]) -> None:
-        self.index = index
-        self.start_ns = start_ns
-        self.tags = tags
-        self.micro_batches = 0
-        self.switches = 0
-        self.host_ns: list[int] = _NO_TIME
-        self.facts = facts
-        self.marks: list[tuple[int, TimingEvent | None]] = []
+    index: int
+    start_ns: int
+    tags: int
+    facts: list[float | None]
+    micro_batches: int = 0
+    complete: bool = False
+    """Whether the optimizer was stepped: the next batch begins another step."""
+    switches: int = 0
+    host_ns: list[int] = []
+    """Once the step is closed; empty before."""
+    marks: list[tuple[int, TimingEvent | None]] = []
 
     def row(self) -> Row:
         """The step as it is written: core columns and facts."""
         core = (self.index, self.start_ns, int(self.tags), self.micro_batches)
-        return (*core, *self.host_ns, *self.facts)
+        return (*core, *(self.host_ns or _NO_TIME), *self.facts)
 
 
 class Recorder(Timeline):
@@ -59,7 +54,6 @@ class Recorder(Timeline):
         self.columns: tuple[str, ...] = ()
         self._next_tags = 0
         self._next_marks: list[tuple[int, TimingEvent | None]] = []
-        self._complete = False
         self.draft: Draft | None = None
         """The open step."""
         self.closed: list[Draft] = []
@@ -68,10 +62,10 @@ class Recorder(Timeline):
 
     # -- setting up ---------------------------------------------------------------------------
 
-    def set_columns(self, columns: tuple[str, ...]) -> None:
-        """Fix the facts of every later step."""
+    def set_columns(self, columns: tuple[str, ...], counts: Collection[str] = ()) -> None:
+        """Fix the facts of every later step; *counts* begin at 0, not as unknown."""
         self.columns = columns
-        self._blank = [None] * len(columns)
+        self._blank = [0 if name in counts else None for name in columns]
 
     def column(self, name: str) -> int:
         """Place of a fact in `Draft.facts`."""
@@ -82,12 +76,41 @@ class Recorder(Timeline):
     @property
     def awaits_batch(self) -> bool:
         """Whether the next batch begins a step: none is open, or the open one is complete."""
-        return self.draft is None or self._complete
+        return self.draft is None or self.draft.complete
+
+    def fetch(self) -> None:
+        """The loop asks for a batch and waits for it: a boundary and data wait, at one moment."""
+        draft = self.draft
+        inside = self._stack or self._slot >= FIRST_GAP or self.listener is not None
+        if draft is None or not draft.complete or inside:
+            self.boundary()
+            self.enter(_DATA_WAIT)
+            return
+        # What `_switch`, `_close` and `_open` do: three calls less, every step.
+        now, spent = self._clock(), self._spent
+        spent[self._slot] += now - self._since
+        self._since = now
+        draft.host_ns = spent[:FIRST_GAP]
+        draft.switches, self._switches = self._switches + 1, 0
+        spent[:FIRST_GAP] = _NO_TIME
+        self.draft = None
+        if self.on_close is not None:
+            self.on_close(draft)
+        self.closed.append(draft)
+        if self._next_tags or self._next_marks or self.listener is not None:
+            self._ground(_OTHER, self._since)
+            self._open()
+            self.enter(_DATA_WAIT)
+            return
+        self.index += 1
+        self.draft = Draft(self.index, self._since - self._zero, 0, self._blank.copy())
+        self._stack.append(_OTHER)
+        self._slot = _DATA_WAIT
 
     def boundary(self) -> None:
         """The loop asks for the first batch of a step, or for the next of the open one."""
         draft = self.draft
-        if draft is not None and not self._complete:
+        if draft is not None and not draft.complete:
             self.rest(Phase.OTHER)
             return
         self._switch(self._slot)
@@ -102,15 +125,31 @@ class Recorder(Timeline):
         """A forward-backward pass is over; *complete* when the optimizer was stepped in it."""
         if self.draft is not None:
             self.draft.micro_batches += 1
-            self._complete = self._complete or complete
+            self.draft.complete = self.draft.complete or complete
 
     def last_hook_done(self) -> None:
         """The step's last hook has returned: from here it is the framework's own time."""
-        if self.ground >= FIRST_GAP:
+        stack = self._stack
+        if (stack[0] if stack else self._slot) >= FIRST_GAP:
             return
-        self._switch(_LOOP if not self._stack else self._slot)
-        if self._stack or self.listener is not None:
+        self._switch(_LOOP if not stack else self._slot)
+        if stack or self.listener is not None:
             self._ground(_LOOP, self._since)
+
+    def last_hook_left(self) -> None:
+        """`leave` and `last_hook_done` at one moment.  Runs every step."""
+        stack = self._stack
+        inside_gap = self._slot >= FIRST_GAP or stack[0] >= FIRST_GAP if stack else True
+        if inside_gap or len(stack) > 1 or self.listener is not None:
+            self.leave()
+            self.last_hook_done()
+            return
+        now = self._clock()
+        self._spent[self._slot] += now - self._since
+        self._since = now
+        self._switches += 1
+        stack.clear()
+        self._slot = _LOOP
 
     def epoch_ended(self) -> None:
         """No further batch follows in this epoch."""
@@ -170,25 +209,23 @@ class Recorder(Timeline):
         self.draft = Draft(self.index, self._since - self._zero, int(tags), self._blank.copy())
         if self._next_marks:
             self.draft.marks, self._next_marks = self._next_marks, []
-        self._complete = False
 
     def _close(self, draft: Draft) -> None:
         draft.host_ns = self._spent[:FIRST_GAP]
         draft.switches, self._switches = self._switches, 0
         self._spent[:FIRST_GAP] = _NO_TIME
         self.draft = None
-        self._complete = False
         if self.on_close is not None:
             self.on_close(draft)
         self.closed.append(draft)
 
     def _finish_step(self, gap: Gap) -> None:
         """Close the open step; one in which no batch ran was none, and its time is the gap's."""
-        draft, complete = self.draft, self._complete
+        draft = self.draft
         if draft is None:
             return
         if draft.micro_batches:
-            if not complete:
+            if not draft.complete:
                 draft.tags |= Tag.PARTIAL_GROUP
             self._close(draft)
             return
@@ -203,4 +240,3 @@ class Recorder(Timeline):
             if earlier.after_step > self.index:
                 self.gaps[place] = replace(earlier, after_step=self.index)
         self.draft = None
-        self._complete = False

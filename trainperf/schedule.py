@@ -12,7 +12,10 @@ class FlushSchedule:
     """Steps after which a flush is due whatever it costs."""
 
     def __init__(self, every: int, most_ns: int = 5_000_000_000) -> None:
-        self._every = max(1, min(every, self.cap))
+        self.every = max(1, min(every, self.cap))
+        """Before so many steps are waiting nothing is due, unless it is late."""
+        self.late_ns = most_ns
+        """Host time from which on a single step is enough."""
         self._most_ns = most_ns
         self._last_ns = 0
         self._cost_ns = 0
@@ -21,15 +24,15 @@ class FlushSchedule:
         """Whether to flush, with *steps* waiting.  Runs every step."""
         if steps >= self.cap:
             return True
-        passed = now_ns - self._last_ns
-        if steps < self._every and passed < self._most_ns:
+        if steps < self.every and now_ns < self.late_ns:
             return False
-        return steps > 0 and passed >= 200 * self._cost_ns
+        return steps > 0 and now_ns - self._last_ns >= 200 * self._cost_ns
 
     def done(self, now_ns: int, cost_ns: int) -> None:
         """A flush ended *now_ns* and took *cost_ns*."""
         self._last_ns = now_ns
         self._cost_ns = cost_ns
+        self.late_ns = now_ns + self._most_ns
 
 
 class Interval:
@@ -37,11 +40,12 @@ class Interval:
 
     def __init__(self, every_ns: int) -> None:
         self._every_ns = every_ns
-        self._next_ns = 0
+        self.next_ns = 0
+        """Host time at which it is due next."""
 
     def due(self, now_ns: int) -> bool:
         """Whether it is time; if so, the next time is *every_ns* later."""
-        if now_ns < self._next_ns:
+        if now_ns < self.next_ns:
             return False
-        self._next_ns = now_ns + self._every_ns
+        self.next_ns = now_ns + self._every_ns
         return True

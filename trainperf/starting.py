@@ -15,7 +15,8 @@ from trainperf.answer import first_answer
 from trainperf.guard import Guard
 from trainperf.measures import EVERYTHING
 from trainperf.meters.fold import Reading
-from trainperf.monitor import Monitor, Parts
+from trainperf.monitor import Monitor
+from trainperf.parts import Parts
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import Chosen, Objects, choose
 from trainperf.probes.plain import PlainLoopProbe

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from trainperf.clocks.device import DeviceClock
-from trainperf.monitor import Monitor, Parts
+from trainperf.monitor import Monitor
+from trainperf.parts import Parts
 from trainperf.phases import Gap, Phase
 from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import Mark, MarksProbe

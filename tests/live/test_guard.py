@@ -62,12 +62,19 @@ def test_the_traceback_is_for_those_who_debug(caplog: pytest.LogCaptureFixture) 
     assert caplog.records[0].exc_info
 
 
-def test_a_fault_in_one_part_silences_no_other() -> None:
+@pytest.mark.parametrize("arguments", [1, 2])
+def test_a_fault_in_one_part_silences_no_other(arguments: int) -> None:
     """Each hook of a chain is switched off by its own fault only."""
     guard, good, bad, last = Guard(), Part(), Part(fails_at=1), Part()
-    chain = guard.each([("good", good), ("bad", bad), ("last", last)])
-    for _ in range(3):
-        chain(1, 2)
+    hooks = [("good", good), ("bad", bad), ("last", last)]
+    if arguments == 1:
+        chain = guard.each(hooks)
+        for _ in range(3):
+            chain(1)
+    else:
+        pair = guard.each_of_two(hooks)
+        for _ in range(3):
+            pair(1, 2)
 
     assert (good.calls, bad.calls, last.calls) == (3, 1, 3)
     assert set(guard.faults) == {"bad"}
@@ -78,9 +85,9 @@ def test_a_part_that_failed_in_one_hook_is_off_in_all() -> None:
     guard, fails, other = Guard(), Part(fails_at=1), Part()
     first = guard.each([("probe", fails)])
     second = guard.each([("probe", other), ("fine", fine := Part())])
-    second()
-    first()
-    second()
+    second(0)
+    first(0)
+    second(0)
 
     assert (other.calls, fine.calls) == (1, 2)
 
@@ -89,7 +96,7 @@ def test_a_part_that_has_failed_already_is_left_out() -> None:
     """Hooks made after a fault do not bring it back."""
     guard, part = Guard(), Part()
     guard.fault("part", ValueError())
-    guard.each([("part", part)])()
+    guard.each([("part", part)])(0)
     guard.run("part", part)
 
     assert part.calls == 0

@@ -12,7 +12,8 @@ from trainperf.blocks import BLOCK_STEPS, StepSchema
 from trainperf.codec import decode_info, decode_steps
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.monitor import Monitor, Parts
+from trainperf.monitor import Monitor
+from trainperf.parts import Parts
 from trainperf.phases import PHASES, Phase
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder

@@ -9,7 +9,8 @@ from support_live import MS, DeviceFit, HostFit, Timeline
 from trainperf.blocks import StepBlock
 from trainperf.codec import Entry
 from trainperf.meters import Meter, Scope
-from trainperf.monitor import TOTALS_EVERY_NS, Monitor, Parts
+from trainperf.monitor import TOTALS_EVERY_NS, Monitor
+from trainperf.parts import Parts
 from trainperf.phases import Phase, Tag
 from trainperf.probes.base import Batch, Probe, add
 from trainperf.recorder import Draft, Recorder

@@ -29,7 +29,7 @@ def test_phases_put_their_marks_into_the_queue() -> None:
     fit, brackets = on_device()
     fit.monitor.recorder.boundary()
     for name in ("h2d", "forward", "backward", "optimizer", "callbacks"):
-        with brackets.named(name):
+        with brackets[name]:
             pass
 
     assert marked(fit) == [
@@ -45,7 +45,7 @@ def test_the_copy_is_measured_on_the_device() -> None:
     fit, brackets = on_device()
     for _ in range(3):
         fit.fetch()
-        with brackets.named("h2d"):
+        with brackets["h2d"]:
             fit.device.work(5)
             fit.clock.advance(ms=0.5)
         fit.end_step()
@@ -60,9 +60,9 @@ def test_a_broken_device_leaves_the_phases_balanced() -> None:
     fit, brackets = on_device()
     fit.device.broken = True
     fit.monitor.recorder.boundary()
-    with brackets.named("optimizer"):
+    with brackets["optimizer"]:
         for name in ("h2d", "forward", "backward"):
-            with brackets.named(name):
+            with brackets[name]:
                 fit.clock.advance(ms=1)
         fit.clock.advance(ms=4)
 
@@ -75,7 +75,7 @@ def test_a_bracket_is_made_once_per_name() -> None:
     """It is entered thousands of times."""
     _, brackets = on_device()
 
-    assert brackets.named("forward") is brackets.named("forward")
+    assert brackets["forward"] is brackets["forward"]
 
 
 @pytest.mark.parametrize("name", ["h2d", "forward", "backward", "optimizer", "callbacks"])
@@ -84,4 +84,4 @@ def test_without_a_device_a_phase_is_the_cheapest_bracket(name: str) -> None:
     fit = DeviceFit()
     brackets = Brackets(fit.monitor.recorder, fit.monitor.guard, Chosen())
 
-    assert isinstance(brackets.named(name), PhaseBracket)
+    assert isinstance(brackets[name], PhaseBracket)

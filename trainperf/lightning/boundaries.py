@@ -7,10 +7,10 @@ action, inside the guard.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 from trainperf.guard import Guard
 from trainperf.lightning.actions import Action, Role, role_of
+from trainperf.lightning.epochs import EpochBracket, UntilExhausted
 from trainperf.phases import FIRST_GAP, Gap, Phase
 from trainperf.probes.marks import Mark
 from trainperf.recorder import Recorder
@@ -35,54 +35,6 @@ _BEFORE_STEPS = frozenset(
 _DATA_WAIT, _FORWARD, _BACKWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD), int(Phase.BACKWARD)
 _FETCH_BEGINS, _FETCH_ENDS = Mark.FETCH_BEGINS, Mark.FETCH_ENDS
 _FORWARD_ENDS, _BACKWARD_ENDS = Mark.FORWARD_ENDS, Mark.BACKWARD_ENDS
-
-
-class _EpochBracket:
-    """Around an epoch; one that an exception ends has no boundary to the next.
-
-    Needs no guard, as `PhaseBracket`.
-    """
-
-    __slots__ = ("_recorder",)
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._recorder.epoch_ended()
-        else:
-            self._recorder.rest(Gap.SHUTDOWN)
-
-
-class _UntilExhausted:
-    """Around a `training_step` that fetches by itself, and may find that there is no more."""
-
-    __slots__ = ("_boundaries", "_forward")
-
-    def __init__(self, boundaries: "Boundaries", forward: Bracket) -> None:
-        self._boundaries = boundaries
-        self._forward = forward
-
-    def __enter__(self) -> None:
-        self._forward.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._boundaries.exhausted = kind is StopIteration
-        self._forward.__exit__(kind, error, trace)
 
 
 class Boundaries:
@@ -115,13 +67,13 @@ class Boundaries:
         self.exhausted = False
         """Whether such a `training_step` found no further batch: Lightning takes it for one."""
         self._makers: dict[Role, Callable[[Action, bool], Bracket | None]] = {
-            Role.FETCH: self._plain(self._fetch_begins, self._fetch_ends),
+            Role.FETCH: self._fetch,
             Role.H2D: lambda _action, _overridden: PhaseBracket(recorder, Phase.H2D),
             Role.COPY: self._copy,
             Role.FORWARD: self._forward,
             Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
             Role.BATCH: self._batch,
-            Role.EPOCH: lambda _action, _overridden: _EpochBracket(recorder),
+            Role.EPOCH: lambda _action, _overridden: EpochBracket(recorder),
             Role.VALIDATION_BEGINS: self._plain(self._validation_begins, None),
             Role.VALIDATION: self._plain(self._validation, None),
             Role.SANITY_BEGINS: self._plain(self._sanity_begins, None),
@@ -197,6 +149,12 @@ class Boundaries:
 
         return self._guard.bracket(self.part, enter, leave)
 
+    def _fetch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
+        del action, overridden
+        if self.mark is None and not self.fetches_inside:
+            return self._guard.bracket(self.part, self._asks_for_batch, self._recorder.leave)
+        return self._guard.bracket(self.part, self._fetch_begins, self._fetch_ends)
+
     def _copy(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
         if self.mark is None:
@@ -211,7 +169,7 @@ class Boundaries:
             if self.mark is None and not self.manual
             else self._guard.bracket(self.part, self._forward_begins, self._forward_ends)
         )
-        return _UntilExhausted(self, bracket) if self.fetches_inside else bracket
+        return UntilExhausted(bracket, self._exhausts) if self.fetches_inside else bracket
 
     def _batch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
@@ -228,10 +186,16 @@ class Boundaries:
 
     # -- what actions mean --------------------------------------------------------------------
 
+    def _exhausts(self, exhausted: bool) -> None:  # noqa: FBT001 told by a bracket
+        self.exhausted = exhausted
+
+    def _asks_for_batch(self) -> None:
+        self.backward_seen = self._backward_open = False
+        self._recorder.fetch()
+
     def _fetch_begins(self) -> None:
         if not self.fetches_inside:
-            self._recorder.boundary()
-            self.backward_seen = self._backward_open = False
+            self._micro_batch_begins()
         if self.mark is not None:
             self.mark(_FETCH_BEGINS)
         self._recorder.enter(_DATA_WAIT)

@@ -20,8 +20,6 @@ def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
         precision=f"precision {trainer.precision}",
         # Lightning hands callbacks the loss already divided by the accumulation.
         loss_scale=float(trainer.accumulate_grad_batches),
-        # There Lightning has cloned it: `ClosureResult` in `loops/optimization/automatic.py`.
-        loss_is_frozen=trainer.lightning_module.automatic_optimization,
         mask=mask,
     )
 

@@ -20,7 +20,8 @@ from trainperf.lightning.updates import Updates
 from trainperf.measures import Measure
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
-from trainperf.monitor import Monitor, Parts
+from trainperf.monitor import Monitor
+from trainperf.parts import Parts
 from trainperf.phases import Tag
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import choose

@@ -37,6 +37,8 @@ class Probe:
     name: ClassVar[str]
     facts: ClassVar[tuple[str, ...]] = ()
     """Facts this probe feeds: columns of the run."""
+    counts: ClassVar[tuple[str, ...]] = ()
+    """Those of them that are 0 in a step in which nothing happened, not unknown."""
 
     recorder: Recorder
     shield: Shield = staticmethod(_as_it_is)
@@ -55,8 +57,8 @@ class Probe:
     def close(self, draft: Draft) -> None:
         """The step's host time is known.  Runs every step."""
 
-    def finishing(self) -> None:
-        """The fit is about to end: the step that closes next is the last."""
+    def sample(self, draft: Draft) -> None:
+        """A step is complete, and it is a while since the last sample; or it is the last step."""
 
     def seal(self) -> None:
         """A group of steps ends here: start copying what the device holds for them."""
@@ -99,7 +101,7 @@ class RingProbe(Probe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Read the group's copies and hand each step its rows."""
         self.ring.resolve()
-        for draft in drafts:
+        for draft in drafts if self.ring.holds else ():
             rows = self.ring.take(draft.index)
             if rows:
                 self.fill(draft, rows)

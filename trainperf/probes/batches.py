@@ -1,6 +1,6 @@
 """Feeds what a batch is: its samples, and the bytes and tensors that a transfer has to move."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -25,11 +25,13 @@ class SamplesProbe(Probe):
         draft = self.recorder.draft
         if draft is None:
             return
-        for tensor in (batch,) if isinstance(batch, torch.Tensor) else tensors(batch):
-            shape = tensor.shape
-            if shape:  # a scalar says nothing about the batch
-                add(draft, self._samples, shape[0])
-                return
+        if isinstance(batch, torch.Tensor):
+            shape: Sequence[int] = batch.shape
+        else:  # a scalar says nothing about the batch
+            shape = next((tensor.shape for tensor in tensors(batch) if tensor.ndim), ())
+        if shape:
+            samples = draft.facts[self._samples]
+            draft.facts[self._samples] = shape[0] if samples is None else samples + shape[0]
 
     def reasons(self) -> dict[str, str]:
         """Said only when it applies: a batch without tensors."""

@@ -41,8 +41,6 @@ class Objects:
     """What uses no GradScaler, if none is used."""
     loss_scale: float = 1.0
     """Undoes a division of the loss that the loop has applied already."""
-    loss_is_frozen: bool = False
-    """Whether the loss handed over is a copy that nobody will change."""
     mask: MaskFunction | None = None
 
 
@@ -72,7 +70,7 @@ def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
         chosen.without((*measure.facts, *measure.readings), measures.NOT_ASKED)
     facts = {fact for measure in asked for fact in measure.facts}
     if "loss" in facts:
-        chosen.loss = LossProbe(scale=objects.loss_scale, frozen=objects.loss_is_frozen)
+        chosen.loss = LossProbe(scale=objects.loss_scale)
         chosen.probes.append(chosen.loss)
     if "tokens_effective" in facts:
         chosen.tokens = TokensProbe(objects.mask)

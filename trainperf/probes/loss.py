@@ -14,20 +14,20 @@ from trainperf.recorder import Draft, Recorder
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
-    *scale* undoes a division that the loop has already applied (gradient accumulation).  A
-    *frozen* loss is a copy that nobody will change: on the host it is kept until it is read.
+    *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
+    the host is read there and then, which waits for nothing and is cheaper than a copy; one on a
+    device is copied there, and read when the device has passed it.
     """
 
     name = "loss"
     facts: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def __init__(self, *, scale: float = 1.0, frozen: bool = False) -> None:
+    def __init__(self, *, scale: float = 1.0) -> None:
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
-        self._frozen = frozen
         self._not_finite_since: int | None = None
         self._not_finite = 0
-        self._kept: dict[int, torch.Tensor] = {}
+        self._read: dict[int, float] = {}
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -37,18 +37,23 @@ class LossProbe(RingProbe):
         self._row: torch.Tensor | None = None
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
-        """Copy the loss into the step's row.  Runs every micro-batch; no sync, no read."""
-        value = loss.get("loss") if isinstance(loss, dict) else loss
+        """Read or copy the loss.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
-        if draft is None or not isinstance(value, torch.Tensor) or value.numel() != 1:
-            if draft is not None and isinstance(value, float):
-                self._fill(draft, value)  # the loop has read it already
+        value = loss.get("loss") if isinstance(loss, dict) else loss
+        if draft is None:
             return
-        if self._frozen and value.is_cpu:
-            self._kept[draft.index] = value  # copying it would be our dearest call of all
-            return
-        if value.requires_grad:
-            value = value.detach()
+        if isinstance(value, torch.Tensor):
+            if value.is_cpu:
+                if value.ndim == 0:  # which makes no list
+                    self._read[draft.index] = value.tolist()  # type: ignore[assignment]
+                elif value.numel() == 1:
+                    self._read[draft.index] = value.reshape(-1).tolist()[0]
+            elif value.numel() == 1:
+                self._copy(draft, value.detach())
+        elif isinstance(value, float):  # the loop has read it already
+            self._read[draft.index] = value
+
+    def _copy(self, draft: Draft, value: torch.Tensor) -> None:
         if value.ndim > 1:
             value = value.reshape(1)
         if self._step != draft.index or self._row is None:
@@ -65,11 +70,10 @@ class LossProbe(RingProbe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or kept, for it."""
         super().resolve(drafts)
-        having = [draft for draft in drafts if draft.index in self._kept]
-        if having:
-            kept = [self._kept.pop(draft.index).reshape(()) for draft in having]
-            for draft, loss in zip(having, torch.stack(kept).tolist(), strict=True):
-                self._fill(draft, loss)
+        for draft in drafts:
+            value = self._read.pop(draft.index, None)
+            if value is not None:
+                self._fill(draft, value)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""
@@ -93,8 +97,7 @@ class LossProbe(RingProbe):
 
     def notes(self) -> dict[str, str]:
         """A loss that is no number has no value, but while it lasts it must be known."""
-        if self._not_finite_since is None:
-            return {}
-        return {
-            "loss": f"not finite since step {self._not_finite_since} ({self._not_finite} times)"
-        }
+        if self._not_finite_since is not None:
+            since, times = self._not_finite_since, self._not_finite
+            return {"loss": f"not finite since step {since} ({times} times)"}
+        return {}

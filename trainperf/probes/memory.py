@@ -9,10 +9,6 @@ from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
 
 
-EVERY_NS = 250_000_000
-"""Least time between two samples: reading the allocator's statistics costs some 50 µs."""
-
-
 class DeviceMemoryProbe(Probe):
     """The CUDA caching allocator after a step, sampled.  Peaks are read, never reset."""
 
@@ -37,17 +33,9 @@ class DeviceMemoryProbe(Probe):
         """Begin to sample."""
         super().attach(recorder)
         self._columns = [recorder.column(name) for name in self.facts]
-        self._next_ns = 0
 
-    def finishing(self) -> None:
-        """The last step is always sampled."""
-        self._next_ns = 0
-
-    def close(self, draft: Draft) -> None:
-        """Sample if the last sample is old enough.  Runs every step."""
-        if draft.start_ns < self._next_ns:
-            return
-        self._next_ns = draft.start_ns + EVERY_NS
+    def sample(self, draft: Draft) -> None:
+        """Read what is held now."""
         stats = torch.cuda.memory_stats(self._device)
         for column, key in zip(self._columns, self._KEYS, strict=True):
             draft.facts[column] = stats.get(key, 0)
@@ -64,15 +52,7 @@ class ResidentMemoryProbe(Probe):
         super().attach(recorder)
         self._column = recorder.column("resident_bytes")
         self._process = psutil.Process()
-        self._next_ns = 0
 
-    def finishing(self) -> None:
-        """The last step is always sampled."""
-        self._next_ns = 0
-
-    def close(self, draft: Draft) -> None:
-        """Sample if the last sample is old enough.  Runs every step."""
-        if draft.start_ns < self._next_ns:
-            return
-        self._next_ns = draft.start_ns + EVERY_NS
+    def sample(self, draft: Draft) -> None:
+        """Read what is held now."""
         draft.facts[self._column] = self._process.memory_info().rss

@@ -1,11 +1,13 @@
 """Feeds pauses inside a step: the garbage collector, and graphs that torch.compile built."""
 
 import gc
+import math
 import sys
+from collections.abc import Sequence
 from typing import ClassVar
 
 from trainperf.phases import FIRST_GAP, Tag
-from trainperf.probes.base import Probe
+from trainperf.probes.base import Probe, add
 from trainperf.recorder import Draft, Recorder
 
 
@@ -18,12 +20,13 @@ class GarbageProbe(Probe):
 
     name = "gc"
     facts: ClassVar[tuple[str, ...]] = ("gc_ns",)
+    counts: ClassVar[tuple[str, ...]] = facts
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to listen."""
         super().attach(recorder)
         self._column = recorder.column("gc_ns")
-        self._began = self._spent = 0
+        self._began = 0
         gc.callbacks.append(self._listen)
 
     def detach(self) -> None:
@@ -31,12 +34,11 @@ class GarbageProbe(Probe):
         if self._listen in gc.callbacks:
             gc.callbacks.remove(self._listen)
 
-    def close(self, draft: Draft) -> None:
-        """Charge the pauses to the step that ends.  Runs every step."""
-        draft.facts[self._column] = spent = self._spent
-        if spent:
-            self._spent = 0
-            if spent > GC_SHARE * sum(draft.host_ns):
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Tag the steps that did little else."""
+        for draft in drafts:
+            spent = draft.facts[self._column]
+            if spent and spent > GC_SHARE * (sum(draft.host_ns) or math.inf):
                 draft.tags |= Tag.GC
 
     def _listen(self, phase: str, info: dict[str, int]) -> None:
@@ -44,7 +46,8 @@ class GarbageProbe(Probe):
         if phase == "start":
             self._began = recorder.now_ns() if recorder.slot < FIRST_GAP else 0
         elif self._began:
-            self._spent += recorder.now_ns() - self._began
+            if recorder.draft is not None:
+                add(recorder.draft, self._column, recorder.now_ns() - self._began)
             self._began = 0
 
 
@@ -57,6 +60,7 @@ class CompileProbe(Probe):
 
     name = "compile"
     facts: ClassVar[tuple[str, ...]] = ("recompiles",)
+    counts: ClassVar[tuple[str, ...]] = facts
 
     def attach(self, recorder: Recorder) -> None:
         """Note how many graphs there are already."""
@@ -66,10 +70,15 @@ class CompileProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """Compare with the step before.  Runs every step."""
-        graphs = self._count()
-        built = max(0, graphs - self._graphs)  # `torch._dynamo.reset()` starts counting anew
-        draft.facts[self._column] = built
-        if built:
+        utils = sys.modules.get("torch._dynamo.utils")
+        if utils is None:
+            return
+        # `[...]` would run the counter's Python code for a missing key, every step.
+        graphs = utils.counters["stats"].get("unique_graphs", 0)
+        if graphs == self._graphs:
+            return
+        if graphs > self._graphs:  # `torch._dynamo.reset()` starts counting anew
+            draft.facts[self._column] = graphs - self._graphs
             draft.tags |= Tag.RECOMPILED
         self._graphs = graphs
 
@@ -77,6 +86,5 @@ class CompileProbe(Probe):
         utils = sys.modules.get("torch._dynamo.utils")
         if utils is None:
             return 0
-        # `[...]` would run the counter's Python code for a missing key, every step.
         graphs: int = utils.counters["stats"].get("unique_graphs", 0)
         return graphs

@@ -101,6 +101,11 @@ class Ring:
                 buffer.whole.zero_()
                 self._spare.append(buffer)
 
+    @property
+    def holds(self) -> bool:
+        """Whether there is anything to take."""
+        return bool(self._known or self._incomplete)
+
     def take(self, step: int) -> list[list[float]]:
         """The rows of a step in the order they were written, once."""
         rows = self._known.pop(step, [])

@@ -5,7 +5,8 @@ import pytest
 import torch
 from support_live import HostFit
 
-from trainperf.probes.memory import EVERY_NS, DeviceMemoryProbe, ResidentMemoryProbe
+from trainperf.monitor import SAMPLE_EVERY_NS
+from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
 
 
 def test_the_resident_set_is_sampled_four_times_a_second_at_most() -> None:
@@ -14,7 +15,7 @@ def test_the_resident_set_is_sampled_four_times_a_second_at_most() -> None:
 
     measured = [value is not None for value in fit.facts("resident_bytes")]
     assert measured == [True, False, False] * 3 + [True]
-    assert EVERY_NS == 250_000_000
+    assert SAMPLE_EVERY_NS == 250_000_000
 
 
 def test_a_slow_step_is_always_sampled() -> None:
