@@ -6,12 +6,14 @@ loop, which only starts it and looks now and then whether it has ended.
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -49,8 +51,8 @@ class Errand:
     """Traces of one capture, to be read together."""
 
     traces: tuple[Path, ...]
-    facts: Mapping[str, object] = field(default_factory=dict)
-    """What the profiler knows of the capture; goes into the analysis as it is."""
+    last_step: int | None = None
+    """Where their key figures are drawn; `None` draws none."""
 
     @property
     def name(self) -> str:
@@ -63,22 +65,20 @@ class Analyst:
 
     Args:
         show: Is given the key figures of each.
+        patience_ns: How long `finish` waits; with 0 others read what is left, and nothing is said.
     """
 
-    def __init__(self, show: Show | None = None) -> None:
+    def __init__(self, show: Show | None = None, patience_ns: int = PATIENCE_NS) -> None:
         self._show = show
+        self._patience_ns = patience_ns
         self._waiting: deque[Errand] = deque()
         self._child: subprocess.Popen[bytes] | None = None
         self._errand = Errand(())
         self._interval = Interval(LOOK_EVERY_NS)
         self._unread: list[str] = []
 
-    def take(self, trace: Path, facts: Mapping[str, object]) -> None:
-        """Have a trace read as soon as nothing else is being read."""
-        self.send(Errand((trace,), facts))
-
     def send(self, errand: Errand) -> None:
-        """The same for several traces of one capture."""
+        """Have traces read as soon as nothing else is being read."""
         if len(self._waiting) >= MOST_WAITING:
             self._unread.append(f"{errand.name}: too many traces were waiting")
             return
@@ -101,9 +101,9 @@ class Analyst:
         while self._child is None and self._waiting:
             self._start(self._waiting.popleft())
 
-    def finish(self, patience_ns: int = PATIENCE_NS) -> dict[str, str]:
+    def finish(self) -> dict[str, str]:
         """Wait a moment for what is still being read, then end it; a note on what was not read."""
-        deadline = monotonic_ns() + patience_ns
+        deadline = monotonic_ns() + self._patience_ns
         try:
             while self._child is not None and monotonic_ns() < deadline:
                 time.sleep(0.02)
@@ -118,11 +118,10 @@ class Analyst:
 
     def _start(self, errand: Errand) -> None:
         self._errand = errand
-        facts = msgspec.json.encode(errand.facts).decode()
         traces = [str(trace.resolve()) for trace in errand.traces]
         try:
             self._child = subprocess.Popen(  # noqa: S603 ourselves
-                [sys.executable, "-m", READER, "--facts", facts, *traces],
+                [sys.executable, "-m", READER, *traces],
                 # There a user's own `queue.py` does not stand in for the standard library's.
                 cwd=Path(trainperf.__file__).parents[1],
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
@@ -144,21 +143,17 @@ class Analyst:
             self._unread.append(f"{errand.name}: {read.error}")
             return
         log.info("trainperf: read: %s", errand.name)
-        if self._show is not None and read.figures:
-            self._show(_last_step(errand.facts), read.figures)
+        if self._show is not None and read.figures and errand.last_step is not None:
+            self._show(errand.last_step, read.figures)
 
     def _end(self) -> None:
         """Nothing is read any more."""
         child, self._child = self._child, None
         if child is not None:
-            child.kill()
+            with suppress(OSError):
+                os.killpg(child.pid, signal.SIGKILL)  # it may have processes of its own
             child.communicate()
             self._waiting.appendleft(self._errand)
-        late = [errand.name for errand in self._waiting]
+        if self._patience_ns:
+            self._unread += [f"{errand.name}: the fit had ended" for errand in self._waiting]
         self._waiting.clear()
-        self._unread += [f"{name}: the fit had ended" for name in late]
-
-
-def _last_step(facts: Mapping[str, object]) -> int:
-    first, steps = facts.get("first_step"), facts.get("complete_steps")
-    return (first + steps - 1) if isinstance(first, int) and isinstance(steps, int) else 0

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from trainperf.analysing import Analyst, Errand
 from trainperf.clocks.host import monotonic_ns
 from trainperf.results import Summary
 from trainperf.rundir import attempt, has_ended, record_file
@@ -27,6 +28,8 @@ def close_run(run: Path, *, ranks: int, aloud: bool) -> Summary:
     from trainperf.summary import write_summary  # noqa: PLC0415
 
     _wait_for(run, ranks)
+    if ranks > 1:
+        join_captures(run)
     summary = write_summary(run)
     if aloud:
         sys.stdout.write("\n")
@@ -34,6 +37,17 @@ def close_run(run: Path, *, ranks: int, aloud: bool) -> Summary:
         sys.stdout.write(f"\n  {run}\n")
         sys.stdout.flush()
     return summary
+
+
+def join_captures(run: Path) -> None:
+    """Have the traces read that no rank has, together those of the same steps."""
+    from trainperf.traces.captured import analysis_file, groups  # noqa: PLC0415
+
+    analyst = Analyst()
+    for traces in groups(run):
+        if not analysis_file(traces).exists():
+            analyst.send(Errand(tuple(traces)))
+    analyst.finish()
 
 
 def _wait_for(run: Path, ranks: int) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from trainperf.analysing import Analyst
+from trainperf.analysing import Analyst, Errand
 from trainperf.capturing import CapturePlan
 from trainperf.guard import Guard
 from trainperf.phases import GAPS, PHASES, Gap, Phase, Tag
@@ -191,7 +191,7 @@ class ProfilerProbe(Probe):
             capture.tracer.stop(facts)
             name = self._folder.write(first, steps, capture.tracer.export)
             if name is not None and self._analyst is not None:
-                self._analyst.take(self._folder.path / name, facts)
+                self._analyst.send(Errand((self._folder.path / name,), first + steps - 1))
         self._over()
         self._attempts = 0
         if name is None:

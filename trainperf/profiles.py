@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainperf.analysing import Analyst, Show
+from trainperf.analysing import PATIENCE_NS, Analyst, Show
 from trainperf.capturing import (
     CapturePlan,
     CaptureRequest,
@@ -120,12 +120,17 @@ class ScheduledProfile:
             max_bytes=self.max_trace_bytes,
             max_traces=self.max_traces,
         )
-        analyst = Analyst(place.show) if self.analyse else None
-        return ProfilerProbe(plan, folder, guard, analyst)
+        return ProfilerProbe(plan, folder, guard, self._analyst(place))
 
     def beyond(self, world_size: int) -> str:
         """The sentence for ranks of which the job has none."""
         return f"ranks={self.ranks}: the last rank of this fit is {world_size - 1}; try ranks=(0,)"
+
+    def _analyst(self, place: Place) -> Analyst | None:
+        if not self.analyse:
+            return None
+        # Rank 0 reports on all ranks, and must not wait for what the others still read.
+        return Analyst(place.show, PATIENCE_NS if place.rank == 0 else 0)
 
     def _options(self, device: str) -> TraceOptions:
         return TraceOptions(

@@ -70,6 +70,32 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
 
 
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One duration of the same steps by the run's records and by their trace: medians of a step."""
+
+    name: str
+    """`step`, `data_wait` or `allreduce_tail`."""
+    recorded_s: float
+    traced_s: float
+    agree: bool
+    """Within 5 % of the larger one, or within 1 % of the step."""
+
+
+class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """What the trace of a capture said, and whether the records say the same of those steps."""
+
+    file: str
+    rank: int
+    first_step: int
+    """In the records of this fit."""
+    steps: int
+    answer: str
+    """One sentence, of all ranks that were read together."""
+    comm_exposed_s: float | None
+    """Of a step: communication that no computation hides, to read beside the all-reduce tail."""
+    compared: tuple[Compared, ...]
+
+
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """A moment of the step at which ranks wait for each other; over steady steps.
 
@@ -136,6 +162,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Tag to the steps left out for it; a step with several counts under the first of them."""
     synchronisation: tuple[SyncPoint, ...]
     captures: tuple[Capture, ...]
+    traces: tuple[TracedSteps, ...] = ()
+    """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int]
     """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
     actions_s: dict[str, float]

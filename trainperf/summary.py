@@ -19,6 +19,7 @@ from trainperf.replay import Replay
 from trainperf.results import NOT_CLOSED, RunFacts, State, Summary, encode_summary
 from trainperf.rules import diagnose
 from trainperf.run import Run
+from trainperf.traced import TracedFold, disagreements
 from trainperf.units import duration, plural
 
 
@@ -69,11 +70,12 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     replay = Replay(run)
     folds = [Fold(METERS) for _ in run.ranks]
     lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
-    captures, excluded = CaptureFold(), Excluded()
+    captures, excluded, traced = CaptureFold(), Excluded(), TracedFold(run.path, run.ranks)
     for blocks in replay.blocks():
         for fold, block in zip(folds, blocks, strict=True):
             fold.observe(block)
         lateness.observe(blocks)
+        traced.observe(blocks)
         present = [block for block in blocks if len(block)]
         captures.observe(present[0], np.maximum.reduce([block.wall_ns for block in present]) / 1e9)
         excluded.observe(present[0].tags)
@@ -96,9 +98,10 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
         excluded=excluded.steps,
         synchronisation=lateness.points(),
         captures=captures.captures(),
+        traces=traced.traces(),
         sequence_lengths=_sequence_lengths(replay),
         actions_s=_actions_s(replay),
-        warnings=_warnings(run, replay, facts),
+        warnings=(*_warnings(run, replay, facts), *disagreements(traced.traces())),
     )
     return msgspec.structs.replace(summary, findings=diagnose(summary))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from trainperf.phases import GAPS, PHASES, Phase
 from trainperf.results import NOT_CLOSED, Summary
+from trainperf.traced import steps_of
 from trainperf.units import (
     count,
     duration,
@@ -26,6 +27,9 @@ _TRACES = "captures"
 
 _SAID_ELSEWHERE = frozenset({"tokens", "loss"})
 """Notes that stand beside their number, or among the warnings."""
+
+_ANSWERS = 3
+"""Traces whose answer is told, the latest."""
 
 _NOTHING = 0.001
 """Share of a step below which a batch was not moved."""
@@ -145,11 +149,14 @@ def progress(summary: Summary) -> str:
 
 def remarks(summary: Summary) -> list[str]:
     """What was noted while training and is said nowhere else, e.g. why nothing was captured."""
-    return [
+    read = {traced.first_step: traced for traced in summary.traces if traced.answer}
+    noted = [
         f"traces: {note}" if key == _TRACES else note
         for key, note in summary.run.notes.items()
-        if key not in _SAID_ELSEWHERE
+        if key not in _SAID_ELSEWHERE and not (key == _TRACES and read)
     ]
+    latest = list(read.values())[-_ANSWERS:]
+    return [*(f"trace of {steps_of(one)}: {one.answer}" for one in latest), *noted]
 
 
 def _phase_s(summary: Summary, phase: Phase) -> float:

@@ -11,10 +11,17 @@ from pathlib import Path
 
 import msgspec
 
+from trainperf.errors import TraceError
+from trainperf.traces.reading.decode import FAULTS, EventDecoder
+from trainperf.traces.reading.source import Limits, Source
+from trainperf.traces.reading.splitter import Document, Value, Window
 from trainperf.traces.results import TraceReport
 
 
 SUFFIX = ".analysis.json"
+
+OURS = "trainperf"
+"""Key beside the events under which our profiler writes what it knows of the capture."""
 
 _TRACE = re.compile(r"rank(?P<rank>\d+)-(?P<capture>step\d+-\d+steps(-\d+)?)\.trace\.json\.gz")
 
@@ -35,6 +42,21 @@ class CaptureReport(TraceReport, frozen=True, kw_only=True):
     """An analysis, with where in the run its traces belong."""
 
     capture: CaptureFacts
+
+
+def facts_of(trace: Path) -> CaptureFacts:
+    """What our profiler wrote into a trace about the capture.
+
+    Raises:
+        TraceError: It is no trace of ours.
+    """
+    for part in Document(Window(Source(trace, Limits()).blocks()), EventDecoder()).parts():
+        if isinstance(part, Value) and part.key == OURS:
+            try:
+                return msgspec.json.decode(part.body, type=CaptureFacts)
+            except FAULTS:
+                break
+    raise TraceError(f"{trace}: does not say which steps of a run it is of; use `trainperf trace`")
 
 
 def capture_of(trace: Path | str) -> str | None:
@@ -81,24 +103,26 @@ def write(report: CaptureReport, target: Path) -> None:
 
 
 def read_all(run: Path) -> list[CaptureReport]:
-    """The analyses of a run in order of their steps; damaged ones are left out."""
+    """The analyses of a run in order of their steps, without lanes; damaged ones are left out."""
     found = map(_read, sorted((run / "traces").glob(f"*{SUFFIX}")))
     return sorted(filter(None, found), key=lambda report: report.capture.first_index)
 
 
 def groups(run: Path) -> list[list[Path]]:
-    """The traces of a run that several ranks wrote of the same steps, by rank."""
+    """The traces of a run, those that several ranks wrote of the same steps together, by rank."""
     several: dict[str, list[Path]] = {}
     for path in (run / "traces").glob("rank*.trace.json.gz"):
         capture = capture_of(path)
         if capture is not None:
             several.setdefault(capture, []).append(path)
-    ordered = [sorted(paths, key=lambda path: rank_of(path) or 0) for paths in several.values()]
-    return sorted((paths for paths in ordered if len(paths) > 1), key=lambda paths: paths[0].name)
+    ordered = (sorted(paths, key=lambda path: rank_of(path) or 0) for paths in several.values())
+    return sorted(ordered, key=lambda paths: paths[0].name)
 
 
 def _read(path: Path) -> CaptureReport | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=CaptureReport)
+        report = msgspec.json.decode(path.read_bytes(), type=CaptureReport)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None  # `trainperf trace` makes another from the trace, which is kept
+    ranks = tuple(msgspec.structs.replace(rank, lanes=()) for rank in report.ranks)
+    return msgspec.structs.replace(report, ranks=ranks)
