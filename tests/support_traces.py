@@ -76,6 +76,51 @@ def event(name: str, start_ns: int, duration_ns: int, **given: Any) -> dict[str,
     return {**usual, "name": name, "start_ns": start_ns, "duration_ns": duration_ns, **given}
 
 
+class Launches:
+    """Makes calls and the device events they launch, with correlations nobody else has."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(
+        self, name: str, at_ns: int, start_ns: int, duration_ns: int, **given: Any
+    ) -> list[dict[str, Any]]:
+        """A call at *at_ns* on the main thread (or `on`), and what it made the device do."""
+        self.number += 1
+        kind = given.pop("kind", Kind.KERNEL)
+        stream = given.pop("stream", 7)
+        call = event(
+            given.pop("call", "cudaLaunchKernel"),
+            at_ns,
+            US,
+            kind=Kind.RUNTIME,
+            thread=given.pop("on", ("1", "1")),
+            correlation=self.number,
+        )
+        work = event(
+            name,
+            start_ns,
+            duration_ns,
+            kind=kind,
+            thread=("0", str(stream)),
+            correlation=self.number,
+            stream=stream,
+            device=0,
+            **given,
+        )
+        return [call, work]
+
+
+def mark(name: str, start_ns: int, duration_ns: int, **given: Any) -> dict[str, Any]:
+    """A range on the host."""
+    return event(name, start_ns, duration_ns, kind=Kind.ANNOTATION, **given)
+
+
+def step_mark(number: int, start_ns: int, duration_ns: int) -> dict[str, Any]:
+    """The mark of a step."""
+    return mark(f"ProfilerStep#{number}", start_ns, duration_ns)
+
+
 def table_of(events: list[dict[str, Any]], info: TraceInfo | None = None) -> EventTable:
     """The table of some events, in the order a reader puts them."""
     rows = sorted(events, key=lambda e: (e["start_ns"], -e["duration_ns"]))
