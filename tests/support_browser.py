@@ -1,0 +1,54 @@
+"""The tab in a browser: what the page shows, what it asked for, and what it complained about."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PAGE = "data/plugin/trainperf/index.html"
+
+PATIENCE_MS = 40_000
+"""Of a machine that has much else to do."""
+
+_BETWEEN_MS = 100
+
+
+@dataclass
+class Tab:
+    """The page in a browser, with all that it asked for and complained about."""
+
+    page: "Page"
+    address: str
+    asked: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def open(self, run: str = "", beside: str = "") -> "Page":
+        """Go to the page, and wait for the charts if a run is named."""
+        chosen = "&".join(f"{k}={v}" for k, v in (("run", run), ("beside", beside)) if v)
+        self.page.goto(f"{self.address}{PAGE}#{chosen}")
+        if run:
+            self.page.wait_for_selector(".steps .main-svg")
+        return self.page
+
+    def drawn(self, meta: str, place: int = 0) -> Any:
+        """What the step-time breakdown was given to draw of one phase."""
+        return self.page.evaluate(
+            """([meta, place]) => document.querySelectorAll(".plot.steps")[place].data
+                .find((trace) => trace.meta === meta)?.y""",
+            [meta, place],
+        )
+
+    def wait_for(self, condition: str) -> None:
+        """Wait until the expression is true in the page, whose policy forbids it to ask itself."""
+        for _ in range(PATIENCE_MS // _BETWEEN_MS):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(_BETWEEN_MS)
+        raise AssertionError(condition)
+
+    def abroad(self) -> list[str]:
+        """Requests that left this machine."""
+        ours = ("http://127.0.0.1:", "data:", "blob:", "about:")
+        return [address for address in self.asked if not address.startswith(ours)]
