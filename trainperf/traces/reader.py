@@ -8,6 +8,7 @@ from trainperf.traces.reading.assembly import assemble
 from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import EventDecoder
 from trainperf.traces.reading.meta import KEYS, clock_ns, info_of, values_of
+from trainperf.traces.reading.numbers import InexactError
 from trainperf.traces.reading.source import Limits, Source
 from trainperf.traces.reading.splitter import Document, Value, Window
 from trainperf.traces.table import EventTable, Losses, TraceInfo
@@ -19,9 +20,21 @@ def read(path: Path, *, limits: Limits | None = None) -> EventTable:
     Raises:
         TraceError: nothing of it can be used; says why in one line.
     """
-    source = Source(path, limits or Limits())
-    document = Document(Window(source.blocks()), EventDecoder())
-    columns = Columns()
+    limits = limits or Limits()
+    try:
+        try:
+            return _read(path, limits, EventDecoder())
+        except InexactError:
+            # Found in the first chunk already: the times of one trace count from one zero.
+            return _read(path, limits, EventDecoder(exact=True))
+    except TraceError as error:
+        raise TraceError(f"{path}: {error}") from None
+
+
+def _read(path: Path, limits: Limits, decoder: EventDecoder) -> EventTable:
+    source = Source(path, limits)
+    document = Document(Window(source.blocks()), decoder)
+    columns = Columns(limits.text_characters)
     bodies: dict[str, bytes] = {}
     dropped = repaired = 0
     for part in document.parts():
@@ -33,7 +46,7 @@ def read(path: Path, *, limits: Limits | None = None) -> EventTable:
         dropped += part.dropped
         repaired += part.repaired
     if not columns.rows:
-        raise TraceError(f"{path}: holds no events")
+        raise TraceError("it holds no events")
     losses = Losses(
         dropped_events=dropped + columns.dropped,
         truncated=source.truncated or document.truncated,

@@ -3,10 +3,11 @@
 import msgspec
 
 from trainperf.errors import TraceError
+from trainperf.traces.reading.kinds import kind_of
+from trainperf.traces.table import Kind
 
 
-MOST_TEXT_CHARACTERS = 2**28
-"""All different names of a trace together; real ones stay below a thousandth of it."""
+MOST_CATEGORIES = 1000
 
 Key = str | int | float | bytes | None
 
@@ -14,16 +15,16 @@ Key = str | int | float | bytes | None
 class Names(dict[Key, int]):
     """Text to code, in order of appearance; a text that is new gets the next code."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_characters: int) -> None:
         super().__init__()
-        self.characters = 0
+        self._left = most_characters
 
     def __missing__(self, key: Key) -> int:
-        self.characters += len(key) if isinstance(key, str | bytes) else 8
-        if self.characters > MOST_TEXT_CHARACTERS:
+        self._left -= len(key) if isinstance(key, str | bytes) else 8
+        if self._left < 0:
             raise TraceError(
-                "its events have names of more than 256 million characters together: "
-                "no trace of a training has; nothing was read"
+                "the names of its events take more memory than those of any real trace; "
+                "raise the limit if you trust it"
             )
         code = self[key] = len(self)
         return code
@@ -36,17 +37,18 @@ class Names(dict[Key, int]):
 class Texts:
     """Texts that may be missing, and the ways they are written in the file."""
 
-    def __init__(self) -> None:
-        self.names = Names()
-        self._raw = Names()
+    def __init__(self, most_characters: int) -> None:
+        self.names = Names(most_characters)
+        self._raw = Names(most_characters)
         self._codes: list[int] = []
 
     def code(self, text: Key) -> int:
         """Code of a text."""
         return self.names[str(text)]
 
-    def json(self, body: bytes) -> int:
+    def json(self, raw: msgspec.Raw) -> int:
         """Code of a JSON value, written without blanks."""
+        body = bytes(raw)
         known = self._raw[body]
         if known == len(self._codes):
             self._codes.append(self.names[_compact(body)])
@@ -58,6 +60,16 @@ def _compact(body: bytes) -> str:
         return msgspec.json.format(body, indent=-1).decode("utf-8", errors="replace")
     except (msgspec.DecodeError, RecursionError):
         return body.decode("utf-8", errors="replace")
+
+
+class Kinds(dict[str | None, Kind]):
+    """Category to kind, looked up once."""
+
+    def __missing__(self, category: str | None) -> Kind:
+        kind = kind_of(category)
+        if len(self) < MOST_CATEGORIES:
+            self[category] = kind
+        return kind
 
 
 class Threads(dict[tuple[Key, Key], int]):

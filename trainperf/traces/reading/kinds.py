@@ -5,10 +5,12 @@ Since 2022 Kineto says `kernel`, `gpu_memcpy`, `cuda_runtime`; in 2021 it said `
 """
 
 import re
-from functools import lru_cache
 
 from trainperf.traces.table import Kind
 
+
+MEMORY_NAME = "[memory]"
+MEMORY_CATEGORY = "cpu_instant_event"
 
 _BY_CATEGORY = {
     "cpu_op": Kind.CPU_OP,
@@ -23,7 +25,7 @@ _BY_CATEGORY = {
     "gpu_memset": Kind.MEMSET,
     "memset": Kind.MEMSET,
     "python_function": Kind.PYTHON,
-    "cpu_instant_event": Kind.MEMORY,
+    MEMORY_CATEGORY: Kind.MEMORY,
     "overhead": Kind.OVERHEAD,
 }
 
@@ -39,10 +41,7 @@ _ANNOTATION = re.compile(
 )
 """Names of ranges that PyTorch itself opens, which old profilers wrote as operators."""
 
-MEMORY_NAME = "[memory]"
 
-
-@lru_cache(maxsize=1024)
 def kind_of(category: str | None) -> Kind:
     """The kind by category alone; `OTHER` for one that is not known."""
     lowered = (category or "").lower()

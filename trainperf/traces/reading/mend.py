@@ -11,6 +11,9 @@ _STRICT = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOOSE = r'".*?"(?=\s*(?:[}\]:]|,\s*["{\[\d\-tfn]))'
 """Up to the first quote behind which a value may end: a bare quote inside has words around it."""
 
+_FIELDS = re.compile(r'(?<!\\)"\s*:|[{,]\s*"')
+"""A bare quote where a key starts or ends."""
+
 _NO_NUMBER = r"-?\b(?:NaN|nan|Infinity|inf)\b|[-+\d.eE]{400,}"
 _WITHIN = re.compile(
     r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -28,7 +31,14 @@ def mend(piece: bytes, *, loose: bool) -> bytes:
     Numbers that JSON does not have become `null`.  The result may still be invalid.
     """
     text = piece.decode("utf-8", errors="replace")
-    return (_LOOSE_TOKEN if loose else _STRICT_TOKEN).sub(_token, text).encode()
+    try:
+        return (_LOOSE_TOKEN if loose else _STRICT_TOKEN).sub(_token, text).encode()
+    except _TornError:
+        return piece
+
+
+class _TornError(Exception):
+    """A text holds what looks like fields: two events in one."""
 
 
 _STRICT_TOKEN = re.compile(f"{_STRICT}|{_NO_NUMBER}", re.DOTALL)
@@ -39,6 +49,8 @@ def _token(found: re.Match[str]) -> str:
     text = found.group()
     if not text.startswith('"'):
         return "null"
+    if _FIELDS.search(text, 1, len(text) - 1):
+        raise _TornError
     return f'"{_WITHIN.sub(_character, text[1:-1])}"'
 
 

@@ -20,28 +20,54 @@ MOST_NS = 2**61
 """Beyond 73 years before or after its zero, no clock is believed; sums of two still fit."""
 
 _MOST_US = MOST_NS // 1000
+EXACT_BELOW_US = 2.0**43
+"""Floats of microseconds below this are less than a nanosecond apart."""
+
 _FOLD = 2**31 - 1
 
 
+class InexactError(Exception):
+    """Floats have lost digits of a time: decode again, with all of them."""
+
+
 def nanoseconds(values: Sequence[Any]) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Microseconds of any type as nanoseconds, and which of them are a time at all."""
-    try:
-        numbers = np.array(values)
-    except (ValueError, OverflowError):
-        numbers = np.array([None])
-    if numbers.dtype.kind == "i" and numbers.ndim == 1:
-        good = np.abs(numbers) <= _MOST_US
-        return np.where(good, numbers, 0) * 1000, good
-    if numbers.dtype.kind == "f" and numbers.ndim == 1:
-        good = np.abs(numbers) <= _MOST_US
-        numbers = np.where(good, numbers, 0.0)
-        # The part before the point is exact as it is, so only the rest has to be rounded.
-        whole = np.floor(numbers)
-        ns = np.rint((numbers - whole) * 1000).astype(np.int64)
-        return whole.astype(np.int64) * 1000 + ns, good
+    """Microseconds of any type as nanoseconds, and which of them are a time at all.
+
+    Raises:
+        InexactError: a float is too large to tell nanoseconds.
+    """
+    types = set(map(type, values))
+    if types == {int} and _believable(values):
+        return np.fromiter(values, np.int64, len(values)) * 1000, _all(values)
+    if types and types <= {int, float}:
+        return _of_floats(values), _all(values)
+    # Compared before they are converted: an exponent of a million makes a million digits.
+    if types and types <= {int, Decimal} and _believable(values):
+        whole = [round(value * 1000) for value in values]
+        return np.array(whole, dtype=np.int64), _all(values)
     each = [_nanoseconds(value) for value in values]
     good = np.array([value is not None for value in each], dtype=np.bool_)
     return np.array([value or 0 for value in each], dtype=np.int64), good
+
+
+def _believable(values: Sequence[int | Decimal]) -> bool:
+    return min(values) >= -_MOST_US and max(values) <= _MOST_US
+
+
+def _all(values: Sequence[object]) -> npt.NDArray[np.bool_]:
+    return np.ones(len(values), dtype=np.bool_)
+
+
+def _of_floats(values: Sequence[int | float]) -> Integers:
+    try:
+        numbers = np.fromiter(values, np.float64, len(values))
+    except OverflowError:
+        raise InexactError from None
+    if not (np.abs(numbers) < EXACT_BELOW_US).all():
+        raise InexactError
+    # The part before the point is exact as it is, so only the rest has to be rounded.
+    whole = np.floor(numbers)
+    return whole.astype(np.int64) * 1000 + np.rint((numbers - whole) * 1000).astype(np.int64)
 
 
 def _nanoseconds(value: object) -> int | None:
@@ -52,12 +78,13 @@ def _nanoseconds(value: object) -> int | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    # Compared before it is converted: an exponent of a million would make a million digits.
-    if not -_MOST_US <= value <= _MOST_US:
-        return None
     if isinstance(value, float):
+        if abs(value) >= EXACT_BELOW_US:
+            raise InexactError
         value = Decimal(value)
-    return round(value * 1000)
+    if isinstance(value, Decimal) and not value.is_finite():
+        return None
+    return round(value * 1000) if -_MOST_US <= value <= _MOST_US else None
 
 
 def quantities(values: Sequence[Any]) -> Integers:

@@ -14,7 +14,7 @@ from typing import IO
 from trainperf.errors import TraceError
 
 
-BLOCK_BYTES = 2**22
+BLOCK_BYTES = 2**20
 """Large enough that a block costs more than what happens around it, small enough for memory."""
 
 _GZIP = b"\x1f\x8b"
@@ -26,6 +26,8 @@ class Limits:
     """How much one file may make us hold; what lies beyond is refused with a message."""
 
     unpacked_bytes: int = 8 * _GIB
+    text_characters: int = 2**28
+    """All different names together; those of real traces are below a thousandth of it."""
     gzip_ratio: float = 200.0
     """Real traces pack 10 to 30 to 1; a bomb of blanks 1,000 to 1."""
     gzip_ratio_from_bytes: int = 2**26
@@ -43,8 +45,8 @@ class Source:
     def blocks(self) -> Iterator[bytes]:
         """The document as UTF-8 in blocks of any size but 0; raises `TraceError`."""
         if not self._path.is_file():
-            what = "is no file" if self._path.exists() else "does not exist"
-            raise TraceError(f"{self._path}: {what}; give a .json or .json.gz trace")
+            what = "this is no file" if self._path.exists() else "it does not exist"
+            raise TraceError(f"{what}; give a .json or .json.gz trace")
         try:
             with self._path.open("rb") as file:
                 packed = file.read(2) == _GZIP
@@ -52,7 +54,7 @@ class Source:
                 raw = self._unpacked(file) if packed else _plain(file)
                 yield from _as_utf8(self._bounded(raw))
         except OSError as error:
-            raise TraceError(f"{self._path}: cannot be read ({error.strerror})") from None
+            raise TraceError(f"it cannot be read ({error.strerror})") from None
 
     def _bounded(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         seen = 0
@@ -61,8 +63,7 @@ class Source:
             if seen > self._limits.unpacked_bytes:
                 most = self._limits.unpacked_bytes / _GIB
                 raise TraceError(
-                    f"{self._path}: unpacks to more than {most:g} GiB; "
-                    "record fewer steps, or raise the limit"
+                    f"it unpacks to more than {most:g} GiB; record fewer steps, or raise the limit"
                 )
             yield block
 
@@ -75,11 +76,12 @@ class Source:
             if not pending:
                 self.truncated = not unpacker.eof
                 return
-            before = len(pending)
+            before, sound = len(pending), unpacker.copy()
             try:
                 block = unpacker.decompress(pending, BLOCK_BYTES)
             except zlib.error:
                 self.truncated = True
+                yield from _up_to_damage(sound, pending)
                 return
             pending = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
             packed += before - len(pending)
@@ -99,9 +101,20 @@ class Source:
             return
         if unpacked > packed * self._limits.gzip_ratio:
             raise TraceError(
-                f"{self._path}: unpacks to more than {self._limits.gzip_ratio:g} times its size, "
+                f"it unpacks to more than {self._limits.gzip_ratio:g} times its size, "
                 "as no trace does; unpack it yourself if you trust it"
             )
+
+
+def _up_to_damage(unpacker: "zlib._Decompress", pending: bytes) -> Iterator[bytes]:
+    """What a damaged stretch gives before the damage, found by feeding it in small pieces."""
+    for at in range(0, len(pending), 64):
+        try:
+            block = unpacker.decompress(pending[at : at + 64], BLOCK_BYTES)
+        except zlib.error:
+            return
+        if block:
+            yield block
 
 
 def _plain(file: IO[bytes]) -> Iterator[bytes]:

@@ -10,19 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainperf.errors import TraceError
-from trainperf.traces.reading.decode import FAULTS, Event, EventDecoder, trailing
-from trainperf.traces.reading.salvage import BOUNDARY, salvage
+from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder, trailing
+from trainperf.traces.reading.salvage import BOUNDARY, DEPTH, TOKEN, Salvage
 
 
-CHUNK_BYTES = 2**22
-MOST_VALUE_BYTES = 2**26
+CHUNK_BYTES = 2**20
+"""Small enough that the events of a chunk stay in the processor's cache until they are columns."""
+
+MOST_VALUE_BYTES = 2**25
 """A value or an event that is larger is taken for damage."""
 
 _EVENTS = "traceEvents"
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{}]', re.DOTALL)
 _SCALAR = re.compile(rb"[^,\]}\s]*")
-_DEPTH = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+_COMMAS = re.compile(rb"[\s,]*")
 _RESCUE = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
@@ -38,7 +39,7 @@ class Value:
 class Batch:
     """Events that stood together, and what was lost among them."""
 
-    events: list[Event]
+    events: list[Decoded]
     dropped: int = 0
     repaired: int = 0
 
@@ -59,6 +60,12 @@ class Window:
             self.at = 0
         return bool(block)
 
+    def grow(self) -> bool:
+        """Hold twice as much; `False` at the end, or beyond what one value may take."""
+        held = len(self.data) - self.at
+        self.fill(2 * held)
+        return held < len(self.data) - self.at <= MOST_VALUE_BYTES
+
     def fill(self, wanted: int) -> bool:
         """Hold at least *wanted* bytes if there are that many; `False` at the end."""
         while len(self.data) - self.at < wanted:
@@ -69,12 +76,16 @@ class Window:
     def peek(self) -> bytes:
         """The next byte that is no blank, skipping those; nothing at the end."""
         while True:
-            found = _SPACE.match(self.data, self.at)
-            self.at = found.end() if found else self.at
+            self.skip_run(_SPACE)
             if self.at < len(self.data):
                 return self.data[self.at : self.at + 1]
             if not self.more():
                 return b""
+
+    def skip_run(self, pattern: re.Pattern[bytes]) -> None:
+        """Forget what *pattern* matches of what is held."""
+        found = pattern.match(self.data, self.at)
+        self.at = found.end() if found else self.at
 
     def skip(self, number: int) -> None:
         """Forget the next *number* bytes."""
@@ -91,6 +102,7 @@ class Document:
         """Whether something follows the document."""
         self.decoder = decoder
         self._window = window
+        self._rescue = Salvage(decoder)
 
     def parts(self) -> Iterator[Value | Batch]:
         """All parts; raises `TraceError` when the first byte cannot start a trace."""
@@ -107,7 +119,7 @@ class Document:
         window = self._window
         while (next_byte := window.peek()) != b"}":
             if next_byte == b",":
-                window.skip(1)
+                window.skip_run(_COMMAS)
                 continue
             try:
                 name = self._key()
@@ -129,9 +141,9 @@ class Document:
                 self.truncated = True
                 return
             if next_byte == b",":
-                window.skip(1)
+                window.skip_run(_COMMAS)
                 continue
-            final = not window.fill(CHUNK_BYTES)
+            final = not window.fill(CHUNK_BYTES + 1)
             batch, ended = self._chunk(final=final)
             yield batch
             if ended:
@@ -148,11 +160,11 @@ class Document:
         except FAULTS as fault:
             position = trailing(fault)
             if position is None:
-                return self._salvage(end, final=final)
+                return self._salvage(final=final)
             try:
                 events = self.decoder.many(body[:position])
             except FAULTS:
-                return self._salvage(end, final=final)
+                return self._salvage(final=final)
             window.skip(position - 1)
             return Batch(events=events), True
         if final:
@@ -160,11 +172,12 @@ class Document:
         window.at = end
         return Batch(events=events), False
 
-    def _salvage(self, end: int, *, final: bool) -> tuple[Batch, bool]:
+    def _salvage(self, *, final: bool) -> tuple[Batch, bool]:
         window = self._window
-        saved = salvage(window.data[window.at : end], self.decoder, final=final)
+        saved = self._rescue.events(window.data[window.at :], final=final)
         window.skip(saved.used)
-        stuck = not saved.used and (len(window.data) > MOST_VALUE_BYTES or not window.more())
+        # Twice as much each time, so that an event without end is not looked through for ever.
+        stuck = not saved.used and not window.grow()
         ended = saved.ended or final or stuck
         if ended and not saved.ended:
             self.truncated = True
@@ -192,16 +205,16 @@ class Document:
         window = self._window
         depth = scanned = 0
         while True:
-            token = _TOKEN.search(window.data, window.at + scanned)
+            token = TOKEN.search(window.data, window.at + scanned)
             text = token.group() if token else b""
             if token is None or text == b'"':
                 # A text that has not ended yet is scanned again when there is more of it.
                 scanned = (token.start() if token else len(window.data)) - window.at
-                if len(window.data) - window.at > MOST_VALUE_BYTES or not window.more():
+                if not window.grow():
                     raise _LostError
                 continue
             scanned = token.end() - window.at
-            depth += _DEPTH.get(text, 0)
+            depth += DEPTH.get(text, 0)
             if depth <= 0:
                 return scanned
 
@@ -229,13 +242,15 @@ class _LostError(Exception):
 
 
 def _last_boundary(data: bytes, start: int) -> int:
-    """Where the last event of *data* ends that another one follows; the end if none does."""
-    reach = 2**16
+    """Where an event ends that another one follows, about a chunk away; the end if none does."""
+    stop = min(len(data), start + CHUNK_BYTES)
+    reach = 2**14
     while True:
-        begin = max(start, len(data) - reach)
-        ends = [found.start() + 1 for found in BOUNDARY.finditer(data, begin)]
+        begin = max(start, stop - reach)
+        ends = [found.start() + 1 for found in BOUNDARY.finditer(data, begin, stop)]
         if ends:
             return ends[-1]
         if begin == start:
-            return len(data)
+            found = BOUNDARY.search(data, start)
+            return found.start() + 1 if found else len(data)
         reach *= 8

@@ -1,0 +1,205 @@
+"""Files that are no whole trace: what can be used is used, the rest is refused in one line."""
+
+import gzip
+import json
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+from support_trace_files import compact, labels, operators, read_bytes
+
+from trainperf.errors import TraceError
+from trainperf.traces.reader import read
+from trainperf.traces.reading.source import Limits
+from trainperf.traces.table import Losses
+
+
+BODY = compact(operators(3)).encode()
+MANY = compact(operators(5_000)).encode()
+
+
+def refused(path: Path, limits: Limits | None = None) -> str:
+    """What the reader says when it refuses a file."""
+    with pytest.raises(TraceError) as caught:
+        read(path, limits=limits)
+    return str(caught.value)
+
+
+NO_TRACES = {
+    "empty": (b"", "it is empty"),
+    "blank": (b" \n\t ", "it is empty"),
+    "only a mark of UTF-8": (b"\xef\xbb\xbf", "it is empty"),
+    "a page": (b"<!DOCTYPE html>", "does not start with { or ["),
+    "a picture": (b"\x89PNG\r\n\x1a\n\0\0", "does not start with { or ["),
+    "one zero byte": (b"\0", "does not start with { or ["),
+    "an empty object": (b"{}", "no events"),
+    "an empty list": (b"[]", "no events"),
+    "no events in it": (b'{"traceEvents":[],"rank":1}', "no events"),
+    "events are no list": (b'{"traceEvents":{"a":1}}', "no events"),
+    "events are null": (b'{"traceEvents":null}', "no events"),
+    "other JSON": (b'{"loss":[1.0,2.0]}', "no events"),
+    "a list of numbers": (b"[1,2,3]", "no events"),
+    "only an opening bracket": (b"{", "no events"),
+    "a key without a value": (b'{"traceEvents"', "no events"),
+    "only metadata events": (b'[{"ph":"M","name":"process_name","pid":1}]', "no events"),
+    "cut before the first event ends": (BODY[: BODY.index(b'"op0"')], "no events"),
+    "brackets without end": (b"[" * 1_000_000, "no events"),
+    "objects without end": (b'{"a":' * 1_000_000, "no events"),
+    "quotes without end": (b'{"' * 1_000_000, "no events"),
+    "commas without end": (b"[" + b"," * 3_000_000, "no events"),
+}
+
+
+@pytest.mark.parametrize(("body", "why"), NO_TRACES.values(), ids=NO_TRACES.keys())
+def test_what_is_no_trace_is_refused_in_one_line(tmp_path: Path, body: bytes, why: str) -> None:
+    """The message names the file and what is wrong with it."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(body)
+
+    said = refused(path)
+
+    assert said.startswith(str(path))
+    assert why in said
+    assert "\n" not in said
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The path is in the message, because it is what the user typed."""
+    assert "does not exist" in refused(tmp_path / "absent.json")
+
+
+def test_a_folder_and_a_pipe_are_refused_without_opening_them(tmp_path: Path) -> None:
+    """Opening a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "pipe.json")
+
+    assert "no file" in refused(tmp_path)
+    assert "no file" in refused(tmp_path / "pipe.json")
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.5, 0.9, 0.999])
+def test_a_truncated_gzip_is_used_as_far_as_it_goes(tmp_path: Path, keep: float) -> None:
+    """A copy that broke off has a beginning; the loss is said."""
+    packed = gzip.compress(MANY)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(packed[: int(len(packed) * keep)])
+
+    table = read(path)
+
+    assert 0 < len(table) <= 5_000
+    assert labels(table) == [f"op{number}" for number in range(len(table))]
+    assert table.losses == Losses(truncated=True)
+
+
+def test_a_gzip_that_is_damaged_in_the_middle_is_used_up_to_there(tmp_path: Path) -> None:
+    """What comes after a flipped byte is not to be believed."""
+    packed = bytearray(gzip.compress(MANY))
+    middle = len(packed) // 2
+    packed[middle : middle + 8] = b"\xff" * 8
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(packed)
+
+    table = read(path)
+
+    assert 0 < len(table) < 5_000
+    assert table.losses.truncated
+
+
+def test_a_gzip_of_several_members_is_one_document(tmp_path: Path) -> None:
+    """Parallel packers write members; together they are the file."""
+    packed = gzip.compress(BODY[:100]) + gzip.compress(BODY[100:])
+
+    table = read_bytes(tmp_path, packed, "trace.json.gz")
+
+    assert labels(table) == ["op0", "op1", "op2"]
+    assert not table.losses
+
+
+def test_zeros_behind_a_gzip_are_no_loss(tmp_path: Path) -> None:
+    """Tapes and block devices pad."""
+    table = read_bytes(tmp_path, gzip.compress(BODY) + bytes(512), "trace.json.gz")
+
+    assert len(table) == 3
+    assert not table.losses
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_second_document_is_not_read_and_that_is_said(tmp_path: Path, *, packed: bool) -> None:
+    """Two traces in one file would count everything twice."""
+    both = gzip.compress(BODY) * 2 if packed else BODY + b"\n" + BODY
+
+    table = read_bytes(tmp_path, both)
+
+    assert len(table) == 3
+    assert table.losses == Losses(trailing=True)
+
+
+def bomb(path: Path, size: int) -> None:
+    """A trace that ends in as many blanks, packed."""
+    packer = zlib.compressobj(9, wbits=31)
+    with path.open("wb") as file:
+        file.write(packer.compress(BODY))
+        for _ in range(size // 2**20):
+            file.write(packer.compress(b" " * 2**20))
+        file.write(packer.flush())
+
+
+def test_a_gzip_bomb_is_refused(tmp_path: Path) -> None:
+    """No trace packs a thousand to one; the message says how to read it all the same."""
+    bomb(tmp_path / "trace.json.gz", 2**27)
+
+    said = refused(tmp_path / "trace.json.gz")
+
+    assert "200 times" in said
+    assert "unpack it yourself" in said
+
+
+def test_a_small_file_that_packs_well_is_no_bomb(tmp_path: Path) -> None:
+    """A ratio alone says nothing while it is about little."""
+    bomb(tmp_path / "trace.json.gz", 2**24)
+
+    assert len(read(tmp_path / "trace.json.gz")) == 3
+
+
+def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
+    """What is too large is refused with the limit; whoever has the memory may raise it."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(MANY)
+
+    assert "more than" in refused(path, Limits(unpacked_bytes=100_000))
+    assert len(read(path, limits=Limits(unpacked_bytes=len(MANY)))) == 5_000
+
+
+def test_texts_without_end_are_refused_before_memory_is_full(tmp_path: Path) -> None:
+    """Names are kept, so their total is bounded; a real trace has a thousandth of it."""
+    events = [{**event, "name": "x" * 1_000 + str(row)} for row, event in enumerate(operators(50))]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(events))
+
+    assert "names" in refused(path, Limits(text_characters=40_000))
+    assert len(read(path)) == 50
+
+
+def test_an_event_larger_than_anything_real_ends_the_reading(tmp_path: Path) -> None:
+    """A quote that is missing makes one text of the rest; that must not be held for ever."""
+    packer = zlib.compressobj(6, wbits=31)
+    head = BODY[: BODY.rindex(b"]")] + b',{"ph":"X","name":"'
+    noise = os.urandom(2**19).hex().encode()
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(
+        packer.compress(head) + b"".join(packer.compress(noise) for _ in range(80)) + packer.flush()
+    )
+
+    table = read(path)
+
+    assert labels(table) == ["op0", "op1", "op2"]
+    assert table.losses.truncated
+
+
+def test_a_damaged_text_beside_the_events_does_not_hide_them(tmp_path: Path) -> None:
+    """Configurations are written into traces as they are; the events behind them count."""
+    body = BODY.replace(b'{"schema', b'{"config": "say "yes"{[ \x01 C:\\x", "schema', 1)
+
+    table = read_bytes(tmp_path, body)
+
+    assert labels(table) == ["op0", "op1", "op2"]
