@@ -11,14 +11,17 @@ from trainperf.analysing import Analyst, Errand
 from trainperf.clocks.host import monotonic_ns
 from trainperf.results import Summary
 from trainperf.rundir import attempt, has_ended, record_file
+from trainperf.sinks.tensorboard import PREFIX, Writer, scalars
 
 
 WAIT_NS = 5_000_000_000
 """Longest wait for the other ranks on this file system to close their files."""
 
 
-def close_run(run: Path, *, ranks: int, aloud: bool) -> Summary:
+def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
     """Write `summary.json` once every rank has ended, and print the report if *aloud*.
+
+    A `SummaryWriter` gets the report as markdown text, and of several ranks the readings of all.
 
     Raises:
         RunError: The directory holds no run.
@@ -36,7 +39,25 @@ def close_run(run: Path, *, ranks: int, aloud: bool) -> Summary:
         write_report(summary, sys.stdout)
         sys.stdout.write(f"\n  {run}\n")
         sys.stdout.flush()
+    if writer is not None:
+        for tag, value in of_all_ranks(summary).items():
+            writer.add_scalar(tag, value, summary.run.steps)
+        show(writer, summary, summary.run.steps)
     return summary
+
+
+def of_all_ranks(summary: Summary) -> dict[str, float]:
+    """Tags and values over the whole fit; none of one rank, whose curves are there already."""
+    return scalars(summary.readings) if summary.run.world_size > 1 else {}
+
+
+def show(writer: object, summary: Summary, step: int) -> None:
+    """The report as markdown, in whatever has TensorBoard's `add_text`."""
+    from trainperf.reports import markdown  # noqa: PLC0415
+
+    add_text = getattr(writer, "add_text", None)
+    if callable(add_text):
+        add_text(f"{PREFIX}summary", markdown.render(summary), step)
 
 
 def join_captures(run: Path) -> None:

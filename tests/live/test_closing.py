@@ -9,6 +9,9 @@ from support_live import HostFit
 
 from trainperf.closing import WAIT_NS, close_run
 from trainperf.errors import RunError
+from trainperf.monitor import Parts
+from trainperf.records import RunInfo
+from trainperf.reports import markdown
 from trainperf.rundir import record_file
 from trainperf.sinks.jsonl import JsonlSink
 
@@ -72,3 +75,57 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     """The guard of whoever closes keeps it from the training."""
     with pytest.raises(RunError):
         close_run(tmp_path, ranks=1, aloud=False)
+
+
+class Board:
+    """A writer that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, tuple[str, int]] = {}
+        self.scalars: dict[str, tuple[float, int]] = {}
+
+    def add_text(self, tag: str, text_string: str, global_step: int) -> None:
+        """Keep it."""
+        self.texts[tag] = (text_string, global_step)
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Keep it."""
+        self.scalars[tag] = (scalar_value, global_step)
+
+    def add_custom_scalars(self, layout: object) -> None:
+        """Not after the fit."""
+
+
+def test_a_writer_gets_the_report_as_markdown(tmp_path: Path) -> None:
+    """As Lightning's TensorBoard logger does; the curves of one rank are there already."""
+    ended(tmp_path)
+    board = Board()
+    summary = close_run(tmp_path, ranks=1, aloud=False, writer=board)
+
+    assert board.texts == {"trainperf/summary": (markdown.render(summary), 40)}
+    assert board.scalars == {}
+
+
+def test_a_writer_without_texts_is_left_alone(tmp_path: Path) -> None:
+    """Only scalars are asked of it."""
+    ended(tmp_path)
+
+    class Scalars:
+        """The least that a writer has."""
+
+        add_scalar = Board.add_scalar
+        add_custom_scalars = Board.add_custom_scalars
+
+    assert close_run(tmp_path, ranks=1, aloud=False, writer=Scalars()).run.steps == 40
+
+
+def test_of_several_ranks_the_readings_of_all_come_last(tmp_path: Path) -> None:
+    """Under the plain tags: live ones are rank 0's, and say so."""
+    for rank in range(2):
+        sinks = [JsonlSink(record_file(tmp_path, rank))]
+        parts = Parts(info=RunInfo(rank=rank, world_size=2))
+        HostFit(sinks=sinks, parts=parts).steps(40).finish()
+    board = Board()
+    summary = close_run(tmp_path, ranks=2, aloud=False, writer=board)
+
+    assert board.scalars["trainperf/step_s"] == (summary.readings["step_s"].value, 40)

@@ -127,4 +127,5 @@ def test_key_figures_of_a_trace_are_curves_of_every_logger(tmp_path: Path) -> No
     (point,) = events.Scalars("trainperf/trace/data_wait_s")
     assert point.step == 9
     assert point.value >= LOADER_S
+    assert "trainperf/summary/text_summary" in events.Tags()["tensors"]
     assert "trainperf/trace/step_s" in (Path(table.log_dir) / "metrics.csv").read_text()

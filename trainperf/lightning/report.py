@@ -6,10 +6,9 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from trainperf.answer import first_answer
-from trainperf.closing import close_run
+from trainperf.closing import close_run, of_all_ranks, show
 from trainperf.lightning.session import Session
 from trainperf.meters.fold import Reading
-from trainperf.sinks.tensorboard import PREFIX, scalars
 
 
 def announce(readings: dict[str, Reading]) -> None:
@@ -29,13 +28,9 @@ def report(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) 
 
 
 def _report(run: Path, trainer: "pl.Trainer", ranks: int, *, aloud: bool) -> None:
-    from trainperf.reports import markdown  # noqa: PLC0415 nothing trains any more
-
     summary = close_run(run, ranks=ranks, aloud=aloud)
-    values = scalars(summary.readings) if trainer.world_size > 1 else {}
+    values = of_all_ranks(summary)
     for logger in trainer.loggers:
-        if values:  # of all ranks over the whole fit: live, each rank knows only its own
+        if values:  # live, each rank knows only its own
             logger.log_metrics(values, step=trainer.global_step)
-        add_text = getattr(getattr(logger, "experiment", None), "add_text", None)
-        if callable(add_text):
-            add_text(f"{PREFIX}summary", markdown.render(summary), trainer.global_step)
+        show(getattr(logger, "experiment", None), summary, trainer.global_step)

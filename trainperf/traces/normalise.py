@@ -16,7 +16,7 @@ import msgspec
 
 from trainperf.errors import TraceError
 from trainperf.traces.collective_ids import Collectives
-from trainperf.traces.reading.decode import FAULTS, Event, EventDecoder
+from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
 from trainperf.traces.reading.kinds import kind_of
 from trainperf.traces.reading.mend import mend
 from trainperf.traces.reading.source import Limits, Source
@@ -184,14 +184,14 @@ class _WholeDecoder(EventDecoder):
         self._records = msgspec.json.Decoder(list[Record])
         self._record = msgspec.json.Decoder(Record)
 
-    def many(self, body: bytes) -> list[Event]:
+    def many(self, body: bytes) -> list[Decoded]:
         """Decode a JSON list of events; raises one of `FAULTS`."""
-        return cast(list[Event], self._records.decode(body))
+        return cast(list[Decoded], self._records.decode(body))
 
-    def one(self, body: bytes) -> Event:
+    def one(self, body: bytes) -> Decoded:
         """Decode one event; raises one of `FAULTS`."""
-        return cast(Event, self._record.decode(body))
+        return cast(Decoded, self._record.decode(body))
 
-    def loose(self, body: bytes) -> Event | None:
+    def loose(self, body: bytes) -> Decoded | None:
         """There is no event with wrong types here: any object is one; raises one of `FAULTS`."""
         return self.one(body)
