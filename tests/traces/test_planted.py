@@ -213,6 +213,18 @@ def test_an_all_reduce_of_the_loss_after_the_optimizer_is_no_tail() -> None:
     assert step.comm_s == pytest.approx(0.017)
 
 
+def test_an_optimizer_that_runs_forward_and_backward_itself_begins_after_them() -> None:
+    """Lightning gives `step` a closure: its mark is around all, and the update comes last."""
+    events = [one for one in planted_steps(1) if not one["name"].startswith("Optimizer.step")]
+    events.append(mark("Optimizer.step#SGD.step", 20 * MS, 60 * MS))
+
+    (step,) = analyse(table_of(events), "closure.json").steps
+
+    assert step.optimizer_s == pytest.approx(0.020)
+    assert step.allreduce_tail_s == pytest.approx(0.008)
+    assert step.allreduce_to_optimizer_s == pytest.approx(0.004)
+
+
 def test_a_step_without_all_reduce_has_no_tail() -> None:
     """`None` with a reason, not 0."""
     events = [step_mark(1, 0, 20 * MS), *Launches()("gemm", 0, MS, MS)]

@@ -36,7 +36,7 @@ def tails(
     launched = device.launch != NONE
     computes = device.kernel & device.used_for(Use.COMPUTE)
     backward = computes & _launched_in_backward(table, device, host)
-    optimizer = device.kernel & _launched_in(table, device, host)
+    optimizer = computes & _launched_by_optimizer(table, steps, device, host)
     count = len(steps)
     first_update = _extreme(device, optimizer, device.start, count, _LATE)
     last_backward = _extreme(device, backward, device.end, count, _EARLY)
@@ -110,13 +110,18 @@ def backward_windows(table: EventTable, steps: Steps, host: HostWork) -> tuple[C
     return begin, end
 
 
-def _launched_in(table: EventTable, device: DeviceWork, host: HostWork) -> Mask:
-    """Launched by the optimizer."""
+def _launched_by_optimizer(
+    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork
+) -> Mask:
+    """Launched inside an update, on the thread of the steps where that is known."""
     inside = np.zeros(len(device), bool)
     if host.optimizer is None:
         return inside
-    known = device.launch != NONE
-    inside[known] = host.optimizer.holds(table.start_ns[device.launch[known]])
+    known = np.flatnonzero(device.launch != NONE)
+    rows = device.launch[known]
+    inside[known] = host.optimizer.holds(table.start_ns[rows])
+    if steps.thread != NONE:
+        inside[known] &= table.thread[rows] == steps.thread
     return inside
 
 

@@ -85,7 +85,7 @@ def host_work(table: EventTable, steps: Steps) -> HostWork:
         syncing=_spans(table, syncs),
         forward=_forward(table, steps, operators, engine),
         backward=_known(_on_thread(table, steps, _BACKWARD)) or _known(_spans(table, engine)),
-        optimizer=_known(_on_thread(table, steps, _OPTIMIZER)),
+        optimizer=_known(_optimizing(table, steps, engine)),
         engine=engine,
         operators=operators,
         operating=_spans(table, operators),
@@ -119,6 +119,15 @@ def _forward(table: EventTable, steps: Steps, operators: Rows, engine: Rows) -> 
     own = operators[np.isin(table.sequence[operators], numbers)]
     backward = _spans(table, engine)
     return _known(_spans(table, own[~backward.holds(table.start_ns[own])]))
+
+
+def _optimizing(table: EventTable, steps: Steps, engine: Rows) -> Spans:
+    """The updates themselves: a step that is given a closure runs forward and backward first."""
+    marks = _on_thread(table, steps, _OPTIMIZER)
+    ends = np.sort(table.end_ns[engine])
+    place = np.searchsorted(ends, marks.end, side="right")
+    last = np.where(place > 0, ends[place - 1] if len(ends) else 0, marks.start)
+    return union(np.maximum(marks.start, last), marks.end)
 
 
 def _known(spans: Spans) -> Spans | None:

@@ -1,0 +1,158 @@
+"""Traces recorded here, from real loops on the CPU."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support_fits import Loader, Model, Sleeper, trainer
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from trainperf.lightning import ScheduledProfiler
+from trainperf.traces.analysis import analyse
+from trainperf.traces.folder import report
+from trainperf.traces.reader import read
+from trainperf.traces.results import RankTrace
+
+
+class Slow(torch.utils.data.Dataset[Any]):
+    """Rows that take a while, by a clock of their own."""
+
+    def __init__(self, sleep: Sleeper) -> None:
+        self.sleep = sleep
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.sleep()
+        return torch.ones(16)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[RankTrace, Sleeper]:
+    """Four traced steps of a plain loop, and the sleep of its loader."""
+    sleep = Sleeper(0.02)
+    loader = torch.utils.data.DataLoader(Slow(sleep), batch_size=1)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=1, warmup=1, active=4),
+        record_shapes=True,
+        profile_memory=True,
+    ) as profiler:
+        for batch in loader:
+            loss = model(batch).sum()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            loss.item()
+            profiler.step()
+    path = tmp_path_factory.mktemp("plain") / "plain.json"
+    profiler.export_chrome_trace(str(path))
+    return analyse(read(path), path.name), sleep
+
+
+def test_a_plain_loop_is_cut_into_its_steps(plain: tuple[RankTrace, Sleeper]) -> None:
+    """By the profiler's marks; without a device, which is said once per figure."""
+    trace, _ = plain
+
+    assert trace.step_source == "ProfilerStep"
+    assert [step.step for step in trace.steps] == [2, 3, 4, 5]
+    assert trace.device is None
+    assert trace.totals.gpu_busy_fraction is None
+    assert trace.reasons["gpu_busy_s"] == "no device in this trace"
+
+
+def test_the_loader_s_time_is_what_it_slept(plain: tuple[RankTrace, Sleeper]) -> None:
+    """The third to the sixth batch, each with its own sleep inside, and little more."""
+    trace, sleep = plain
+    slept_s = [slept / 1e9 for slept in sleep.slept_ns]
+
+    # A step's mark begins after `profiler.step()`, and so holds the next batch's loading.
+    for step, own_s in zip(trace.steps, slept_s[2:], strict=True):
+        assert step.data_wait_s is not None
+        assert own_s <= step.data_wait_s <= step.step_s
+        assert step.data_wait_exposed_s is None
+
+
+def test_the_parts_of_a_step_are_told(plain: tuple[RankTrace, Sleeper]) -> None:
+    """Forward by what backward refers to, backward by the engine, the optimizer by its mark."""
+    trace, _ = plain
+
+    for step in trace.steps:
+        parts = (step.forward_s, step.backward_s, step.optimizer_s)
+        assert all(part is not None and part > 0 for part in parts)
+        assert sum(part or 0.0 for part in parts) < step.step_s - (step.data_wait_s or 0.0)
+        assert step.item_calls == 1
+        assert 0 < (step.cpu_op_s or 0.0) < step.step_s
+
+
+def test_operators_have_shapes_calls_and_the_peak(plain: tuple[RankTrace, Sleeper]) -> None:
+    """Two linears in four steps; memory is the host's."""
+    trace, _ = plain
+    operators = {one.name: one for one in trace.top_cpu_operators}
+
+    assert operators["aten::addmm"].calls == 8
+    assert operators["aten::addmm"].self_device_s is None
+    assert operators["aten::addmm"].shapes is not None
+    assert trace.memory_peak_bytes is not None
+    assert trace.memory_peak_bytes > 0
+
+
+def test_a_fit_under_the_scheduled_profiler_is_read_back(tmp_path: Path) -> None:
+    """Lightning's step runs forward and backward inside the optimizer's mark."""
+    trainer(tmp_path, ScheduledProfiler(wait=2, warmup=1, active=3)).fit(Model(), Loader(10))
+
+    found = report([tmp_path / "trainperf"])
+
+    (trace,) = found.ranks
+    assert trace.rank == 0
+    assert [step.step for step in trace.steps] == [3, 4, 5]
+    for step in trace.steps:
+        parts = (step.data_wait_s, step.forward_s, step.backward_s, step.optimizer_s)
+        assert all(part is not None and part > 0 for part in parts)
+        assert sum(part or 0.0 for part in parts) <= step.step_s
+    assert found.answer.startswith("No device in this trace: a step of ")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.ddp
+def test_two_gloo_ranks_communicate_on_the_host(tmp_path: Path) -> None:
+    """All-reduces are counted from the host's ranges, and the late rank is named."""
+    script = Path(__file__).parent / "recorded_ranks.py"
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": "2"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path)],
+            env={**os.environ, **shared, "RANK": rank, "LOCAL_RANK": rank},
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        assert [process.wait(120) for process in started] == [0, 0]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+    found = report([tmp_path])
+
+    assert [trace.rank for trace in found.ranks] == [0, 1]
+    for trace in found.ranks:
+        assert {one.kind for one in trace.collectives} == {"all_reduce"}
+        assert trace.totals.comm_s is not None
+        assert trace.totals.comm_s > 0
+        assert trace.totals.comm_exposed_s is None
+    assert {late.rank for late in found.stragglers} == {1}
