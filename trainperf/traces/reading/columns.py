@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant
 from trainperf.traces.reading.interning import Kinds, Names, Texts, Threads
 from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
-from trainperf.traces.reading.numbers import identities, nanoseconds, quantities
+from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
 from trainperf.traces.table import DEVICE_WORK, NONE, Kind
 
 
@@ -30,24 +30,25 @@ _OPERATORS = (Kind.CPU_OP, Kind.ANNOTATION)
 _DEVICE = (*DEVICE_WORK, Kind.DEVICE_SYNC)
 _COMMUNICATION = (*_OPERATORS, Kind.KERNEL, Kind.DEVICE_ANNOTATION)
 
-_Lookup = tuple[str, tuple[str, ...], Callable[[Sequence[Any]], Values]]
-_CORRELATION: _Lookup = ("correlation", ("correlation",), identities)
-_EXTERNAL: _Lookup = ("external", ("external", "external_2021"), identities)
-_COPIED: _Lookup = ("bytes", ("copied",), quantities)
+_Lookup = tuple[str, tuple[str, ...]]
+_EXTERNAL: _Lookup = ("external", ("external", "external_2021"))
 _LOOKUPS: dict[tuple[Kind, ...], tuple[_Lookup, ...]] = {
-    _OPERATORS: (_EXTERNAL, ("sequence", ("sequence",), identities)),
-    (Kind.RUNTIME, *_DEVICE): (_CORRELATION, _EXTERNAL, _COPIED),
+    _OPERATORS: (_EXTERNAL, ("sequence", ("sequence",))),
+    (Kind.RUNTIME, *_DEVICE): (
+        ("correlation", ("correlation",)),
+        _EXTERNAL,
+        ("bytes", ("copied",)),
+    ),
     (Kind.DEVICE_ANNOTATION,): (_EXTERNAL,),
     (Kind.PYTHON,): (
-        ("python_id", ("python_id",), identities),
-        ("python_parent", ("python_parent",), identities),
+        ("python_id", ("python_id",)),
+        ("python_parent", ("python_parent",)),
     ),
-    (Kind.MEMORY,): (
-        ("bytes", ("allocated",), quantities),
-        ("total_bytes", ("total",), quantities),
-    ),
+    (Kind.MEMORY,): (("bytes", ("allocated",)), ("total_bytes", ("total",))),
 }
-"""For these kinds: a column, the fields it comes from, and how its values become numbers."""
+"""For these kinds: a column, and the fields it comes from, the first that is there."""
+
+_QUANTITIES = frozenset({"bytes", "total_bytes"})
 
 
 class Columns:
@@ -61,6 +62,7 @@ class Columns:
         self.dropped = 0
         self.rows = 0
         self._kinds = Kinds()
+        self._identities = Identities()
         self._ranges: list[bool] = []
 
     def add(self, events: Sequence[Decoded]) -> None:
@@ -97,14 +99,15 @@ class Columns:
         args = [row.args or _NO_ARGS for row in rows]
         for wanted, lookups in _LOOKUPS.items():
             where, told = _of_kinds(args, kinds, wanted)
-            for column, sources, convert in lookups:
+            for column, sources in lookups:
+                convert = quantities if column in _QUANTITIES else self._identities
                 _put(chunk, column, where, _first(told, sources, convert))
         for column in ("correlation", "external"):
             # Zero is how profilers say that there is none; the first is 1.
             if column in chunk:
                 chunk[column][chunk[column] == 0] = NONE
-        _put_device(rows, kinds, chunk)
-        _put_memory_device(args, kinds, chunk)
+        self._put_device(rows, kinds, chunk)
+        self._put_memory_device(args, kinds, chunk)
         self._put_operators(args, kinds, chunk)
         self._put_collectives(args, kinds, chunk)
 
@@ -118,6 +121,28 @@ class Columns:
             Kind.ANNOTATION
         )
         return kinds
+
+    def _put_device(self, rows: Sequence[Event], kinds: Values, chunk: Chunk) -> None:
+        """Stream and device; where the arguments lack them, the row they are drawn in tells."""
+        wanted = (*_DEVICE, Kind.DEVICE_ANNOTATION)
+        where = np.flatnonzero(np.logical_or.reduce([kinds == kind for kind in wanted]))
+        pairs = [(rows[place], rows[place].args or _NO_ARGS) for place in where.tolist()]
+        streams = [row.tid if arg.stream == NONE else arg.stream for row, arg in pairs]
+        streams = [s.removeprefix("stream ") if isinstance(s, str) else s for s in streams]
+        _put(
+            chunk,
+            "stream",
+            where,
+            self._identities([NONE if s == _NO_STREAM else s for s in streams]),
+        )
+        devices = [row.pid if arg.device == NONE else arg.device for row, arg in pairs]
+        _put(chunk, "device", where, self._identities(devices))
+
+    def _put_memory_device(self, args: Sequence[Args], kinds: Values, chunk: Chunk) -> None:
+        where, told = _of_kinds(args, kinds, (Kind.MEMORY,))
+        # Type 0 is the host; its memory is no device's.
+        devices = [NONE if arg.device_type == 0 else arg.device_id for arg in told]
+        _put(chunk, "device", where, self._identities(devices))
 
     def _put_operators(self, args: Sequence[Args], kinds: Values, chunk: Chunk) -> None:
         texts = self.texts
@@ -172,22 +197,3 @@ def _put(chunk: Chunk, column: str, where: Rows, values: Values) -> None:
     if column not in chunk:
         chunk[column] = np.full(len(chunk["start_ns"]), NONE, dtype=values.dtype)
     chunk[column][where[told]] = values[told]
-
-
-def _put_device(rows: Sequence[Event], kinds: Values, chunk: Chunk) -> None:
-    """Stream and device; where the arguments lack them, the row they are drawn in tells."""
-    wanted = (*_DEVICE, Kind.DEVICE_ANNOTATION)
-    where = np.flatnonzero(np.logical_or.reduce([kinds == kind for kind in wanted]))
-    pairs = [(rows[place], rows[place].args or _NO_ARGS) for place in where.tolist()]
-    streams = [row.tid if arg.stream == NONE else arg.stream for row, arg in pairs]
-    streams = [s.removeprefix("stream ") if isinstance(s, str) else s for s in streams]
-    _put(chunk, "stream", where, identities([NONE if s == _NO_STREAM else s for s in streams]))
-    devices = [row.pid if arg.device == NONE else arg.device for row, arg in pairs]
-    _put(chunk, "device", where, identities(devices))
-
-
-def _put_memory_device(args: Sequence[Args], kinds: Values, chunk: Chunk) -> None:
-    where, told = _of_kinds(args, kinds, (Kind.MEMORY,))
-    # Type 0 is the host; its memory is no device's.
-    devices = [NONE if arg.device_type == 0 else arg.device_id for arg in told]
-    _put(chunk, "device", where, identities(devices))

@@ -23,7 +23,7 @@ _MOST_US = MOST_NS // 1000
 EXACT_BELOW_US = 2.0**43
 """Floats of microseconds below this are less than a nanosecond apart."""
 
-_FOLD = 2**31 - 1
+_LARGE = 2**30
 
 
 class InexactError(Exception):
@@ -92,26 +92,39 @@ def quantities(values: Sequence[Any]) -> Integers:
     try:
         return np.fromiter(values, np.int64, len(values))
     except (TypeError, ValueError, OverflowError):
-        return np.array([_integer(value, fold=False) for value in values], dtype=np.int64)
+        whole = [_integer(value) for value in values]
+        return np.array([n if abs(n) < 2**63 else NONE for n in whole], dtype=np.int64)
 
 
-def identities(values: Sequence[Any]) -> npt.NDArray[np.int32]:
-    """Numbers that only tell things apart; larger ones are folded, equal ones stay equal."""
-    try:
-        numbers = np.fromiter(values, np.int64, len(values))
-    except (TypeError, ValueError, OverflowError):
-        numbers = np.array([_integer(value, fold=True) for value in values], dtype=np.int64)
-    numbers = np.where(numbers >= _FOLD, numbers % _FOLD, numbers)
-    return np.maximum(numbers, NONE).astype(np.int32)
+class Identities:
+    """Numbers that only tell things apart, in 32 bits; equal ones stay equal, others different.
+
+    The largest are given numbers of their own, in the order in which they are met.
+    """
+
+    def __init__(self) -> None:
+        self._large: dict[int, int] = {}
+
+    def __call__(self, values: Sequence[Any]) -> npt.NDArray[np.int32]:
+        """Values of any type; `NONE` for what is no number."""
+        try:
+            numbers = np.fromiter(values, np.int64, len(values))
+        except (TypeError, ValueError, OverflowError):
+            return np.array([self._coded(_integer(value)) for value in values], dtype=np.int32)
+        large = numbers >= _LARGE
+        if large.any():
+            numbers[large] = [self._coded(value) for value in numbers[large].tolist()]
+        return np.maximum(numbers, NONE).astype(np.int32)
+
+    def _coded(self, value: int) -> int:
+        if value < _LARGE:
+            return max(value, NONE)
+        return self._large.setdefault(value, _LARGE + len(self._large))
 
 
-def _integer(value: object, *, fold: bool) -> int:
+def _integer(value: object) -> int:
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
     if isinstance(value, float):
         value = int(value) if abs(value) < 2**63 else None
-    if not isinstance(value, int) or abs(value) >= 2**64:
-        return NONE
-    if fold:
-        return value % _FOLD if value >= _FOLD else max(value, NONE)
-    return value if abs(value) < 2**63 else NONE
+    return value if isinstance(value, int) and abs(value) < 2**64 else NONE

@@ -1,0 +1,334 @@
+"""What the numbers and texts of an event become: exact times, ids that join, one kind per thing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support_trace_files import (
+    compact,
+    kernel,
+    labels,
+    operator,
+    operators,
+    read_events,
+    read_text,
+    text,
+)
+
+from trainperf.traces.reader import read
+from trainperf.traces.table import NONE, Kind
+
+
+def printed(ns: int) -> str:
+    """Nanoseconds as profilers print them: decimal microseconds."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+@given(st.lists(st.integers(0, 2**60), min_size=1, max_size=5), st.integers(0, 2**53))
+def test_times_are_exact_to_the_nanosecond(
+    tmp_path_factory: pytest.TempPathFactory, starts: list[int], duration: int
+) -> None:
+    """Also those since 1970, which a float of 64 bits rounds to a quarter of a microsecond."""
+    events = ",".join(
+        f'{{"ph":"X","name":"x","ts":{printed(start)},"dur":{printed(duration)}}}'
+        for start in starts
+    )
+
+    table = read_text(tmp_path_factory.mktemp("times"), f"[{events}]")
+
+    assert (table.start_ns + table.base_ns).tolist() == sorted(starts)
+    assert table.duration_ns.tolist() == [duration] * len(starts)
+
+
+def test_times_of_mixed_types_are_exact(tmp_path: Path) -> None:
+    """Tools write 5.000 as 5: whole and broken numbers stand side by side, since 1970 too."""
+    small = [operator("a", 5), operator("b", 5.001)]
+    large = (
+        '[{"ph":"X","name":"a","ts":1720000000123456,"dur":1},'
+        '{"ph":"X","name":"b","ts":1720000000123456.789,"dur":1}]'
+    )
+
+    assert read_events(tmp_path, small).start_ns.tolist() == [0, 1]
+    assert read_text(tmp_path, large).start_ns.tolist() == [0, 789]
+
+
+def test_a_time_since_1970_late_in_the_file_is_exact(tmp_path: Path) -> None:
+    """The reader starts again with all digits when the first chunks did not need them."""
+    late = '{"ph":"X","name":"late","ts":1720000000123456.789,"dur":1.001}'
+    body = f"[{json.dumps(operators(15_000))[1:-1]},{late}]"
+
+    table = read_text(tmp_path, body)
+
+    assert len(body) > 2**20
+    assert int(table.start_ns[-1]) + table.base_ns == 1_720_000_000_123_456_789
+
+
+def test_the_clock_of_the_profiler_is_kept(tmp_path: Path) -> None:
+    """Start and `baseTimeNanoseconds` together align the ranks of one host."""
+    table = read_events(tmp_path, [operator("a", 20.5), operator("b", 10.25)])
+
+    assert table.base_ns == 1_700_000_000_000_000_000 + 10_250
+    assert table.start_ns.tolist() == [0, 10_250]
+
+
+CATEGORIES = {
+    "cpu_op": Kind.CPU_OP,
+    "Operator": Kind.CPU_OP,
+    "user_annotation": Kind.ANNOTATION,
+    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
+    "cuda_runtime": Kind.RUNTIME,
+    "cuda_driver": Kind.RUNTIME,
+    "hip_runtime": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME,
+    "Runtime": Kind.RUNTIME,
+    "kernel": Kind.KERNEL,
+    "Kernel": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "Memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+    "Memset": Kind.MEMSET,
+    "cuda_sync": Kind.DEVICE_SYNC,
+    "python_function": Kind.PYTHON,
+    "overhead": Kind.OVERHEAD,
+    "Trace": Kind.OTHER,
+    "something new": Kind.OTHER,
+    None: Kind.OTHER,
+}
+
+
+@pytest.mark.parametrize(("category", "kind"), CATEGORIES.items(), ids=map(str, CATEGORIES))
+def test_categories_of_all_years_and_devices_are_one_kind(
+    tmp_path: Path, category: str | None, kind: Kind
+) -> None:
+    """`Kernel` of 2021 and `kernel` of today are the same; what is not known is `OTHER`."""
+    table = read_events(tmp_path, [{**operator("x", 1), "cat": category}])
+
+    assert table.kind.tolist() == [kind]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ProfilerStep#7",
+        "Optimizer.step#SGD.step",
+        "Optimizer.zero_grad#SGD.zero_grad",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "DistributedDataParallel.forward",
+        "nccl:all_reduce",
+    ],
+)
+@pytest.mark.parametrize("category", ["Operator", "cpu_op", "user_annotation"])
+def test_ranges_that_pytorch_opens_are_annotations_in_all_years(
+    tmp_path: Path, category: str, name: str
+) -> None:
+    """In 2021 one category held both; the name tells."""
+    events = [{**operator(name, 1), "cat": category}, operator("aten::mm", 2)]
+
+    assert read_events(tmp_path, events).kind.tolist() == [Kind.ANNOTATION, Kind.CPU_OP]
+
+
+IDS = [1, 2**30, 2**31 - 2, 2**31, 2**32 - 1, 2**63 + 1, 2**64 - 2]
+"""Correlations as CUDA counts them, and as others did."""
+
+
+def test_correlations_of_any_size_join_what_they_joined(tmp_path: Path) -> None:
+    """A launch and its kernel keep one number, different ones different numbers."""
+    launches = [
+        {
+            **kernel(f"launch {i}", i, correlation=i),
+            "cat": "cuda_runtime",
+            "args": {"correlation": i},
+        }
+        for i in IDS
+    ]
+    events = [{**event, "ts": row} for row, event in enumerate(launches)]
+    events += [kernel(f"kernel {i}", 100 + row, correlation=i) for row, i in enumerate(IDS)]
+
+    codes = read_events(tmp_path, events).correlation.tolist()
+
+    assert codes[: len(IDS)] == codes[len(IDS) :]
+    assert len(set(codes)) == len(IDS)
+    assert min(codes) > NONE
+
+
+def test_an_id_of_zero_is_none(tmp_path: Path) -> None:
+    """Profilers write 0 where there is nothing to join; two zeros must not join."""
+    event = kernel("k", 1, correlation=0) | {}
+    event["args"]["External id"] = 0
+
+    table = read_events(tmp_path, [event])
+
+    assert (table.correlation.tolist(), table.external.tolist()) == ([NONE], [NONE])
+
+
+STREAMS = {
+    "in the arguments": ({"stream": 20}, 7, 20),
+    "as the row it is drawn in": ({}, 7, 7),
+    "as the row of 2021": ({}, "stream 7", 7),
+    "none in particular": ({"stream": 2**32 - 1}, 7, NONE),
+    "null": ({"stream": None}, 7, NONE),
+}
+
+
+@pytest.mark.parametrize(("args", "tid", "stream"), STREAMS.values(), ids=STREAMS.keys())
+def test_the_stream_is_found_where_the_profiler_put_it(
+    tmp_path: Path, args: dict[str, Any], tid: str | int, stream: int
+) -> None:
+    """Years and devices differ in where; a wait for all streams has none."""
+    table = read_events(tmp_path, [{**kernel("k", 1), "tid": tid, "args": args}])
+
+    assert table.stream.tolist() == [stream]
+
+
+def test_events_of_the_host_have_no_stream_and_no_device(tmp_path: Path) -> None:
+    """Some runtimes write the stream they launched to; that is not where they ran."""
+    event = {**operator("hipLaunchKernel", 1, stream=3, device=1), "cat": "cuda_runtime"}
+
+    table = read_events(tmp_path, [event, operator("aten::mm", 2, stream=3)])
+
+    assert (table.stream.tolist(), table.device.tolist()) == ([NONE] * 2, [NONE] * 2)
+
+
+@pytest.mark.parametrize("category", [{"cat": "cpu_instant_event"}, {}], ids=["today", "2021"])
+def test_memory_events_keep_bytes_total_and_device(
+    tmp_path: Path, category: dict[str, str]
+) -> None:
+    """Releases are negative; memory of the host is no device's."""
+    events = [
+        {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, **category,
+         "args": {"Device Type": kind, "Device Id": 3, "Bytes": size, "Total Allocated": total}}
+        for ts, kind, size, total in [(1, 1, 512, 2**40), (2, 1, -512, 0), (3, 0, 4, 4)]
+    ]  # fmt: skip
+
+    table = read_events(tmp_path, [*events, {"ph": "i", "name": "Iteration Start", "ts": 0}])
+
+    assert table.kind.tolist() == [Kind.MEMORY] * 3
+    assert table.bytes.tolist() == [512, -512, 4]
+    assert table.total_bytes.tolist() == [2**40, 0, 4]
+    assert table.device.tolist() == [3, 3, NONE]
+
+
+def test_shapes_are_one_text_however_they_are_printed(tmp_path: Path) -> None:
+    """The same shapes are the same code, so that operators can be grouped by them."""
+    events = [operator("a", 1, **{"Input Dims": [[32, 3], []]}), operator("b", 2)]
+
+    dense, airy = read_events(tmp_path, events), read_text(tmp_path, text(events, indent=3))
+
+    assert [dense.texts[code] for code in dense.shapes[:1]] == ["[[32,3],[]]"]
+    assert airy.texts == dense.texts
+    assert dense.shapes[1] == NONE
+    assert dense.info.has_shapes
+
+
+def test_what_a_collective_says_of_itself_is_kept(tmp_path: Path) -> None:
+    """Its name, group, elements and type; other kernels have none of it."""
+    args = {"Collective name": "allreduce", "Process Group Name": "0", "dtype": "BFloat16"}
+    events = [kernel("nccl", 1, **args, **{"In msg nelems": 5_000_000_000}), kernel("gemm", 2)]
+
+    table = read_events(tmp_path, events)
+
+    told = [table.texts[column[0]] for column in (table.collective, table.group, table.dtype)]
+    assert told == ["allreduce", "0", "BFloat16"]
+    assert table.elements.tolist() == [5_000_000_000, NONE]
+    assert table.collective[1] == NONE
+
+
+def test_python_frames_keep_their_parents(tmp_path: Path) -> None:
+    """The outermost has none: `null` in the file."""
+    events = [
+        {
+            **operator("f", ts),
+            "cat": "python_function",
+            "args": {"Python id": i, "Python parent id": p},
+        }
+        for ts, i, p in [(1, 1, None), (2, 2, 1)]
+    ]
+
+    table = read_events(tmp_path, events)
+
+    assert (table.python_id.tolist(), table.python_parent.tolist()) == ([1, 2], [NONE, 1])
+    assert table.info.has_stacks
+
+
+def test_a_thread_is_one_whether_its_number_is_a_text_or_not(tmp_path: Path) -> None:
+    """Traces of 2021 write both, for one and the same thread."""
+    events = [{**operator("a", 1), "tid": "11"}, {**operator("b", 2), "tid": 11}]
+
+    table = read_events(tmp_path, events)
+
+    assert table.threads == [("10", "11")]
+    assert table.thread.tolist() == [0, 0]
+
+
+def test_a_parent_stands_before_its_children(tmp_path: Path) -> None:
+    """Of two that start together the longer is first; of two as long, the one opened first."""
+    events = [
+        operator("child", 1, 2, **{"External id": 3}),
+        operator("parent", 1, 9, **{"External id": 1}),
+        operator("twin", 1, 2, **{"External id": 2}),
+    ]
+
+    assert labels(read_events(tmp_path, events)) == ["parent", "twin", "child"]
+
+
+def test_the_order_of_the_file_does_not_matter(tmp_path: Path) -> None:
+    """A shuffled trace is the same table, but for the order in which names were met."""
+    events = [
+        operator(f"op{row % 50}", row // 3, 1 + row % 4, **{"External id": row + 1})
+        for row in range(300)
+    ]
+    shuffled = [events[row] for row in np.random.default_rng(0).permutation(len(events))]
+
+    straight, mixed = read_events(tmp_path, events), read_events(tmp_path, shuffled)
+
+    assert labels(mixed) == labels(straight)
+    for column in ("start_ns", "duration_ns", "external", "kind"):
+        assert np.array_equal(getattr(mixed, column), getattr(straight, column))
+
+
+def test_what_the_trace_says_of_itself(tmp_path: Path) -> None:
+    """Rank, world and groups; the device is the one whose kernels there are."""
+    info = read_events(tmp_path, [kernel("gemm", 1), operator("aten::mm", 0)]).info
+
+    assert (info.rank, info.world_size, info.backend) == (3, 8, "nccl")
+    assert (info.device, info.nccl_version) == ("Device B", "2.17.1")
+    assert info.process_groups == {"0": (0, 1, 2)}
+    assert (info.has_shapes, info.has_stacks, info.has_memory) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    ['"../../etc"', "null", "[1]", '{"rank": "../x", "world_size": 1.5, "pg_config": {"a": 1}}'],
+)
+def test_a_rank_that_is_no_number_is_no_rank(tmp_path: Path, said: str) -> None:
+    """What a file says of itself is data, and never anything else."""
+    body = (
+        f'{{"distributedInfo": {said}, "deviceProperties": {said}, '
+        f'"baseTimeNanoseconds": {said}, "traceEvents": {json.dumps(operators(3))}}}'
+    )
+
+    table = read_text(tmp_path, body)
+
+    assert (table.info.rank, table.info.world_size, table.info.device) == (None, None, None)
+    assert table.base_ns == 1_000_500
+
+
+def test_a_column_that_nothing_fills_takes_no_memory(tmp_path: Path) -> None:
+    """It reads as `NONE` in every row, and has the memory of one."""
+    table = read_events(tmp_path, operators(100))
+
+    assert table.python_id.tolist() == [NONE] * 100
+    assert table.python_id.strides == (0,)
+    assert not table.python_id.flags.writeable
+
+
+def test_reading_twice_gives_the_same(tmp_path: Path) -> None:
+    """Nothing is kept from one file to the next."""
+    path = tmp_path / "trace.json"
+    path.write_text(compact(operators(5)))
+
+    assert read(path).names == read(path).names == [f"op{row}" for row in range(5)]
