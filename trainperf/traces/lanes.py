@@ -58,17 +58,17 @@ def lanes_of(
 ) -> tuple[Lane, ...]:
     """The lanes from top to bottom; times are from the start of the first step."""
     marks = [f"step {number}" for number in steps.number.tolist()]
-    lanes = [Lane(name="steps", slices=_slices(_plain(steps.spans, "step", marks)))]
-    lanes += [_spans("loader", host.loader, "loader")] if len(host.loader) else []
-    lanes += _threads(table, host)
-    lanes += [_spans("synchronising", host.syncing, "sync")] if len(host.syncing) else []
-    lanes += _streams(table, device)
-    lanes += [_spans("device idle", idle.pauses, "idle")] if len(idle.pauses) else []
-    return tuple(lanes)
-
-
-def _spans(name: str, spans: Spans, kind: str) -> Lane:
-    return Lane(name=name, slices=_slices(_plain(spans, kind, [name])))
+    rows = [("steps", _plain(steps.spans, "step", marks))]
+    if len(host.loader):
+        rows.append(("loader", _plain(host.loader, "loader", ["loader"])))
+    rows += _threads(table, steps, host)
+    if len(host.syncing):
+        rows.append(("synchronising", _plain(host.syncing, "sync", ["synchronising"])))
+    rows += _streams(table, device)
+    if len(idle.pauses):
+        rows.append(("device idle", _plain(idle.pauses, "idle", ["idle"])))
+    origin = int(steps.start[0]) if len(steps) else 0
+    return tuple(Lane(name=name, slices=_slices(row, origin)) for name, row in rows)
 
 
 def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
@@ -78,17 +78,18 @@ def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
     return _Row(start=spans.start, end=spans.end, kind=kinds, kinds=(kind,), names=names, name=name)
 
 
-def _threads(table: EventTable, host: HostWork) -> list[Lane]:
-    """The outermost operators of the threads that ran most of them."""
+def _threads(table: EventTable, steps: Steps, host: HostWork) -> list[tuple[str, _Row]]:
+    """The outermost operators of the threads that ran most of them, that of the steps first."""
     thread = table.thread[host.operators]
+    busiest = _busiest(thread, table.duration_ns[host.operators], THREADS)
     lanes = []
-    for one in _busiest(thread, table.duration_ns[host.operators], THREADS):
+    for one in sorted(busiest, key=lambda code: code != steps.thread):
         rows = host.operators[thread == one]
         reach = np.maximum.accumulate(table.end_ns[rows])
         outer = np.ones(len(rows), bool)
         outer[1:] = table.start_ns[rows[1:]] >= reach[:-1]
         label = f"host thread {table.threads[one][1]}"
-        lanes.append(Lane(name=label, slices=_slices(_of_rows(table, rows[outer], "operator"))))
+        lanes.append((label, _of_rows(table, rows[outer], "operator")))
     return lanes
 
 
@@ -103,7 +104,7 @@ def _of_rows(table: EventTable, rows: Rows, kind: str) -> _Row:
     )
 
 
-def _streams(table: EventTable, device: DeviceWork) -> list[Lane]:
+def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
     stream = table.stream[device.row]
     kinds = tuple(sorted(set(_KINDS.values())))
     of_use = np.array([kinds.index(_KINDS[use]) for use in Use], np.int64)
@@ -119,7 +120,7 @@ def _streams(table: EventTable, device: DeviceWork) -> list[Lane]:
             name=table.name[device.row[mine]].astype(np.int64),
         )
         label = "stream" if one == NONE else f"stream {one}"
-        lanes.append(Lane(name=label, slices=_slices(row)))
+        lanes.append((label, row))
     return lanes
 
 
@@ -132,29 +133,30 @@ def _busiest(
     return [int(values[place]) for place in np.argsort(-total, kind="stable")[:most]]
 
 
-def _slices(row: _Row) -> tuple[Slice, ...]:
+def _slices(row: _Row, origin: int) -> tuple[Slice, ...]:
     if len(row.start) <= MOST:
-        return tuple(_slice(row, place, place, 1) for place in range(len(row.start)))
+        return tuple(_slice(row, origin, (place, place), 1) for place in range(len(row.start)))
     alone = np.zeros(len(row.start), bool)
     alone[np.argsort(row.start - row.end, kind="stable")[:LONGEST]] = True
     width = max(1, (int(row.end.max()) - int(row.start[0])) // CELLS + 1)
     cell = (row.start - row.start[0]) // width
     before = np.cumsum(alone)
-    kept = [_slice(row, int(place), int(place), 1) for place in np.flatnonzero(alone)]
+    kept = [_slice(row, origin, (int(place), int(place)), 1) for place in np.flatnonzero(alone)]
     short = np.flatnonzero(~alone)
     key = (before[short] * (CELLS + 1) + cell[short]) * len(row.kinds) + row.kind[short]
     short = short[np.argsort(key, kind="stable")]
     cuts = np.flatnonzero(np.diff(np.sort(key))) + 1
     merged = [
-        _slice(row, int(mine[0]), int(mine[np.argmax(row.end[mine])]), len(mine))
+        _slice(row, origin, (int(mine[0]), int(mine[np.argmax(row.end[mine])])), len(mine))
         for mine in np.split(short, cuts)
     ]
     return tuple(sorted(kept + merged, key=lambda one: (one.start_s, one.end_s)))
 
 
-def _slice(row: _Row, first: int, last: int, count: int) -> Slice:
+def _slice(row: _Row, origin: int, ends: tuple[int, int], count: int) -> Slice:
+    """From the start of the first of *ends* to the end of the second."""
+    first, last = ends
     kind = row.kinds[row.kind[first]]
     name = row.names[row.name[first]][:NAME] if count == 1 else f"{count} × {kind}"
-    return Slice(
-        start_s=int(row.start[first]) / 1e9, end_s=int(row.end[last]) / 1e9, name=name, kind=kind
-    )
+    start_ns, end_ns = int(row.start[first]) - origin, int(row.end[last]) - origin
+    return Slice(start_s=start_ns / 1e9, end_s=end_ns / 1e9, name=name, kind=kind)
