@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainperf.traces.intervals import Spans, both, clipped, either, union, without
+from trainperf.traces.intervals import Spans, both, clipped, either, overlaps, union, without
 
 
 PIECES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12)), max_size=12)
@@ -68,3 +68,13 @@ def test_nothing_covers_nothing() -> None:
     assert spans_of([]).total == 0
     assert spans_of([]).bounds is None
     assert len(spans_of([(3, 0)])) == 0
+
+
+@given(st.lists(PIECES, max_size=4), PIECES)
+def test_the_overlaps_of_several_with_one(
+    several: list[list[tuple[int, int]]], other: list[tuple[int, int]]
+) -> None:
+    """Each with the same other, in order; empty ones have none."""
+    found = overlaps([spans_of(pieces) for pieces in several], spans_of(other))
+
+    assert found == [len(moments(pieces) & moments(other)) for pieces in several]

@@ -16,7 +16,7 @@ from trainperf.traces.columns import (
 )
 from trainperf.traces.device import DeviceWork, Use
 from trainperf.traces.host import HostWork
-from trainperf.traces.intervals import both, union
+from trainperf.traces.intervals import overlaps, union
 from trainperf.traces.results import Collective
 from trainperf.traces.steps import Mask, Steps
 from trainperf.traces.table import NONE, EventTable
@@ -48,7 +48,7 @@ def comm_columns(
         return {"comm_s": said, **not_measured(_DEVICE_ONLY, count)}
     spans = by_step(device, device.used_for(Use.COMMUNICATION), count)
     total = [one.total for one in spans]
-    hidden = [both(one, device.computing).total for one in spans]
+    hidden = overlaps(spans, device.computing)
     return {
         "comm_s": seconds(total),
         "comm_overlap_fraction": share(hidden, total),

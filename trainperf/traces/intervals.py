@@ -1,10 +1,14 @@
 """Which time do some intervals cover, alone and together?  Plain interval algebra on columns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainperf.traces.table import Column
+
+
+_NO_TIMES: Column = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +83,15 @@ def without(one: Spans, other: Spans) -> Spans:
     begin, end = _pieces(one, other)
     kept = one.holds(begin) & ~other.holds(begin)
     return union(begin[kept], end[kept])
+
+
+def overlaps(several: Sequence[Spans], other: Spans) -> list[int]:
+    """How much of each of *several* another covers, in one pass over them all."""
+    start = np.concatenate([spans.start for spans in several] or [_NO_TIMES])
+    end = np.concatenate([spans.end for spans in several] or [_NO_TIMES])
+    sums = np.concatenate(([0], np.cumsum(other.within(start, end))))
+    bounds = np.cumsum([0, *map(len, several)])
+    return [int(part) for part in np.diff(sums[bounds])]
 
 
 def clipped(spans: Spans, start: int, end: int) -> Spans:

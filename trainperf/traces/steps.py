@@ -69,7 +69,8 @@ def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Rows:
     wanted = np.array([pattern.match(name) is not None for name in table.names], bool)
     if not wanted.any():
         return np.empty(0, np.intp)
-    return np.flatnonzero(wanted[table.name] & np.isin(table.kind, kinds))
+    rows = np.flatnonzero(wanted[table.name])
+    return np.asarray(rows[np.isin(table.kind[rows], kinds)])
 
 
 def _by_mark(table: EventTable) -> Steps | None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from trainperf.traces.columns import StepColumns, by_step, seconds, share
 from trainperf.traces.device import DeviceWork, Use
-from trainperf.traces.intervals import both
+from trainperf.traces.intervals import overlaps
 from trainperf.traces.table import NONE, EventTable
 
 
@@ -14,7 +14,7 @@ def transfer_columns(table: EventTable, device: DeviceWork, count: int) -> StepC
     up = by_step(device, device.used_for(to_device), count)
     down = by_step(device, device.used_for(from_device), count)
     up_ns = [spans.total for spans in up]
-    hidden = [both(spans, device.computing).total for spans in up]
+    hidden = overlaps(up, device.computing)
     return {
         "h2d_s": seconds(up_ns),
         "h2d_bytes": _bytes(table, device, to_device, count),
