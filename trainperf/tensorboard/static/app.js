@@ -43,6 +43,8 @@ async function pollRuns() {
     el("pre", {}, "from trainperf.lightning import TrainPerf\n\nL.Trainer(callbacks=[TrainPerf()])"),
     el("p", { class: "quiet" }, `Looked at and below ${answer.where.join(", ") || "no log directory"}.`)));
   pickers.forEach((picker, number) => options(picker, number));
+  pickers[0].parentElement.hidden = ids.length === 0;
+  pickers[1].parentElement.hidden = ids.length < 2;
 }
 
 function options(picker, number) {

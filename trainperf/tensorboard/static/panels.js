@@ -12,12 +12,17 @@ export function answer(node, words) {
       el("h2", {}, words.name),
       el("span", { class: `state ${words.state}` }, STATES[words.state] ?? words.state),
       el("span", { class: "quiet" }, words.about)),
-    el("p", { class: "answer" }, words.answer),
+    el("p", { class: "answer" }, unbroken(words.answer)),
     el("p", { class: "quiet" }, words.progress),
     first ? el("p", { class: "next" }, el("b", {}, "next "), el("code", {}, first.action)) : null,
     words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
     words.remarks.map((remark) => el("p", { class: "quiet small" }, remark)),
   );
+}
+
+// A number stays on one line with its unit.
+function unbroken(text) {
+  return text.replaceAll(/(\d) (?=[^\s\d])/g, "$1\u00a0");
 }
 
 export function phases(node, rows, said) {

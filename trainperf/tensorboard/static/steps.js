@@ -51,8 +51,8 @@ function stack(steps, scale) {
       : { fillcolor: tone, line: { ...form.line, color: tone } };
     return {
       ...form, ...paint, x, y: scaled(phase.mean_s, scale), name: asPlotlyText(phase.label),
-      hovertemplate: phase.mean_s.some((value) => value) ? `%{y:,.2f}${scale.suffix}` : "none",
-      hoverinfo: phase.mean_s.some((value) => value) ? undefined : "skip",
+      // A phase that takes no time in any step is no line in what is said of each.
+      ...(phase.mean_s.some((value) => value) ? { hovertemplate: `%{y:,.2f}${scale.suffix}` } : { hoverinfo: "skip" }),
       meta: phase.key,
     };
   });
@@ -61,7 +61,8 @@ function stack(steps, scale) {
 // The slowest single step of each group; those beyond the frame are marked at its edge.
 function extremes(steps, scale, frame) {
   const x = centres(steps);
-  const text = steps.wall_s.map((mean, place) => sentence(steps, place, mean, scale));
+  const unusual = tagged(steps);
+  const text = steps.wall_s.map((mean, place) => sentence(steps, place, mean, scale) + (unusual.get(steps.begins[place]) ?? ""));
   const traces = [{
     type: "scatter", mode: "lines", x, y: scaled(steps.slowest_s, scale), text, name: "step",
     line: { width: steps.width > 1 ? 1 : 0, color: faint(colour("text"), 0.55), shape: "hvh" },
@@ -72,12 +73,24 @@ function extremes(steps, scale, frame) {
     traces.push({
       type: "scatter", mode: "markers", name: "beyond the frame", meta: "beyond", cliponaxis: false,
       x: beyond.map((place) => steps.slowest_at[place]), y: beyond.map(() => frame * scale.factor * 0.975),
-      text: beyond.map((place) => said(steps.slowest_s[place], scaleOf("s", steps.slowest_s[place]))),
       marker: { symbol: "triangle-up", size: 8, color: colour("warn"), line: { width: 1, color: colour("card") } },
-      hovertemplate: "step %{x:,d} takes %{text}",
+      hoverinfo: "skip",
     });
   }
   return traces;
+}
+
+// What the tags of each group say, by its first step.
+function tagged(steps) {
+  const found = new Map();
+  for (const tag of steps.tags) {
+    tag.at.forEach((step, place) => {
+      const group = step - ((step - steps.begins[0]) % steps.width);
+      const many = steps.width > 1 ? `${tag.steps[place].toLocaleString("en")} × ` : "";
+      found.set(group, `${found.get(group) ?? ""}<br>${many}<b>${asPlotlyText(tag.label)}</b>: ${asPlotlyText(tag.why)}`);
+    });
+  }
+  return found;
 }
 
 function sentence(steps, place, mean, scale) {

@@ -20,7 +20,7 @@ export function faint(hex, share) {
   return `rgba(${r},${g},${b},${share})`;
 }
 
-export const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true, doubleClick: false, showTips: false };
+export const CONFIG = { displayModeBar: false, displaylogo: false, responsive: true, doubleClick: false, doubleClickDelay: 400, showTips: false };
 
 export function layout(extra = {}) {
   const axis = {

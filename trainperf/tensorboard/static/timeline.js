@@ -15,11 +15,13 @@ export class Timeline {
     this.source = new Source();
     this.plot = el("div", { class: "plot timeline" });
     this.legend = el("p", { class: "legend" });
-    fill(node, this.legend, this.plot, el("p", { class: "quiet small" }, "Drag across to zoom in, double-click for the whole capture."));
+    this.back = el("button", { type: "button", hidden: true, onclick: () => this.show() }, "whole capture");
+    fill(node, this.legend, this.plot, el("p", { class: "quiet small" }, "Drag across to zoom in, double-click for the whole capture. ", this.back));
   }
 
   async show(window = null) {
     this.window = window;
+    this.back.hidden = window === null;
     const [first_s, last_s] = window ?? [null, null];
     const picture = await this.source.ask("picture", { ...this.query, first_s, last_s });
     if (picture !== null) this.picture = picture;
