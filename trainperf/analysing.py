@@ -85,6 +85,11 @@ class Analyst:
         self._waiting.append(errand)
         self.go_on()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a trace is being read, as far as was seen."""
+        return self._child is not None
+
     def look(self, now_ns: int) -> bool:
         """Whether the child has ended, asked at most twice a second.  Runs every step."""
         child = self._child

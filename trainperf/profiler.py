@@ -97,7 +97,8 @@ class ProfilerProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """A step is over, and the next has not begun.  Runs every step."""
-        if draft.index <= self._disturbed:
+        # Even at the lowest priority, reading takes from caches and memory what a step needs.
+        if draft.index <= self._disturbed or (self._analyst is not None and self._analyst.busy):
             draft.tags |= Tag.PROFILED
         step = draft.index + 1
         if self._capture is not None:

@@ -100,6 +100,24 @@ def test_what_it_takes_to_start_it_and_to_hear_it_is_in_no_step(tmp_path: Path) 
     assert timeline.attributed_ns() == timeline.fit_ns
 
 
+def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
+    """On a small machine they are slower for it; afterwards they are ordinary again."""
+    analyst = Analyst()
+    timeline = captured(tmp_path, analyst)
+    timeline.train(10)
+    assert analyst.busy
+    last = timeline.recorder.index
+    while analyst.busy:
+        psutil.wait_procs(children(), timeout=0.1)
+        timeline.train(100)
+    until = timeline.recorder.index
+    timeline.train(5).finish()
+
+    profiled = timeline.profiled()
+    assert set(range(2, last)) <= set(profiled)
+    assert max(profiled) <= until
+
+
 def test_a_trace_that_cannot_be_read_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,7 +69,7 @@ def fit(path: Path, loader: object, *callbacks: Callback, **options: Any) -> Ran
 
 def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path) -> None:
     """Lightning's own profiler would keep one; the phases are those of the records."""
-    ran = fit(tmp_path, Loader(26), ScheduledProfiler(repeat=2))
+    ran = fit(tmp_path, Loader(26), ScheduledProfiler(analyse=False, repeat=2))
 
     traces = traces_of(tmp_path / "trainperf")
     assert {name: trace.steps() for name, trace in traces.items()} == {
@@ -98,7 +98,7 @@ def test_profiled_steps_are_in_no_steady_statistic_and_captures_are_compared(
     tmp_path: Path,
 ) -> None:
     """The report has the step time before and after, from the tags alone."""
-    fit(tmp_path, Loader(120), ScheduledProfiler(wait=60))
+    fit(tmp_path, Loader(120), ScheduledProfiler(analyse=False, wait=60))
 
     summary = summarize(Run.open(tmp_path / "trainperf"))
 
@@ -113,7 +113,7 @@ def test_profiled_steps_are_in_no_steady_statistic_and_captures_are_compared(
 
 def test_alone_it_measures_step_time_and_nothing_listens_between_captures(tmp_path: Path) -> None:
     """No other callback is needed, and phases are marked in traced steps only."""
-    profiler = ScheduledProfiler()
+    profiler = ScheduledProfiler(analyse=False)
     listened = []
 
     def look(batch_idx: int) -> None:
@@ -131,7 +131,7 @@ def test_alone_it_measures_step_time_and_nothing_listens_between_captures(tmp_pa
 
 def test_validation_is_never_in_a_trace(tmp_path: Path) -> None:
     """Every third step is followed by one: each trace ends where it begins."""
-    profiler = ScheduledProfiler(wait=1, warmup=1, active=4, repeat=0)
+    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=4, repeat=0)
     whole = trainer(tmp_path, TrainPerf(report=False), profiler, val_check_interval=3)
     whole.fit(Recognised(), Loader(24), Loader(2))
 
@@ -155,7 +155,7 @@ def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
     before.fit(Model(), Loader(4))
     before.save_checkpoint(tmp_path / "kept.ckpt")
 
-    profiler = ScheduledProfiler(wait=2, warmup=2, active=2)
+    profiler = ScheduledProfiler(analyse=False, wait=2, warmup=2, active=2)
     resumed = trainer(tmp_path, profiler, max_epochs=2)
     resumed.fit(Model(), Loader(20), ckpt_path=tmp_path / "kept.ckpt")
 
@@ -168,7 +168,7 @@ def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
 def test_a_touched_file_captures_the_next_steps(tmp_path: Path) -> None:
     """While training runs, without any plan; the file is taken away."""
     asked = tmp_path / "trainperf" / "capture"
-    profiler = ScheduledProfiler(skip_first=NEVER)
+    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER)
 
     fit(
         tmp_path,
@@ -185,7 +185,7 @@ def test_a_touched_file_captures_the_next_steps(tmp_path: Path) -> None:
 def test_a_touched_file_is_left_alone_where_that_is_not_wanted(tmp_path: Path) -> None:
     """`on_demand=False` looks for nothing."""
     asked = tmp_path / "trainperf" / "capture"
-    profiler = ScheduledProfiler(skip_first=NEVER, on_demand=False)
+    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER, on_demand=False)
 
     fit(tmp_path, Loader(12), profiler, Each(lambda _: asked.touch()))
 
@@ -195,7 +195,7 @@ def test_a_touched_file_is_left_alone_where_that_is_not_wanted(tmp_path: Path) -
 
 def test_a_capture_counts_optimizer_steps_under_accumulation(tmp_path: Path) -> None:
     """Four micro-batches a step, the last group being short."""
-    profiler = ScheduledProfiler(wait=1, warmup=1, active=2)
+    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=2)
     fit(tmp_path, Loader(15), profiler, accumulate_grad_batches=4)
 
     (trace,) = traces_of(tmp_path / "trainperf").values()
@@ -206,7 +206,7 @@ def test_a_capture_counts_optimizer_steps_under_accumulation(tmp_path: Path) -> 
 def test_a_trace_over_an_epoch_boundary_has_each_step_once(tmp_path: Path) -> None:
     """Of a loader of unknown length, too, which asks once more than it has batches."""
     loader = torch.utils.data.DataLoader(Stream(6), batch_size=None)
-    profiler = ScheduledProfiler(wait=2, warmup=2, active=4)
+    profiler = ScheduledProfiler(analyse=False, wait=2, warmup=2, active=4)
     fit(tmp_path, loader, profiler, max_epochs=2)
 
     (trace,) = traces_of(tmp_path / "trainperf").values()
@@ -219,7 +219,7 @@ def test_an_exception_in_a_traced_step_keeps_the_complete_ones(
     tmp_path: Path, error: BaseException
 ) -> None:
     """The profiler is stopped, the accounts are right, and the next fit works."""
-    profiler = ScheduledProfiler()
+    profiler = ScheduledProfiler(analyse=False)
     fails = trainer(tmp_path, TrainPerf(report=False), profiler)
     with pytest.raises((RuntimeError, SystemExit)):
         fails.fit(Failing(9, error), Loader(20))
@@ -238,7 +238,7 @@ def test_an_exception_in_a_traced_step_keeps_the_complete_ones(
 
 def test_a_fit_that_ends_inside_a_cycle_keeps_the_complete_steps(tmp_path: Path) -> None:
     """Two of three, and no profiler is left behind."""
-    ran = fit(tmp_path, Loader(40), ScheduledProfiler(), max_steps=9)
+    ran = fit(tmp_path, Loader(40), ScheduledProfiler(analyse=False), max_steps=9)
 
     (trace,) = traces_of(tmp_path / "trainperf").values()
     assert trace.steps() == [7, 8]
@@ -248,8 +248,10 @@ def test_a_fit_that_ends_inside_a_cycle_keeps_the_complete_steps(tmp_path: Path)
 
 def test_shapes_stacks_and_memory_come_when_asked_for(tmp_path: Path) -> None:
     """And not otherwise."""
-    plain = ScheduledProfiler()
-    rich = ScheduledProfiler(record_shapes=True, with_stack=True, profile_memory=True)
+    plain = ScheduledProfiler(analyse=False)
+    rich = ScheduledProfiler(
+        analyse=False, record_shapes=True, with_stack=True, profile_memory=True
+    )
     found = []
     for number, profiler in enumerate((plain, rich)):
         path = tmp_path / str(number)
@@ -273,7 +275,9 @@ def test_fast_dev_run_captures_nothing_and_says_so(
     """There is no run directory to write to."""
     monkeypatch.chdir(tmp_path)
     with caplog.at_level(logging.WARNING, "trainperf"):
-        trainer(tmp_path, ScheduledProfiler(wait=0), fast_dev_run=12).fit(Model(), Loader(12))
+        trainer(tmp_path, ScheduledProfiler(analyse=False, wait=0), fast_dev_run=12).fit(
+            Model(), Loader(12)
+        )
 
     said = [record.message for record in caplog.records if record.name == "trainperf"]
     assert said == ["trainperf: no captures: there is no run directory to write them to"]
@@ -284,7 +288,7 @@ def test_fast_dev_run_captures_nothing_and_says_so(
 def test_the_trainers_own_torch_profiler_is_refused(tmp_path: Path, ours: list[Callback]) -> None:
     """Before anything runs, whoever of our callbacks leads."""
     theirs = PyTorchProfiler(dirpath=tmp_path)
-    both = trainer(tmp_path, *ours, ScheduledProfiler(), profiler=theirs)
+    both = trainer(tmp_path, *ours, ScheduledProfiler(analyse=False), profiler=theirs)
 
     with pytest.raises(ConfigError, match="torch has room for one profiler; take out the trainer"):
         both.fit(Model(), Loader(2))
@@ -295,7 +299,9 @@ def test_the_trainers_own_torch_profiler_is_refused(tmp_path: Path, ours: list[C
 
 def test_two_of_them_on_one_trainer_are_refused(tmp_path: Path) -> None:
     """With what to do instead."""
-    two = trainer(tmp_path, ScheduledProfiler(), ScheduledProfiler(wait=9))
+    two = trainer(
+        tmp_path, ScheduledProfiler(analyse=False), ScheduledProfiler(analyse=False, wait=9)
+    )
 
     with pytest.raises(ConfigError, match="attach one, with repeat=2 for two cycles"):
         two.fit(Model(), Loader(2))
@@ -304,7 +310,7 @@ def test_two_of_them_on_one_trainer_are_refused(tmp_path: Path) -> None:
 def test_ranks_that_the_fit_does_not_have_are_refused(tmp_path: Path) -> None:
     """Otherwise nothing would be captured, and nothing said."""
     with pytest.raises(ConfigError, match=r"ranks=\(1, 2\): the last rank of this fit is 0"):
-        trainer(tmp_path, ScheduledProfiler(ranks=(1, 2))).fit(Model(), Loader(2))
+        trainer(tmp_path, ScheduledProfiler(analyse=False, ranks=(1, 2))).fit(Model(), Loader(2))
 
 
 @pytest.mark.parametrize(
@@ -323,7 +329,7 @@ def test_ranks_that_the_fit_does_not_have_are_refused(tmp_path: Path) -> None:
 def test_a_refused_value_is_named_with_rule_and_remedy(value: dict[str, Any], message: str) -> None:
     """At construction, where the user made the choice."""
     with pytest.raises(ConfigError) as refused:
-        ScheduledProfiler(**value)
+        ScheduledProfiler(analyse=False, **value)
 
     assert str(refused.value) == message
 
@@ -335,7 +341,7 @@ def test_a_rank_that_is_not_chosen_traces_nothing(
     """And none of its steps is tagged on its account."""
     first_of_two = SingleDeviceStrategy(device="cpu")
     first_of_two.world_size = 2
-    profiler = ScheduledProfiler(ranks=ranks)
+    profiler = ScheduledProfiler(analyse=False, ranks=ranks)
     ran = fit(tmp_path, Loader(12), profiler, strategy=first_of_two)
 
     assert [name.partition("-")[0] for name in traces_of(tmp_path / "trainperf")] == names
@@ -366,7 +372,7 @@ def fit_on_two_ranks(path: Path, profiler: ScheduledProfiler, *callbacks: Callba
 @pytest.mark.ddp
 def test_only_the_chosen_rank_traces(tmp_path: Path) -> None:
     """The other one has no trace, and its steps count as profiled all the same."""
-    profiler = ScheduledProfiler(wait=1, warmup=1, active=2, ranks=(1,))
+    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=2, ranks=(1,))
     run = fit_on_two_ranks(tmp_path, profiler)
 
     assert {name: trace.steps() for name, trace in traces_of(run).items()} == {
@@ -382,7 +388,7 @@ def test_only_the_chosen_rank_traces(tmp_path: Path) -> None:
 @pytest.mark.ddp
 def test_ranks_that_are_asked_while_training_capture_the_same_steps(tmp_path: Path) -> None:
     """Each looks at a moment of its own, yet the traces can be laid side by side."""
-    profiler = ScheduledProfiler(skip_first=NEVER, warmup=1, active=2, ranks=(0, 1))
+    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER, warmup=1, active=2, ranks=(0, 1))
     ask = AskOnRankZero(tmp_path / "trainperf" / "capture")
     run = fit_on_two_ranks(tmp_path, profiler, ask)
 
