@@ -56,6 +56,20 @@ def test_times_of_mixed_types_are_exact(tmp_path: Path) -> None:
     assert read_text(tmp_path, large).start_ns.tolist() == [0, 789]
 
 
+@pytest.mark.parametrize("first", ["1", "1.5", "1720000000123456.789"])
+def test_a_time_no_clock_shows_is_dropped_whatever_stands_beside_it(
+    tmp_path: Path, first: str
+) -> None:
+    """Found by fuzzing: whole numbers alone, one of them huge, asked for more digits for ever."""
+    starts = [first, str(2**62), str(-(2**70))]
+    events = [f'{{"ph":"X","name":"x","ts":{start},"dur":1}}' for start in starts]
+
+    table = read_text(tmp_path, f"[{','.join(events)}]")
+
+    assert len(table) == 1
+    assert table.losses.dropped_events == 2
+
+
 def test_a_time_since_1970_late_in_the_file_is_exact(tmp_path: Path) -> None:
     """The reader starts again with all digits when the first chunks did not need them."""
     late = '{"ph":"X","name":"late","ts":1720000000123456.789,"dur":1.001}'

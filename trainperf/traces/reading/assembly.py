@@ -1,11 +1,11 @@
-"""How do the chunks of a trace become one table?  Joined column by column, in order of start."""
+"""How do the columns of a trace become one table?  Each in order of start, one after the other."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.reading.columns import Chunk, Columns
+from trainperf.traces.reading.columns import Columns
 from trainperf.traces.table import NONE, EventTable, Losses, TraceInfo
 
 
@@ -15,7 +15,7 @@ _TIES = ("python_id", "external", "kind")
 
 def assemble(columns: Columns, *, info: TraceInfo, losses: Losses, clock_ns: int) -> EventTable:
     """The table of all *columns*, which are used up; *clock_ns* is where their times count from."""
-    joint = _Joint(columns.chunks)
+    joint = _Joint(columns)
     start_ns = joint.times("start_ns")
     base_ns = int(start_ns.min())
     start_ns -= base_ns
@@ -54,16 +54,16 @@ def assemble(columns: Columns, *, info: TraceInfo, losses: Losses, clock_ns: int
 
 
 class _Joint:
-    """Columns of many chunks as one, each taken out of the chunks when it is asked for."""
+    """The columns, each taken out of where it grew when it is asked for."""
 
-    def __init__(self, chunks: list[Chunk]) -> None:
-        self._chunks = chunks
-        self._lengths = [len(chunk["name"]) for chunk in chunks]
+    def __init__(self, columns: Columns) -> None:
+        self._growing = columns.growing
+        self._rows = columns.rows
         self._order: npt.NDArray[np.intp] | None = None
 
     def has(self, column: str) -> bool:
         """Whether any event fills this column."""
-        return any(column in chunk for chunk in self._chunks)
+        return column in self._growing
 
     def times(self, column: str) -> npt.NDArray[np.int64]:
         """A column of times, in the order of the file."""
@@ -103,18 +103,11 @@ class _Joint:
         return values if self._order is None or 0 in values.strides else values[self._order]
 
     def _take(self, column: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-        if not self.has(column):
-            return np.broadcast_to(dtype.type(NONE), sum(self._lengths))
-        joined = np.empty(sum(self._lengths), dtype=dtype)
-        at = 0
-        for chunk, length in zip(self._chunks, self._lengths, strict=True):
-            joined[at : at + length] = chunk.pop(column, NONE)
-            at += length
-        return joined
+        if column not in self._growing:
+            return np.broadcast_to(dtype.type(NONE), self._rows)
+        return self._growing.pop(column).finished(self._rows)
 
     def _peek(self, column: str) -> npt.NDArray[Any]:
-        parts = [
-            chunk.get(column, np.full(length, NONE))
-            for chunk, length in zip(self._chunks, self._lengths, strict=True)
-        ]
-        return np.concatenate(parts)
+        if column not in self._growing:
+            return np.broadcast_to(np.int32(NONE), self._rows)
+        return self._growing[column].finished(self._rows)

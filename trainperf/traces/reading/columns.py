@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant
+from trainperf.traces.reading.growing import Growing
 from trainperf.traces.reading.interning import Kinds, Names, Texts, Threads
 from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
 from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
@@ -55,7 +56,7 @@ class Columns:
     """What has been read of a trace so far; all its texts together are bounded."""
 
     def __init__(self, most_characters: int) -> None:
-        self.chunks: list[Chunk] = []
+        self.growing: dict[str, Growing] = {}
         self.names = Names(most_characters)
         self.texts = Texts(most_characters)
         self.threads = Threads()
@@ -85,7 +86,10 @@ class Columns:
         if rows:
             chunk: Chunk = {"start_ns": start_ns, "duration_ns": duration_ns}
             self._describe(rows, chunk)
-            self.chunks.append(chunk)
+            for column, values in chunk.items():
+                if column not in self.growing:
+                    self.growing[column] = Growing(values.dtype)
+                self.growing[column].append(values, self.rows)
             self.rows += len(rows)
 
     def _describe(self, rows: Sequence[Event], chunk: Chunk) -> None:

@@ -39,10 +39,10 @@ def nanoseconds(values: Sequence[Any]) -> tuple[Integers, npt.NDArray[np.bool_]]
     types = set(map(type, values))
     if types == {int} and _believable(values):
         return np.fromiter(values, np.int64, len(values)) * 1000, _all(values)
-    if types and types <= {int, float}:
+    if float in types and types <= {int, float}:
         return _of_floats(values), _all(values)
     # Compared before they are converted: an exponent of a million makes a million digits.
-    if types and types <= {int, Decimal} and _believable(values):
+    if Decimal in types and types <= {int, Decimal} and _believable(values):
         whole = [round(value * 1000) for value in values]
         return np.array(whole, dtype=np.int64), _all(values)
     each = [_nanoseconds(value) for value in values]
