@@ -179,26 +179,21 @@ class PhaseBracket:
     Runs a dozen times every step.  Needs no guard: it adds integers and moves one slot.
     """
 
-    __slots__ = ("_before", "_phase", "_timeline", "total_ns")
+    __slots__ = ("_phase", "_timeline")
 
     def __init__(self, timeline: Timeline, phase: Phase) -> None:
         self._timeline = timeline
         self._phase = int(phase)
-        self._before = 0
-        self.total_ns = 0
-        """Host time inside this bracket so far, without what nested phases took."""
 
     def __enter__(self) -> None:
         timeline, phase = self._timeline, self._phase
         now, slot = timeline._clock(), timeline._slot
-        spent = timeline._spent
-        spent[slot] += now - timeline._since
+        timeline._spent[slot] += now - timeline._since
         timeline._since = now
         timeline._stack.append(slot)
         timeline._switches += 1
         if slot < FIRST_GAP:
             timeline._slot = phase
-        self._before = spent[phase]
         if timeline.listener is not None:
             timeline.listener.entered(timeline._slot)
 
@@ -209,14 +204,42 @@ class PhaseBracket:
         trace: TracebackType | None,
     ) -> None:
         timeline = self._timeline
-        now, spent = timeline._clock(), timeline._spent
-        spent[timeline._slot] += now - timeline._since
+        now = timeline._clock()
+        timeline._spent[timeline._slot] += now - timeline._since
         timeline._since = now
         if timeline._stack:
             timeline._slot = timeline._stack.pop()
-        self.total_ns += spent[self._phase] - self._before
         if timeline.listener is not None:
             timeline.listener.left()
+
+
+class HookBracket(PhaseBracket):
+    """As `PhaseBracket`, for a user's hook, of which one wants to know how long it takes."""
+
+    __slots__ = ("_before", "_inside", "total_ns")
+
+    def __init__(self, timeline: Timeline, phase: Phase) -> None:
+        super().__init__(timeline, phase)
+        self._before = self._inside = 0
+        self.total_ns = 0
+        """Host time inside this bracket so far, without what nested phases took."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._inside += 1
+        if self._inside == 1:  # a hook may call itself
+            self._before = self._timeline.spent_ns(self._phase)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._inside -= 1
+        if self._inside == 0:
+            self.total_ns += self._timeline.spent_ns(self._phase) - self._before
 
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:

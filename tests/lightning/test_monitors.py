@@ -278,3 +278,30 @@ def test_wrong_values_are_refused_at_construction(options: dict[str, Any], said:
     """With the value, the rule and a remedy."""
     with pytest.raises(ConfigError, match=said):
         TrainPerf(**options)
+
+
+class Extended(TrainPerf):
+    """A user's subclass, with hooks that we need and hooks that we silence."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(dirpath=str(path), report=False)
+        self.heard: list[str] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *batch: Any) -> None:
+        """One that we listen to as well."""
+        assert outputs is not None
+        assert len(batch) == 2
+        self.heard.append("batch")
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """One that we do without."""
+        self.heard.append("epoch")
+
+
+def test_hooks_of_a_subclass_are_called_beside_ours(tmp_path: Path) -> None:
+    """Once each; and the fit is measured as without them."""
+    callback = Extended(tmp_path)
+    trainer(tmp_path, callback).fit(Model(), Loader(3))
+
+    assert callback.heard == ["batch"] * 3 + ["epoch"]
+    assert len(read(tmp_path / "trainperf").steps) == 3

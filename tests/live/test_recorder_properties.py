@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support_live import MS, Timeline, assert_tiles
 
 from trainperf.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
-from trainperf.timeline import PhaseBracket
+from trainperf.timeline import HookBracket
 
 
 Operation = Callable[[Timeline], object]
@@ -147,14 +147,14 @@ def _walk_in_brackets(line: Timeline, tree: list[object]) -> None:
         if phase is None:
             line.wait(inner)
             continue
-        with PhaseBracket(line.recorder, phase):
+        with HookBracket(line.recorder, phase):
             _walk_in_brackets(line, inner)
 
 
 def test_the_total_of_a_bracket_leaves_out_what_is_nested() -> None:
     """A user's hook is not charged with the checkpoint or the forward it runs."""
     line = Timeline()
-    hook = PhaseBracket(line.recorder, Phase.CALLBACKS)
+    hook = HookBracket(line.recorder, Phase.CALLBACKS)
     line.recorder.boundary()
     for _ in range(2):
         with hook:
@@ -171,7 +171,7 @@ def test_the_total_of_a_bracket_leaves_out_what_is_nested() -> None:
 def test_a_bracket_inside_a_gap_has_no_total() -> None:
     """Hooks that run during validation are validation."""
     line = Timeline()
-    hook = PhaseBracket(line.recorder, Phase.CALLBACKS)
+    hook = HookBracket(line.recorder, Phase.CALLBACKS)
     line.recorder.boundary()
     line.recorder.rest(Gap.VALIDATION)
     with hook:
@@ -184,7 +184,7 @@ def test_a_bracket_lets_an_error_through() -> None:
     """And has ended its phase."""
     line = Timeline()
     line.recorder.boundary()
-    with pytest.raises(ZeroDivisionError), PhaseBracket(line.recorder, Phase.FORWARD):
+    with pytest.raises(ZeroDivisionError), HookBracket(line.recorder, Phase.FORWARD):
         _ = 1 / 0
 
     assert line.recorder.slot == Phase.OTHER

@@ -14,7 +14,7 @@ from trainperf.lightning.epochs import EpochBracket, UntilExhausted
 from trainperf.phases import FIRST_GAP, Gap, Phase
 from trainperf.probes.marks import Mark
 from trainperf.recorder import Recorder
-from trainperf.timeline import PhaseBracket
+from trainperf.timeline import HookBracket, PhaseBracket
 
 
 Act = Callable[[], object]
@@ -45,7 +45,7 @@ class Boundaries:
     def __init__(self, recorder: Recorder, guard: Guard) -> None:
         self._recorder = recorder
         self._guard = guard
-        self._hooks: dict[str, PhaseBracket] = {}
+        self._hooks: dict[str, HookBracket] = {}
         self.mark: Callable[[Mark], object] | None = None
         """Puts a mark into the device's queue; `None` where host and device work in step."""
         self.before_backward: Callable[[], object] | None = None
@@ -133,7 +133,7 @@ class Boundaries:
         return make
 
     def _around_hook(self, action: Action, before: Act | None, after: Act | None) -> Bracket:
-        hook = self._hooks.setdefault(action.label, PhaseBracket(self._recorder, Phase.CALLBACKS))
+        hook = self._hooks.setdefault(action.label, HookBracket(self._recorder, Phase.CALLBACKS))
         if before is None and after is None:
             return hook
 

@@ -4,7 +4,7 @@ Any set of them on one trainer shares one recorder: the first of them leads, the
 what they want measured.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import lightning.pytorch as pl
@@ -70,12 +70,10 @@ class Measurement(Callback):
         if Session.part in guard.faults:
             self._end(trainer, "failed")
             return
-        # Called by Lightning as if it were a method.
-        self.__dict__["on_train_batch_end"] = guard.wrap(Monitor.part, session.on_train_batch_end)
+        self._hear("on_train_batch_end", guard.wrap(Monitor.part, session.on_train_batch_end))
         if session.scaler is not None:
-            self.__dict__["on_before_optimizer_step"] = guard.wrap(
-                session.scaler.name, session.on_before_optimizer_step
-            )
+            attempt = guard.wrap(session.scaler.name, session.on_before_optimizer_step)
+            self._hear("on_before_optimizer_step", attempt)
 
     def on_exception(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException
@@ -129,10 +127,28 @@ class Measurement(Callback):
     def _listen(self, *hooks: str) -> None:
         """Be called at these hooks only: each one costs the loop a bracket."""
         for name in _HOOKS:
-            if name in hooks:
+            if name in hooks or self._is_users(name):
                 self.__dict__.pop(name, None)
             else:
                 self.__dict__[name] = None
+
+    def _hear(self, name: str, hook: Callable[..., object]) -> None:
+        """Have Lightning call *hook* as if it were a method, before the one of a subclass."""
+        if not self._is_users(name):
+            self.__dict__[name] = hook
+            return
+        self.__dict__.pop(name, None)
+        users = getattr(self, name)
+
+        def both(*arguments: object) -> None:
+            hook(*arguments)
+            users(*arguments)
+
+        self.__dict__[name] = both
+
+    def _is_users(self, name: str) -> bool:
+        """Whether a subclass has a hook of its own there."""
+        return getattr(type(self), name) is not getattr(Measurement, name)
 
     @staticmethod
     def _attached(trainer: "pl.Trainer") -> "list[Measurement]":

@@ -13,6 +13,8 @@ from typing import cast
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
 
+from trainperf.guard import Idle
+
 
 Bracket = AbstractContextManager[object]
 
@@ -41,18 +43,6 @@ class _Both:
         self._inner.stop(self._name)
 
 
-class _Nothing:
-    """Does nothing around what means nothing to us.
-
-    Built-ins that take whatever they are given and return something false: no Python code runs,
-    in a place that a step passes thirty times.
-    """
-
-    __slots__ = ()
-    __enter__ = staticmethod(bool)
-    __exit__ = staticmethod("".format)
-
-
 class _Brackets(dict[str, Bracket]):
     """Brackets by action, each made when it is first asked for."""
 
@@ -74,7 +64,7 @@ class ProfilerRelay(Profiler):
         self._make = bracket
         self._ours = _Brackets(self._own)
         self._brackets = _Brackets(self._whole)
-        self._nothing = cast("Bracket", _Nothing())
+        self._nothing = cast("Bracket", Idle())
         self._forwards = type(inner) is not PassThroughProfiler
         # Looked up and called some sixty times every step: without a Python call in between.
         self.__dict__["profile"] = self._brackets.__getitem__
