@@ -32,14 +32,14 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     said = [f"{who} {_doing(ranks, busy)}."]
     whole_s = _mean([period_s(rank) for rank in ranks])
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
-    if exposed_s >= WORTH * whole_s:
+    if exposed_s > 0 and exposed_s >= WORTH * whole_s:
         said.append(
             f"A step of {duration(whole_s)} spends {duration(exposed_s)} "
             f"({share(exposed_s / whole_s)}) in communication that no computing hides."
         )
     waited_s = _mean([rank.totals.data_wait_s for rank in ranks])
     lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
-    if lost_s >= WORTH * whole_s:
+    if lost_s > 0 and lost_s >= WORTH * whole_s:
         said.append(
             f"A step of {duration(whole_s)} waits {duration(waited_s)} for data, "
             f"{duration(lost_s)} ({share(lost_s / whole_s)}) of it with the GPU idle."

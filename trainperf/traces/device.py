@@ -81,7 +81,7 @@ def device_work(table: EventTable, steps: Steps) -> DeviceWork:
     launched = launch != NONE
     step = np.full(len(rows), NONE, np.int32)
     step[launched] = steps.holding(table.start_ns[launch[launched]])
-    if not launched.any() and steps.source == WINDOW:
+    if len(steps) and not launched.any() and steps.source == WINDOW:
         # A trace of the device alone: there is one window, and all of it is inside.
         step[:] = 0
     start, end = table.start_ns[rows], table.end_ns[rows]

@@ -67,6 +67,10 @@ def _worst(rule: Rule, ranks: Sequence[RankTrace]) -> TraceFinding | None:
     )
 
 
+def _is_worth(cost_s: float, whole_s: float) -> bool:
+    return cost_s > 0 and cost_s >= WORTH * whole_s
+
+
 def _gain(cost_s: float, whole_s: float) -> float | None:
     """Amdahl's law: how many times faster a step is without *cost_s*."""
     return whole_s / (whole_s - cost_s) if 0 < cost_s < whole_s else None
@@ -76,7 +80,7 @@ def _data_wait(rank: RankTrace) -> TraceFinding | None:
     totals, whole_s = rank.totals, period_s(rank)
     waited_s = totals.data_wait_s or 0.0
     lost_s = totals.data_wait_exposed_s if rank.device_worked else waited_s
-    if not lost_s or lost_s < WORTH * whole_s:
+    if lost_s is None or not _is_worth(lost_s, whole_s):
         return None
     idle = f", {duration(lost_s)} of it with the GPU idle" if rank.device_worked else ""
     return TraceFinding(
@@ -111,7 +115,7 @@ def _host_bound(rank: RankTrace) -> TraceFinding | None:
 def _communication(rank: RankTrace) -> TraceFinding | None:
     totals, whole_s = rank.totals, period_s(rank)
     exposed_s, total_s = totals.comm_exposed_s or 0.0, totals.comm_s or 0.0
-    if exposed_s < WORTH * whole_s:
+    if not _is_worth(exposed_s, whole_s):
         return None
     tail_s = totals.allreduce_tail_s or 0.0
     after = f"; {duration(tail_s)} of it after backward has ended" if tail_s else ""
@@ -161,7 +165,7 @@ def _transfer(rank: RankTrace) -> TraceFinding | None:
     totals, whole_s = rank.totals, period_s(rank)
     hidden = totals.h2d_overlap_fraction or 0.0
     exposed_s = (totals.h2d_s or 0.0) * (1.0 - hidden)
-    if exposed_s < WORTH * whole_s:
+    if not _is_worth(exposed_s, whole_s):
         return None
     return TraceFinding(
         rule="transfer",
@@ -204,12 +208,12 @@ def _straggler(report: TraceReport) -> TraceFinding | None:
     lost: dict[int, list[Straggler]] = {}
     for one in report.stragglers:
         lost.setdefault(one.rank, []).append(one)
-    if not lost or not whole_s:
+    if not lost:
         return None
     steps = len({one.step for one in report.stragglers})
     rank, late = max(lost.items(), key=lambda item: (sum(one.wait_s for one in item[1]), -item[0]))
     cost_s = sum(one.wait_s for one in late) / steps
-    if cost_s < WORTH * whole_s:
+    if not _is_worth(cost_s, whole_s):
         return None
     others = sorted({one.rank for one in report.stragglers} - {rank})
     beside = f"; late too: {', '.join(map(str, others))}" if others else ""

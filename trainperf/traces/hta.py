@@ -87,7 +87,7 @@ def _device_rows(table: EventTable, clock: _Clock) -> Rows:
     waiting = np.array([name in _WAITING for name in table.names], bool)
     on_device |= waiting[table.name]
     # The device's copies of the marks count as well.
-    last = clock.start[marks[table.name] & ~on_device].max()
+    last = clock.start[marks[table.name] & ~on_device].max(initial=np.iinfo(np.int64).min)
     calls = table.correlation[~on_device & (clock.start < last)]
     kept = np.isin(table.correlation[rows], calls)
     return np.asarray(rows[on_device[rows] & kept & streamed])

@@ -104,7 +104,7 @@ def _by_optimizer(table: EventTable) -> Steps | None:
 
 def _one_window(table: EventTable) -> Steps:
     start, end = _host_window(table)
-    alone = np.zeros(1, np.int64)
+    alone = np.zeros(int(end > start), np.int64)
     return _steps(alone, alone + start, alone + end, WINDOW, NONE)
 
 
