@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support_tab import a_run
 
+from trainperf.commands.view import _log_directory
+
 
 COMMAND = (sys.executable, "-m", "trainperf", "view")
 
@@ -47,6 +49,16 @@ def test_it_prints_where_to_look_answers_there_and_ends_on_ctrl_c(
 
     assert b'{"id":"trainperf","name":"version_0"}' in runs
     assert process.wait(timeout=30) == 0
+
+
+def test_the_log_directory_is_what_holds_the_run(tmp_path: Path) -> None:
+    """A run is seen beside its neighbours; one above runs is taken as it is."""
+    run = a_run(tmp_path / "a" / "b" / "c", "version_0")
+
+    assert _log_directory(run) == run.parent
+    assert _log_directory(run / "steps-rank0.jsonl") == run.parent
+    assert _log_directory(run.parent) == run.parent
+    assert _log_directory(tmp_path) == tmp_path
 
 
 def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainperf.errors import ConfigError
+from trainperf.errors import ConfigError, RunError
 from trainperf.run import Run
 
 
@@ -42,7 +42,13 @@ def view(
 
 def _log_directory(run: Path) -> Path:
     """A run is seen beside the runs next to it; a directory above runs is what was asked for."""
-    found = Run.open(run)
+    try:
+        found = Run.open(run)
+    except RunError:
+        # The tab looks deeper, and shows the readable ones of several runs.
+        if run.is_dir() and next(run.rglob("steps-rank*.jsonl"), None):
+            return run
+        raise
     return found.path.parent if run.resolve() in {found.path.resolve(), *_files(found)} else run
 
 

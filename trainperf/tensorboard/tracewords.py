@@ -6,7 +6,7 @@ import msgspec
 
 from trainperf.reports.safe import plain
 from trainperf.tensorboard.words import Named
-from trainperf.traces.results import RankTrace, TraceFinding, TraceReport, TraceStep
+from trainperf.traces.results import RankTrace, Straggler, TraceFinding, TraceReport, TraceStep
 from trainperf.units import count, duration, plural, rate, share, size, times
 
 
@@ -67,6 +67,7 @@ class RankWords(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     about: str
     file: str
+    warnings: list[str]
     totals: list[Named]
     absent: list[Named]
     """What was not measured or does not apply, and why."""
@@ -91,12 +92,16 @@ def capture_words(report: TraceReport) -> CaptureWords:
         answer=plain(report.answer),
         warnings=[plain(warning) for warning in report.warnings],
         findings=[_finding(finding) for finding in report.findings],
-        stragglers=[
-            f"step {late.step}: rank {late.rank} comes last, the others wait up to "
-            f"{duration(late.wait_s)} for it"
-            for late in report.stragglers[:_MOST_ROWS]
-        ],
+        stragglers=[_late(late) for late in report.stragglers[:_MOST_ROWS]],
         ranks=[_rank(place, rank) for place, rank in enumerate(report.ranks)],
+    )
+
+
+def _late(late: Straggler) -> str:
+    point = f" in {plain(late.point)}" if late.point else ""
+    waited = duration(late.wait_s)
+    return (
+        f"step {late.step}: rank {late.rank} comes last{point}, others wait up to {waited} for it"
     )
 
 
@@ -117,6 +122,7 @@ def _rank(place: int, rank: RankTrace) -> RankWords:
         label="one rank" if rank.rank is None else f"rank {rank.rank}",
         about=plain(" · ".join(part for part in known if part)),
         file=rank.file,
+        warnings=[plain(warning) for warning in rank.warnings],
         totals=[Named(name=label, said=say(v)) for _, label, say, v in values if v is not None],
         absent=[
             Named(name=label, said=plain(rank.reasons.get(name, "not measured")))

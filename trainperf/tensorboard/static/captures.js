@@ -11,27 +11,44 @@ export class Captures {
   constructor(node) {
     this.node = node;
     this.open = new Set();
-    this.timelines = [];
+    this.cards = new Map();
+    this.timelines = new Map();
   }
 
   show(run, captures) {
     whenChanged(this.node, [run, captures], () => {
-      if (run !== this.run) this.open = new Set(captures.filter((capture) => !capture.problem).slice(-1).map((capture) => capture.key));
-      this.run = run;
-      this.timelines = [];
+      if (run !== this.run) this.begin(run, captures);
       fill(this.node, el("h3", {}, "Captures"),
-        captures.length ? captures.map((capture) => this.card(capture)) : el("p", { class: "quiet" }, "No trace was captured: ScheduledProfiler records some steps."));
+        captures.length ? captures.map((capture) => this.kept(capture)) : el("p", { class: "quiet" }, "No trace was captured: ScheduledProfiler records some steps."));
     });
   }
 
+  // Another run: of its captures the last one is unfolded.
+  begin(run, captures) {
+    this.run = run;
+    this.cards.clear();
+    this.timelines.clear();
+    this.open = new Set(captures.filter((capture) => !capture.problem).slice(-1).map((capture) => capture.key));
+  }
+
+  // While training goes on captures are added: what somebody looks at in the others stays.
+  kept(capture) {
+    const said = JSON.stringify(capture);
+    const known = this.cards.get(capture.key);
+    if (known?.said === said) return known.card;
+    const card = this.card(capture);
+    this.cards.set(capture.key, { said, card });
+    return card;
+  }
+
   redraw() {
-    for (const timeline of this.timelines) timeline.redraw();
+    for (const timeline of this.timelines.values()) timeline.redraw();
   }
 
   card(capture) {
     const body = el("div", { class: "capture" });
     const open = this.open.has(capture.key);
-    const card = el("details", { open }, el("summary", {}, el("b", {}, capture.title), " ", capture.answer), body);
+    const card = el("details", { open }, el("summary", {}, el("b", {}, capture.title), " ", el("span", { class: "shut" }, capture.answer)), body);
     const read = () => {
       if (card.open) this.open.add(capture.key);
       else this.open.delete(capture.key);
@@ -42,7 +59,7 @@ export class Captures {
   }
 
   async read(body, capture) {
-    const files = capture.traces.map((trace) => this.file(trace));
+    const files = this.files(capture.traces);
     if (capture.problem) return fill(body, el("p", { class: "quiet" }, capture.problem), files);
     try {
       const words = await new Source().ask("capture", { run: this.run, key: capture.key });
@@ -60,14 +77,20 @@ export class Captures {
     const picture = el("div");
     fill(node,
       el("p", { class: "quiet" }, rank.about),
+      rank.warnings.map((warning) => el("p", { class: "warning" }, warning)),
       el("dl", { class: "facts" }, rank.totals.map((total) => el("div", {}, el("dt", {}, total.name), el("dd", {}, total.said)))),
       picture,
       rank.tables.map((part) => el("details", {}, el("summary", {}, part.title), table(part.head, part.rows))),
       rank.absent.length ? el("details", {}, el("summary", {}, "Not in this trace"), el("dl", { class: "absent" }, rank.absent.map((each) => el("div", {}, el("dt", {}, each.name), el("dd", {}, each.said))))) : null);
     if (!rank.has_picture) return;
     const timeline = new Timeline(picture, { run: this.run, key: capture.key, place: rank.place });
-    this.timelines.push(timeline);
+    this.timelines.set(capture.key, timeline);
     await timeline.show();
+  }
+
+  files(traces) {
+    const said = el("p", { class: "quiet small" }, "Perfetto: hands the trace to ui.perfetto.dev in a new window, which needs the internet. Nothing else here does.");
+    return traces.length ? el("div", { class: "files" }, traces.map((trace) => this.file(trace)), said) : null;
   }
 
   file(trace) {
@@ -75,8 +98,7 @@ export class Captures {
     const state = el("span", { class: "quiet small", role: "status" });
     return el("p", { class: "file" },
       el("a", { href: address, download: trace.file }, `Download ${trace.file}`), el("span", { class: "quiet" }, bytes(trace.bytes)),
-      el("button", { type: "button", onclick: () => openInPerfetto(address, trace.file, (text) => fill(state, text)) }, "Open in Perfetto ↗"),
-      el("span", { class: "quiet small" }, "hands the trace to ui.perfetto.dev in a new window; nothing else here uses the internet"), state);
+      el("button", { type: "button", onclick: () => openInPerfetto(address, trace.file, (text) => fill(state, text)) }, "Open in Perfetto ↗"), state);
   }
 }
 

@@ -8,6 +8,8 @@ import { draw } from "./zoom.js";
 
 const LANE_HEIGHT = 30;
 const AROUND = 56;
+// Plotly would make the bars of a kind wider that is in every second lane only.
+const BAR = 0.74;
 
 export class Timeline {
   constructor(node, query) {
@@ -54,7 +56,7 @@ export class Timeline {
 }
 
 function bars(picture, kind, at, scale) {
-  const trace = { type: "bar", orientation: "h", y: [], base: [], x: [], text: [], name: asPlotlyText(kind), meta: kind,
+  const trace = { type: "bar", orientation: "h", width: BAR, y: [], base: [], x: [], text: [], name: asPlotlyText(kind), meta: kind,
     textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: { color: colour(`kind-${known(kind)}`), opacity: [], line: { width: 0 } } };
   picture.lanes.forEach((lane, row) => lane.kinds.forEach((each, place) => {
     if (each !== kind) return;
