@@ -4,13 +4,14 @@ Only what a kind of event can have is looked up, and a column that nothing fills
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant
+from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
 from trainperf.traces.reading.growing import Growing
 from trainperf.traces.reading.interning import Kinds, Names, Texts, Threads
 from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
@@ -29,27 +30,31 @@ _NO_STREAM = 2**32 - 1
 
 _OPERATORS = (Kind.CPU_OP, Kind.ANNOTATION)
 _DEVICE = (*DEVICE_WORK, Kind.DEVICE_SYNC)
-_COMMUNICATION = (*_OPERATORS, Kind.KERNEL, Kind.DEVICE_ANNOTATION)
 
 _Lookup = tuple[str, tuple[str, ...]]
+_CORRELATION: _Lookup = ("correlation", ("correlation",))
 _EXTERNAL: _Lookup = ("external", ("external", "external_2021"))
+_COPIED: _Lookup = ("bytes", ("copied",))
 _LOOKUPS: dict[tuple[Kind, ...], tuple[_Lookup, ...]] = {
     _OPERATORS: (_EXTERNAL, ("sequence", ("sequence",))),
-    (Kind.RUNTIME, *_DEVICE): (
-        ("correlation", ("correlation",)),
-        _EXTERNAL,
-        ("bytes", ("copied",)),
-    ),
+    (Kind.RUNTIME,): (_CORRELATION, _EXTERNAL, _COPIED),
+    _DEVICE: (_CORRELATION, _EXTERNAL, _COPIED),
     (Kind.DEVICE_ANNOTATION,): (_EXTERNAL,),
-    (Kind.PYTHON,): (
-        ("python_id", ("python_id",)),
-        ("python_parent", ("python_parent",)),
-    ),
+    (Kind.PYTHON,): (("python_id", ("python_id",)), ("python_parent", ("python_parent",))),
     (Kind.MEMORY,): (("bytes", ("allocated",)), ("total_bytes", ("total",))),
 }
 """For these kinds: a column, and the fields it comes from, the first that is there."""
 
 _QUANTITIES = frozenset({"bytes", "total_bytes"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """The events of one chunk that are of some kinds, and where in the chunk they stand."""
+
+    where: Rows
+    rows: list[Event]
+    args: list[Args]
 
 
 class Columns:
@@ -64,7 +69,7 @@ class Columns:
         self.rows = 0
         self._kinds = Kinds()
         self._identities = Identities()
-        self._ranges: list[bool] = []
+        self._ranges = bytearray()
 
     def add(self, events: Sequence[Decoded]) -> None:
         """Append the events that a table has rows for.
@@ -72,8 +77,9 @@ class Columns:
         Raises:
             InexactError: floats have lost digits of a time; decode with all of them.
         """
-        rows = [event for event in events if type(event) is Event]
-        rows += [event for event in events if type(event) is Instant and _is_memory(event)]
+        rows = [event for event in events if isinstance(event, Event)]
+        if Instant in set(map(type, rows)):
+            rows = [row for row in rows if not isinstance(row, Instant) or _is_memory(row)]
         if not rows:
             return
         start_ns, started = nanoseconds([row.ts for row in rows])
@@ -100,73 +106,73 @@ class Columns:
         codes = map(threads.__getitem__, map(attrgetter("pid", "tid"), rows))
         chunk["thread"] = np.fromiter(codes, np.int32, count)
         chunk["kind"] = kinds = self._kinds_of(rows, chunk["name"])
-        args = [row.args or _NO_ARGS for row in rows]
         for wanted, lookups in _LOOKUPS.items():
-            where, told = _of_kinds(args, kinds, wanted)
+            family = _family(rows, kinds, wanted)
+            if not family.rows:
+                continue
             for column, sources in lookups:
                 convert = quantities if column in _QUANTITIES else self._identities
-                _put(chunk, column, where, _first(told, sources, convert))
+                _put(chunk, column, family.where, _first(family.args, sources, convert))
+            self._put_place(family, wanted, chunk)
+            self._put_texts(family, chunk)
         for column in ("correlation", "external"):
             # Zero is how profilers say that there is none; the first is 1.
             if column in chunk:
                 chunk[column][chunk[column] == 0] = NONE
-        self._put_device(rows, kinds, chunk)
-        self._put_memory_device(args, kinds, chunk)
-        self._put_operators(args, kinds, chunk)
-        self._put_collectives(args, kinds, chunk)
 
     def _kinds_of(self, rows: Sequence[Event], names: npt.NDArray[np.int32]) -> Values:
         codes = map(self._kinds.__getitem__, map(attrgetter("cat"), rows))
         kinds = np.fromiter(codes, np.uint8, len(rows))
-        if len(self._ranges) < len(self.names):
-            new = [*self.names][len(self._ranges) :]
-            self._ranges.extend(is_annotation(str(name)) for name in new)
-        kinds[np.array(self._ranges, dtype=np.bool_)[names] & (kinds == Kind.CPU_OP)] = (
-            Kind.ANNOTATION
-        )
+        new = self.names.known[len(self._ranges) :]
+        self._ranges.extend(is_annotation(str(name)) for name in new)
+        ranges = np.frombuffer(self._ranges, dtype=np.bool_)
+        kinds[ranges[names] & (kinds == Kind.CPU_OP)] = Kind.ANNOTATION
         return kinds
 
-    def _put_device(self, rows: Sequence[Event], kinds: Values, chunk: Chunk) -> None:
-        """Stream and device; where the arguments lack them, the row they are drawn in tells."""
-        wanted = (*_DEVICE, Kind.DEVICE_ANNOTATION)
-        where = np.flatnonzero(np.logical_or.reduce([kinds == kind for kind in wanted]))
-        pairs = [(rows[place], rows[place].args or _NO_ARGS) for place in where.tolist()]
+    def _put_place(self, family: _Family, kinds: tuple[Kind, ...], chunk: Chunk) -> None:
+        """Stream and device of what has one."""
+        if kinds == (Kind.MEMORY,):
+            # Type 0 is the host; its memory is no device's.
+            ids = [NONE if arg.device_type == 0 else arg.device_id for arg in family.args]
+            _put(chunk, "device", family.where, self._identities(ids))
+        if kinds not in (_DEVICE, (Kind.DEVICE_ANNOTATION,)):
+            return
+        # Where the arguments lack them, the row that the event is drawn in tells.
+        pairs = [*zip(family.rows, family.args, strict=True)]
         streams = [row.tid if arg.stream == NONE else arg.stream for row, arg in pairs]
-        streams = [s.removeprefix("stream ") if isinstance(s, str) else s for s in streams]
-        _put(
-            chunk,
-            "stream",
-            where,
-            self._identities([NONE if s == _NO_STREAM else s for s in streams]),
-        )
+        streams = [NONE if stream == _NO_STREAM else _number(stream) for stream in streams]
+        _put(chunk, "stream", family.where, self._identities(streams))
         devices = [row.pid if arg.device == NONE else arg.device for row, arg in pairs]
-        _put(chunk, "device", where, self._identities(devices))
+        _put(chunk, "device", family.where, self._identities(devices))
 
-    def _put_memory_device(self, args: Sequence[Args], kinds: Values, chunk: Chunk) -> None:
-        where, told = _of_kinds(args, kinds, (Kind.MEMORY,))
-        # Type 0 is the host; its memory is no device's.
-        devices = [NONE if arg.device_type == 0 else arg.device_id for arg in told]
-        _put(chunk, "device", where, self._identities(devices))
-
-    def _put_operators(self, args: Sequence[Args], kinds: Values, chunk: Chunk) -> None:
+    def _put_texts(self, family: _Family, chunk: Chunk) -> None:
+        """Shapes and stacks of operators, and what communication says of itself."""
         texts = self.texts
-        where, told = _of_kinds(args, kinds, _OPERATORS)
-        shapes = [arg.shapes if arg.shapes_2020 is NO_SHAPES else arg.shapes_2020 for arg in told]
+        told = [place for place, arg in enumerate(family.args) if _has_texts(arg)]
+        if not told:
+            return
+        where, args = family.where[told], [family.args[place] for place in told]
+        shapes = [arg.shapes if arg.shapes_2020 is NO_SHAPES else arg.shapes_2020 for arg in args]
         codes = [NONE if shape is NO_SHAPES else texts.json(shape) for shape in shapes]
         _put(chunk, "shapes", where, np.array(codes, dtype=np.int32))
-        codes = [texts.code(arg.stack) if arg.stack else NONE for arg in told]
-        _put(chunk, "stack", where, np.array(codes, dtype=np.int32))
-
-    def _put_collectives(self, args: Sequence[Args], kinds: Values, chunk: Chunk) -> None:
-        texts = self.texts
-        where, told = _of_kinds(args, kinds, _COMMUNICATION)
-        places = [place for place, arg in enumerate(told) if arg.collective is not None]
-        where, told = where[places], [told[place] for place in places]
-        for column in ("collective", "group", "dtype"):
-            given = map(attrgetter(column), told)
-            codes = [NONE if text is None else texts.code(text) for text in given]
+        for column in ("stack", "collective", "group", "dtype"):
+            given = map(attrgetter(column), args)
+            codes = [NONE if text is None or text == "" else texts.code(text) for text in given]
             _put(chunk, column, where, np.array(codes, dtype=np.int32))
-        _put(chunk, "elements", where, quantities([arg.elements for arg in told]))
+        _put(chunk, "elements", where, quantities([arg.elements for arg in args]))
+
+
+def _has_texts(arg: Args) -> bool:
+    return (
+        arg.shapes is not NO_SHAPES
+        or arg.collective is not None
+        or arg.stack is not None
+        or arg.shapes_2020 is not NO_SHAPES
+    )
+
+
+def _number(stream: Number) -> Number:
+    return stream.removeprefix("stream ") if isinstance(stream, str) else stream
 
 
 def _is_memory(event: Instant) -> bool:
@@ -175,11 +181,10 @@ def _is_memory(event: Instant) -> bool:
     return event.name == MEMORY_NAME
 
 
-def _of_kinds(
-    args: Sequence[Args], kinds: Values, wanted: tuple[Kind, ...]
-) -> tuple[Rows, list[Args]]:
+def _family(rows: Sequence[Event], kinds: Values, wanted: tuple[Kind, ...]) -> _Family:
     where = np.flatnonzero(np.logical_or.reduce([kinds == kind for kind in wanted]))
-    return where, [args[place] for place in where.tolist()]
+    own = [rows[place] for place in where.tolist()]
+    return _Family(where, own, [row.args or _NO_ARGS for row in own])
 
 
 def _first(

@@ -17,6 +17,7 @@ class Names(dict[Key, int]):
 
     def __init__(self, most_characters: int) -> None:
         super().__init__()
+        self.known: list[Key] = []
         self._left = most_characters
 
     def __missing__(self, key: Key) -> int:
@@ -26,12 +27,13 @@ class Names(dict[Key, int]):
                 "the names of its events take more memory than those of any real trace; "
                 "raise the limit if you trust it"
             )
-        code = self[key] = len(self)
+        code = self[key] = len(self.known)
+        self.known.append(key)
         return code
 
     def texts(self) -> list[str]:
         """All texts, each at the place of its code."""
-        return [str(key) for key in self]
+        return [str(key) for key in self.known]
 
 
 class Texts:
