@@ -56,6 +56,13 @@ def test_the_rank_that_comes_last_is_named_in_every_step(tmp_path: Path) -> None
         assert one.transfer_s == pytest.approx(0.001 + 0.004)
 
 
+def test_a_rank_that_is_about_as_late_is_named_too(tmp_path: Path) -> None:
+    """From 80 % of the worst on, the worst first; one of a sixth is not."""
+    found = report([ranks(tmp_path / "job", [0, 5, 6, 1, 0])], FEWER)
+
+    assert [(one.step, one.rank) for one in found.stragglers] == [(1, 2), (1, 1), (2, 2), (2, 1)]
+
+
 def test_what_ranks_wait_for_at_the_first_collective_is_not_counted(tmp_path: Path) -> None:
     """There they wait for what happened before the recording."""
     job = ranks(tmp_path / "job", [0, 2])

@@ -41,10 +41,10 @@ def grids(report: TraceReport) -> list[Grid]:
     found = [
         _ranks(report) if len(report.ranks) > 1 else _steps(first),
         _collectives(first.collectives),
-        _operators("operators by device time", first.top_operators, first.device_worked),
-        _operators("operators by CPU time", first.top_cpu_operators, first.device_worked)
+        _operators("operators by device time", first.top_operators, first.device_worked)
         if first.device_worked
         else None,
+        _operators("operators by CPU time", first.top_cpu_operators, first.device_worked),
         _sites(first.sync_sites),
         _late(report),
         _hta(report),

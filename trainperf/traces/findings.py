@@ -128,6 +128,21 @@ def _communication(rank: RankTrace) -> TraceFinding | None:
     )
 
 
+def _host_communication(rank: RankTrace) -> TraceFinding | None:
+    """What of it is hidden is not known, so neither is what it costs."""
+    totals, whole_s = rank.totals, period_s(rank)
+    total_s = totals.comm_s or 0.0
+    if totals.comm_exposed_s is not None or not _is_worth(total_s, whole_s):
+        return None
+    return TraceFinding(
+        rule="host_communication",
+        what=f"collectives of the host run during {share(total_s / whole_s)} of a step",
+        evidence=f"{duration(total_s)} a step; whether anything runs beside them is not known",
+        action="look at what the threads do meanwhile; fewer and larger messages (bucket_cap_mb), "
+        "or more work per step (accumulate_grad_batches)",
+    )
+
+
 def _about_communication(collectives: Sequence[Collective], tail: float) -> str:
     small = [one.kind for one in collectives if one.many_small]
     if small:
@@ -228,4 +243,12 @@ def _straggler(report: TraceReport) -> TraceFinding | None:
     )
 
 
-_RULES: tuple[Rule, ...] = (_data_wait, _host_bound, _communication, _syncs, _transfer, _kernels)
+_RULES: tuple[Rule, ...] = (
+    _data_wait,
+    _host_bound,
+    _communication,
+    _host_communication,
+    _syncs,
+    _transfer,
+    _kernels,
+)

@@ -30,6 +30,9 @@ _THEIRS = re.compile(r"(?P<worker>.+)\.(?P<time>\d{10,})(\.pt)?\.trace\.json(\.g
 """As torch's own handler for TensorBoard names them: one worker writes one file per capture."""
 
 _RANK = re.compile(r"(?:^|[^a-z])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_MOST_RANKS = 1 << 20
+"""A job of more is not believed, and none has to be counted."""
+
 NAMED = 8
 """Ranks or files that are named in a sentence; of more it says how many."""
 
@@ -133,13 +136,14 @@ def _captures(files: Sequence[Path]) -> list[tuple[str, list[Path]]]:
     for times in workers.values():
         # The clocks of workers differ; the order of each one's captures does not.
         for place, (_, path) in enumerate(sorted(times), start=1):
-            groups[f"capture {place:06d}"].append(path)
-    names = {name: name.replace("capture 0", "capture ") for name in groups}
-    return [(_plain(names[name]), groups[name]) for name in sorted(groups)]
+            groups[f"{place:09d}"].append(path)
+    return [(_label(key), groups[key]) for key in sorted(groups)]
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"(?<=capture )\s*0*", "", name) or "files without a number"
+def _label(key: str) -> str:
+    if not key:
+        return "the files without a number"
+    return f"capture {int(key)}" if key.isdecimal() else key
 
 
 def _analysed(jobs: Sequence[_Job], wanted: Wanted) -> tuple[list[_Analysed], list[str]]:
@@ -227,10 +231,13 @@ def _missing(ranks: Sequence[RankTrace]) -> list[str]:
     if len(sizes) > 1:
         said.append(f"the traces are of jobs of different size: {_some(sorted(map(str, sizes)))}")
     size = max(sizes, default=1)
-    absent = [str(rank) for rank in range(size) if rank not in present] if size < 1 << 20 else []
-    if size > 1 and absent and present:
+    missing = size - len(present & set(range(min(size, _MOST_RANKS))))
+    if missing > 0 and present:
+        first = [str(rank) for rank in range(len(present) + NAMED) if rank not in present][:NAMED]
+        named = ", ".join(first[:missing])
+        more = f" and {missing - NAMED:,} more" if missing > NAMED else ""
         said.append(
-            f"{len(present)} of {size} ranks read, without {_some(absent)}: who is waited for may "
+            f"{len(present)} of {size:,} ranks read, without {named}{more}: who is waited for may "
             "be one of those"
         )
     return said

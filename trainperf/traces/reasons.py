@@ -10,6 +10,11 @@ from trainperf.units import plural, share
 
 
 _NO_DEVICE = "no device in this trace"
+_NONE_LAUNCHED = "no device event was launched inside a recorded step"
+_SHARES = (
+    "gpu_busy_fraction", "compute_fraction", "idle_data_wait_fraction", "idle_host_bound_fraction",
+    "idle_sync_fraction", "idle_other_fraction", "unlaunched_fraction",
+)  # fmt: skip
 _DEVICE = (
     "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
     "idle_sync_s", "idle_other_s", "compute_s", "data_wait_exposed_s", "h2d_s", "h2d_bytes",
@@ -51,6 +56,10 @@ def reasons_of(
             out[name] = "no step in this trace"
         else:
             out[name] = _WHY.get(name, "not in this trace")
+    if "gpu_busy_s" in out:
+        out |= dict.fromkeys(_SHARES, out["gpu_busy_s"])
+    elif not device.in_steps.any():
+        out |= dict.fromkeys(_SHARES, _NONE_LAUNCHED)
     if not table.info.has_memory and not (table.total_bytes != NONE).any():
         out["memory_peak_bytes"] = "recorded without profile_memory"
     return out
@@ -69,7 +78,7 @@ def warnings_of(table: EventTable, steps: Steps, device: DeviceWork) -> tuple[st
             "as busy time, but in no step"
         )
     if len(device) and not device.in_steps.any():
-        said.append("no device event was launched inside a recorded step")
+        said.append(_NONE_LAUNCHED)
     return tuple(said)
 
 

@@ -47,7 +47,7 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
     """Where recorded steps waited, the longest first; only calls in which the host did wait."""
     rows = host.syncs
     calls = _calls(table, rows, forest)
-    stacks = _stacks(table, rows)
+    stacks = _stacks(table, rows) if table.stack is None else _call_stacks(table, rows, forest)
     sites: dict[tuple[str, tuple[str, ...]], list[int]] = defaultdict(list)
     for call, stack, length in zip(calls, stacks, table.duration_ns[rows], strict=True):
         sites[call, stack].append(int(length))
@@ -92,6 +92,18 @@ def _stacks(table: EventTable, rows: Rows) -> list[tuple[str, ...]]:
         for level in calls.ancestors(place):
             for one in np.flatnonzero(level != NONE):
                 frames[one].append(table.label(int(calls.rows[level[one]])))
+    return [_kept(stack) for stack in frames]
+
+
+def _call_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
+    """The stacks that traces of 2021 give with each operator, of the innermost that has one."""
+    frames: list[list[str]] = [[] for _ in rows]
+    levels = forest.ancestors(forest.innermost(table.thread[rows], table.start_ns[rows]))
+    for level in levels:
+        for one in np.flatnonzero(level != NONE):
+            code = NONE if table.stack is None else int(table.stack[forest.rows[level[one]]])
+            if code != NONE and not frames[one]:
+                frames[one] = [frame.strip() for frame in table.texts[code].split(";")]
     return [_kept(stack) for stack in frames]
 
 
