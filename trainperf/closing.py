@@ -17,6 +17,9 @@ from trainperf.sinks.tensorboard import PREFIX, Writer, scalars
 WAIT_NS = 5_000_000_000
 """Longest wait for the other ranks on this file system to close their files."""
 
+JOIN_NS = 30_000_000_000
+"""Longest wait for traces of several ranks to be read together."""
+
 
 def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
     """Write `summary.json` once every rank has ended, and print the report if *aloud*.
@@ -64,7 +67,7 @@ def join_captures(run: Path) -> None:
     """Have the traces read that no rank has, together those of the same steps."""
     from trainperf.traces.captured import analysis_file, groups  # noqa: PLC0415
 
-    analyst = Analyst()
+    analyst = Analyst(patience_ns=JOIN_NS)
     for traces in groups(run):
         if not analysis_file(traces).exists():
             analyst.send(Errand(tuple(traces)))

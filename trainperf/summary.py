@@ -70,7 +70,8 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     replay = Replay(run)
     folds = [Fold(METERS) for _ in run.ranks]
     lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
-    captures, excluded, traced = CaptureFold(), Excluded(), TracedFold(run.path, run.ranks)
+    captures, excluded = CaptureFold(), Excluded()
+    traced = TracedFold(run.path, run.ranks, restarted=len(run.attempts) > 1)
     for blocks in replay.blocks():
         for fold, block in zip(folds, blocks, strict=True):
             fold.observe(block)

@@ -33,9 +33,12 @@ class TracedFold:
     Args:
         run: The run directory; its analyses are read here.
         ranks: The order of the blocks.
+        restarted: Whether the records are of several attempts: each numbers its traces anew, so
+            nothing is compared.
     """
 
-    def __init__(self, run: Path, ranks: Sequence[int]) -> None:
+    def __init__(self, run: Path, ranks: Sequence[int], *, restarted: bool) -> None:
+        self._restarted = restarted
         self._traced = [
             _Traced(report, trace, ranks.index(rank))
             for report in read_all(run)
@@ -45,6 +48,8 @@ class TracedFold:
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the next steps of every rank."""
+        if self._restarted:
+            return
         for traced in self._traced:
             traced.observe(blocks[traced.place])
 
@@ -126,7 +131,7 @@ class _Traced:
     def _compared(self) -> Iterator[Compared]:
         steps = self._steps()
         if len(steps) != len(self._walls) or not steps:
-            return  # the record of a step was lost, or a restart numbers them anew
+            return  # the record of a step was lost, or the steps have other numbers
         step_s = median(self._walls)
         for name, recorded, traced in (
             ("step", self._walls, [step.step_s for step in steps]),

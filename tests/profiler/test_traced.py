@@ -86,6 +86,20 @@ def test_a_step_more_or_less_and_nothing_is_compared(tmp_path: Path) -> None:
     assert traced.compared == ()
 
 
+def test_a_restarted_run_is_not_compared(tmp_path: Path) -> None:
+    """The second attempt counts its steps, and so its traces, from 0 again."""
+    fit(tmp_path)
+    run = tmp_path / "trainperf"
+    first = run / "steps-rank0.jsonl"
+    first.with_name("steps-rank0.attempt1.jsonl").write_bytes(
+        first.read_bytes().replace(b'"attempt":0', b'"attempt":1', 1)
+    )
+
+    (traced,) = summarize(Run.open(run)).traces
+    assert traced.answer
+    assert traced.compared == ()
+
+
 def test_the_report_tells_what_the_trace_said(tmp_path: Path) -> None:
     """Instead of the file's name, which stands for nothing."""
     summary = fit(tmp_path)
