@@ -207,6 +207,24 @@ def test_a_long_slice_among_short_ones_stays_alone() -> None:
     assert (lane.start_s[-1], lane.end_s[-1]) == (1.0, 1.4)
 
 
+def test_slices_of_different_kinds_are_not_joined() -> None:
+    """A copy among kernels stays a copy."""
+    pieces = [
+        Slice(
+            start_s=n * 1e-4,
+            end_s=n * 1e-4 + 1e-4,
+            name="x",
+            kind="copy" if n % 500 == 250 else "compute",
+        )
+        for n in range(10_000)
+    ]
+
+    (lane,) = picture(lanes(*pieces), None, None).lanes
+
+    copies = [name for name, kind in zip(lane.names, lane.kinds, strict=True) if kind == "copy"]
+    assert copies == ["x"] * 20
+
+
 def test_a_window_shows_what_reaches_into_it() -> None:
     """In full detail."""
     rank = lanes(

@@ -87,6 +87,22 @@ def test_a_file_that_was_replaced_is_read_anew(tmp_path: Path) -> None:
     assert walls(held.read()) == walls(Run.open(directory))
 
 
+def test_a_file_that_was_put_in_its_place_is_read_anew(tmp_path: Path) -> None:
+    """Another inode, though it is longer and the same where reading stopped."""
+    file = unfinished(tmp_path, 100)
+    held = HeldRun(file.parent)
+    held.read()
+    longer = encode_rank(RankSpec(steps=steps_of(130), info=make_info(), end=None))
+    other = file.with_name("other")
+    other.write_bytes(longer.replace(b",20000000,", b",30000000,", 1))
+    other.replace(file)
+
+    after = walls(held.read())
+
+    assert len(after) == 130
+    assert after[0] == after[3] + 10_000_000
+
+
 def test_a_file_that_changed_in_place_is_read_anew(tmp_path: Path) -> None:
     """Same inode, same size: the time of the change tells."""
     file = a_run(tmp_path, steps=steps_of(50)) / "steps-rank0.jsonl"

@@ -91,6 +91,37 @@ def test_one_long_first_step_does_not_hide_the_others(tmp_path: Path) -> None:
     assert drawn["frame_s"] == pytest.approx(1.08 * 0.052)
 
 
+def test_a_few_very_slow_steady_steps_do_not_set_the_frame(tmp_path: Path) -> None:
+    """Three times the median is the most; they are marked at its edge."""
+    steps = steps_of(100)
+    steps[80] = make_step(80, forward=5000)
+    a_run(tmp_path, steps=steps)
+
+    assert viewed(tmp_path)["series"]["steps"]["frame_s"] == pytest.approx(1.08 * 3 * 0.051)
+
+
+def test_single_steps_of_several_ranks_are_timed_by_the_slowest(tmp_path: Path) -> None:
+    """Tokens of both over 40 ms, and a tagged step lasts as long as on the slower rank."""
+    facts = {"tokens_effective": 100}
+    specs = [
+        RankSpec(
+            steps=[
+                make_step(n, tags=int(Tag.GC) * (n == 5), forward=20 * (1 + rank), facts=facts)
+                for n in range(20)
+            ],
+            info=make_info(rank=rank, world_size=2),
+        )
+        for rank in range(2)
+    ]
+    make_run_dir(tmp_path / "first" / "trainperf", specs)
+
+    answer = viewed(tmp_path)
+
+    tokens = chart(answer, "tokens")["lines"][0]
+    assert (tokens["low"][7], tokens["high"][7], tokens["values"][7]) == (5000, 5000, 5000)
+    assert answer["series"]["steps"]["tags"][0]["wall_s"] == [0.04]
+
+
 def test_tagged_steps_are_there_with_the_reason(tmp_path: Path) -> None:
     """Each tag with its steps, its sentence and whether such steps are steady."""
     steps = steps_of(100)
