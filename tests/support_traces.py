@@ -138,8 +138,10 @@ def table_of(events: list[dict[str, Any]], info: TraceInfo | None = None) -> Eve
     for column in _TEXTS:
         codes = [texts(row[column]) if row.get(column) else NONE for row in rows]
         columns[column] = np.array(codes, np.int32)
+    stacks = [texts(row["stack"]) if row.get("stack") else NONE for row in rows]
     return EventTable(
         **columns,
+        stack=np.array(stacks, np.int32) if any(code != NONE for code in stacks) else None,
         names=list(names.known),
         texts=list(texts.known),
         threads=list(threads.known),

@@ -32,6 +32,8 @@ def shuffled(table: EventTable, seed: int) -> EventTable:
         for name in ("shapes", "collective", "group", "dtype"):
             code = int(getattr(table, name)[row])
             one[name] = table.texts[code] if code >= 0 else None
+        if table.stack is not None and table.stack[row] >= 0:
+            one["stack"] = table.texts[table.stack[row]]
         events.append(one)
     return table_of(events, table.info)
 

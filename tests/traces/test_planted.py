@@ -121,6 +121,30 @@ def test_a_sync_is_named_by_the_operator_that_asked() -> None:
     assert site.total_s == pytest.approx(2 * (8e-3 - 20e-9))
 
 
+def test_a_copy_into_ordinary_memory_is_a_wait() -> None:
+    """`.item()` waits in the copy, not in the synchronisation after it; together they are one."""
+    copied = {"kind": Kind.MEMCPY, "call": "cudaMemcpyAsync"}
+    copy, work = Launches()("Memcpy DtoH (Device -> Pageable)", 2 * MS, 8 * MS, MS, **copied)
+    pinned = Launches()
+    pinned.number = 9
+    events = [
+        step_mark(1, 0, 20 * MS),
+        event("aten::item", MS, 9 * MS),
+        {**copy, "duration_ns": 7 * MS},
+        work,
+        event("cudaStreamSynchronize", 9 * MS + 10, 5_000, kind=Kind.RUNTIME),
+        *pinned("Memcpy DtoH (Device -> Pinned)", 12 * MS, 13 * MS, MS, **copied),
+    ]
+
+    trace = analyse(table_of(events), "item.json")
+
+    (step,), (site,) = trace.steps, trace.sync_sites
+    assert (step.sync_calls, step.item_calls) == (1, 1)
+    assert step.sync_s == pytest.approx(0.007_005)
+    assert (site.call, site.count) == ("aten::item", 1)
+    assert site.total_s == pytest.approx(0.007_005)
+
+
 def test_a_device_event_belongs_to_the_step_that_launched_it() -> None:
     """However late it runs: a device that lags two steps behind is no reason to move its work."""
     launches = Launches()

@@ -91,7 +91,8 @@ def _syncs(rank: RankTrace) -> str:
     calls, items = rank.totals.sync_calls or 0.0, rank.totals.item_calls or 0.0
     if not calls and not items:
         return ""
-    return f"{count(calls)} synchronising calls and {count(items)} .item() a step"
+    waited_s = _mean([step.sync_s for step in rank.steps]) or 0.0
+    return f"the host waits {count(calls)} × a step, {duration(waited_s)}; {count(items)} .item()"
 
 
 def _tensor_cores(rank: RankTrace) -> str:

@@ -63,7 +63,7 @@ def take_apart(table: EventTable) -> Parts:
     """The parts that all answers are made of."""
     steps = find_steps(table)
     device = device_work(table, steps)
-    host = host_work(table, steps)
+    host = host_work(table, steps, device)
     return Parts(
         table=table,
         steps=steps,

@@ -83,7 +83,8 @@ def _launched_by_engine(
     inside = np.zeros(len(device), bool)
     known = np.flatnonzero(device.launch != NONE)
     rows = device.launch[known]
-    own = np.setdiff1d(present(table.thread[host.engine]), [steps.thread])
+    own = present(table.thread[host.engine])
+    own = own[own != steps.thread]
     begin, end = backward_windows(table, steps, host)
     step = device.step[known]
     during = step != NONE

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trainperf.traces.intervals import Spans, union
 from trainperf.traces.links import launches_of
-from trainperf.traces.steps import WINDOW, Mask, Rows, Steps, present
+from trainperf.traces.steps import WINDOW, Mask, Rows, Steps, distinct, present
 from trainperf.traces.table import DEVICE_WORK, NONE, Codes, Column, EventTable, Kind
 
 
@@ -105,7 +105,7 @@ def device_work(table: EventTable, steps: Steps) -> DeviceWork:
 
 
 def _one_device(table: EventTable, rows: Rows) -> tuple[Rows, int]:
-    devices = np.unique(table.device[rows])
+    devices = distinct(table.device[rows])
     if len(devices) < 2:
         return rows, 0
     times = [table.duration_ns[rows[table.device[rows] == device]].sum() for device in devices]

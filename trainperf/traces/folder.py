@@ -12,7 +12,6 @@ from trainperf.errors import TraceError
 from trainperf.traces.analysis import summed_up, take_apart
 from trainperf.traces.answer import answer
 from trainperf.traces.findings import findings
-from trainperf.traces.hta import hta_breakdown
 from trainperf.traces.reader import read
 from trainperf.traces.results import RankTrace, TraceReport
 from trainperf.traces.straggler import RankCollectives, rank_collectives, stragglers
@@ -198,6 +197,8 @@ def _one(path: Path, wanted: Wanted) -> _Analysed:
     if trace.rank is None and named:
         trace = msgspec.structs.replace(trace, rank=int(named[1]))
     if wanted.hta:
+        from trainperf.traces.hta import hta_breakdown  # noqa: PLC0415 seldom asked for
+
         trace = msgspec.structs.replace(trace, hta=hta_breakdown(table))
     compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
     return _Analysed(trace=trace, collectives=compared)

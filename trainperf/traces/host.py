@@ -6,15 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.columns import StepColumns, seconds
+from trainperf.traces.device import DeviceWork, Use
 from trainperf.traces.intervals import Spans, either, union, without
-from trainperf.traces.steps import Rows, Steps, named
+from trainperf.traces.steps import Rows, Steps, distinct, named, present
 from trainperf.traces.table import NONE, EventTable, Kind
 
 
 MARKS = re.compile(
     r"ProfilerStep\s*#|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)|trainperf::|## "
     r"|(nccl|gloo|mpi|ucc):|\[pl\]|\[(Strategy|LightningModule|Callback|_TrainingEpochLoop)\]"
-    r"|DistributedDataParallel\.forward|Torch-Compiled Region|Iteration:"
+    r"|DistributedDataParallel\.forward|Iteration:"
 )
 """Names of ranges around operators, which old profilers recorded as operators."""
 
@@ -69,9 +70,10 @@ class HostWork:
     """When any thread was in a call of the device's runtime."""
 
 
-def host_work(table: EventTable, steps: Steps) -> HostWork:
-    """What the names of the host's events tell."""
+def host_work(table: EventTable, steps: Steps, device: DeviceWork) -> HostWork:
+    """What the names of the host's events tell, and the copies that the device made for them."""
     syncs = named(table, SYNCHRONISING, Kind.RUNTIME)
+    syncs = distinct(np.concatenate((syncs, _blocking_copies(table, device)))).astype(np.intp)
     # Not those outside: the profiler itself waits for the device when it stops.
     syncs = syncs[steps.holding(table.start_ns[syncs]) != NONE]
     engine = named(table, _ENGINE, *_HOST)
@@ -93,6 +95,19 @@ def host_work(table: EventTable, steps: Steps) -> HostWork:
     )
 
 
+def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
+    """Calls that copy from the device into ordinary memory: asynchronous by name only.
+
+    `.item()` spends its wait there, not in the synchronisation that follows.
+    """
+    copies = np.flatnonzero(device.used_for(Use.FROM_DEVICE) & (device.launch != NONE))
+    codes = table.name[device.row[copies]]
+    pageable = np.zeros(len(table.names), bool)
+    for code in present(codes):
+        pageable[code] = "Pageable" in table.names[code]
+    return np.asarray(device.launch[copies[pageable[codes]]])
+
+
 def _operators(table: EventTable) -> Rows:
     rows = table.rows(Kind.CPU_OP)
     marks = np.array([MARKS.match(name) is not None for name in table.names], bool)
@@ -112,7 +127,7 @@ def _forward(table: EventTable, steps: Steps, operators: Rows, engine: Rows) -> 
     marked = _on_thread(table, steps, _FORWARD)
     if len(marked):
         return marked
-    numbers = np.unique(table.sequence[engine])
+    numbers = distinct(table.sequence[engine])
     numbers = numbers[numbers != NONE]
     if not len(numbers):
         return None

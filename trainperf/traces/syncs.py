@@ -29,13 +29,17 @@ _LIBRARY = re.compile(
 def sync_columns(
     table: EventTable, steps: Steps, host: HostWork, forest: Nest, *, has_device: bool
 ) -> StepColumns:
-    """Synchronising calls of each step, the host's time in them, and `.item()` calls."""
+    """How often the host waited in each step, its time in these calls, and `.item()` calls.
+
+    Calls inside one operator are one wait: a copy to the host, and the synchronisation after it.
+    """
     count = len(steps)
     items = steps.holding(table.start_ns[_items(table, forest)])
     known = {"item_calls": per_step(items, count)}
     if not has_device:
         return {**known, "sync_calls": [None] * count, "sync_s": [None] * count}
-    step = steps.holding(table.start_ns[host.syncs])
+    waits = host.syncs[_first_of_each(_waits(table, host.syncs, forest))]
+    step = steps.holding(table.start_ns[waits])
     return {
         **known,
         "sync_calls": per_step(step, count),
@@ -48,14 +52,28 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
     rows = host.syncs
     calls = _calls(table, rows, forest)
     stacks = _stacks(table, rows) if table.stack is None else _call_stacks(table, rows, forest)
-    sites: dict[tuple[str, tuple[str, ...]], list[int]] = defaultdict(list)
-    for call, stack, length in zip(calls, stacks, table.duration_ns[rows], strict=True):
-        sites[call, stack].append(int(length))
+    waits = _waits(table, rows, forest).tolist()
+    lengths: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+    counted: dict[tuple[str, tuple[str, ...]], set[int]] = defaultdict(set)
+    for place, length in enumerate(table.duration_ns[rows].tolist()):
+        site = calls[place], stacks[place]
+        lengths[site] += length
+        counted[site].add(waits[place])
     found = [
-        SyncSite(call=call, count=len(lengths), total_s=sum(lengths) / 1e9, stack=stack)
-        for (call, stack), lengths in sites.items()
+        SyncSite(call=site[0], count=len(counted[site]), total_s=length / 1e9, stack=site[1])
+        for site, length in lengths.items()
     ]
     return tuple(sorted(found, key=lambda site: (-site.total_s, site.call, site.stack))[:TOP])
+
+
+def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
+    """A number for the wait that each call belongs to: calls of one operator are one wait."""
+    place = forest.innermost(table.thread[rows], table.start_ns[rows])
+    return np.where(place == NONE, -1 - np.arange(len(rows)), place)
+
+
+def _first_of_each(waits: Rows) -> Rows:
+    return np.unique(waits, return_index=True)[1]
 
 
 def _items(table: EventTable, forest: Nest) -> Rows:
