@@ -8,6 +8,7 @@ from support_loops import Loader, Sleeper
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.loop import LoopMonitor
+from trainperf.profiles import ScheduledProfile
 
 
 STEPS = 30
@@ -62,3 +63,27 @@ def train_measured_on(measured: int, rank: int, base: Path) -> None:
 def train_measured_on_rank_0(rank: int, base: Path) -> None:
     """Only rank 0 has a monitor."""
     train_measured_on(0, rank, base)
+
+
+def train_traced(rank: int, base: Path) -> None:
+    """One rank of two under DDP; both trace the same steps, and rank 1 is late."""
+    store = dist.FileStore(str(base / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    sleeper = Sleeper()
+    model = DistributedDataParallel(torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    profile = ScheduledProfile(wait=3, warmup=1, active=3, ranks=(0, 1))
+    monitor = LoopMonitor(base / "runs", report=False).watch(model, optimizer).profile(profile)
+    with monitor:
+        for batch in monitor.batches(Loader(sleeper, 12)):
+            with monitor.phase("forward"):
+                loss = model(batch["x"]).square().mean()
+                sleeper.sleep("forward", LATE_MS * rank)
+            with monitor.phase("backward"):
+                loss.backward()
+            with monitor.phase("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+            monitor.end_step(loss)
+    dist.destroy_process_group()

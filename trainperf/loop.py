@@ -25,14 +25,14 @@ from typing_extensions import Self
 from trainperf.brackets import Brackets
 from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns, wall_clock_anchor
-from trainperf.closing import close_run
 from trainperf.errors import ConfigError
 from trainperf.monitor import Monitor
 from trainperf.phases import Phase
 from trainperf.probes.choose import Chosen, Objects
 from trainperf.probes.tokens import MaskFunction
+from trainperf.profiles import ScheduledProfile
 from trainperf.sinks.tensorboard import Writer
-from trainperf.starting import Wishes, begin
+from trainperf.starting import Wishes, begin, device_of, end
 
 
 log = logging.getLogger("trainperf")
@@ -128,11 +128,22 @@ class LoopMonitor:
         several = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
         self._objects = replace(
             self._objects,
-            device=_device(device, model),
+            device=device_of(device, model),
             module=model,
             optimizers=several,
             scaler=scaler,
         )
+        return self
+
+    def profile(self, profile: ScheduledProfile) -> Self:
+        """Say which steps are traced, before the first epoch.
+
+        Raises:
+            ConfigError: The first epoch has begun already.
+        """
+        if self.monitor.started:
+            raise ConfigError("profile(): the first epoch has begun; call it before batches()")
+        self._wishes = replace(self._wishes, profiler=profile)
         return self
 
     # -- the loop -----------------------------------------------------------------------------
@@ -204,9 +215,9 @@ class LoopMonitor:
             self._unended_batch()
         self.monitor.finish(reason)
         if self.run is not None and self._rank == 0:
-            run, aloud = self.run, self._wishes.aloud
+            run, wishes = self.run, self._wishes
             ranks = self._objects.world_size if reason == FINISHED else 1
-            self.monitor.guard.run("report", lambda: close_run(run, ranks=ranks, aloud=aloud))
+            self.monitor.guard.run("report", lambda: end(run, wishes, ranks))
 
     def __enter__(self) -> Self:
         return self
@@ -285,10 +296,3 @@ class LoopMonitor:
 
     def _at_exit(self) -> None:
         self.close(NOT_CLOSED)
-
-
-def _device(device: torch.device | str | None, model: torch.nn.Module) -> torch.device:
-    if device is not None:
-        return torch.device(device)
-    first = next(model.parameters(), None)
-    return first.device if first is not None else torch.device("cpu")

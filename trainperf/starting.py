@@ -12,6 +12,7 @@ import torch.distributed as dist
 from trainperf import identity, rundir
 from trainperf.agreeing import run_directory
 from trainperf.answer import first_answer
+from trainperf.closing import close_run
 from trainperf.guard import Guard
 from trainperf.measures import EVERYTHING
 from trainperf.meters.fold import Reading
@@ -86,6 +87,19 @@ def begin(
     return Begun(run=run, rank=rank, chosen=chosen)
 
 
+def end(run: Path, wishes: Wishes, ranks: int) -> None:
+    """Write the summary of *ranks*, and show it where the user wished; see `close_run`."""
+    close_run(run, ranks=ranks, aloud=wishes.aloud, writer=wishes.writer)
+
+
+def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torch.device:
+    """What the user said, else where the model's first parameter is."""
+    if device is not None:
+        return torch.device(device)
+    first = next(model.parameters(), None)
+    return first.device if first is not None else torch.device("cpu")
+
+
 def _traced(
     objects: Objects, wishes: Wishes, run: Path | None, rank: int, guard: Guard
 ) -> list[Probe]:
@@ -143,7 +157,8 @@ def _model(module: torch.nn.Module) -> dict[str, Scalar]:
 def _totals(chosen: Chosen, plain: PlainLoopProbe, notes: dict[str, str]) -> Totals:
     tokens = chosen.tokens
     lengths = dict(sorted(tokens.lengths.items())) if tokens else {}
-    return Totals(at_step=0, sequence_lengths=lengths, notes=notes, config=plain.config())
+    config = {**plain.config(), **(tokens.config() if tokens else {})}
+    return Totals(at_step=0, sequence_lengths=lengths, notes=notes, config=config)
 
 
 def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:

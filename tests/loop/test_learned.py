@@ -122,3 +122,35 @@ def test_accumulation_that_changes_is_a_range(tmp_path: Path) -> None:
                 monitor.end_step()
 
     assert config(monitor)["accumulate_grad_batches"] == "1 to 3"
+
+
+@pytest.mark.parametrize(
+    ("batch", "length"),
+    [
+        ({"attention_mask": torch.ones(2, 7), "input_ids": torch.ones(2, 9)}, 7),
+        ({"labels": torch.ones(2, 8)}, 8),
+        ({"input_ids": torch.ones(2, 9)}, 9),
+        ({"input_ids": torch.ones(9)}, None),
+        ({"x": torch.ones(2, 9)}, None),
+        (torch.ones(2, 9), None),
+    ],
+)
+def test_the_sequence_length_is_the_first_batchs(
+    tmp_path: Path, batch: object, length: int | None
+) -> None:
+    """Padding included; from whatever tells the tokens, else from `input_ids`."""
+    longer = {"attention_mask": torch.ones(2, 99), "input_ids": torch.ones(2, 99)}
+    with LoopMonitor(tmp_path, report=False) as monitor:
+        for _ in monitor.batches([batch] if length is None else [batch, longer]):
+            monitor.end_step()
+
+    assert config(monitor).get("sequence_length") == length
+
+
+def test_a_mask_function_tells_the_sequence_length(tmp_path: Path) -> None:
+    """As it tells the tokens."""
+    with LoopMonitor(tmp_path, report=False, tokens=lambda batch: torch.ones(2, 5)) as monitor:
+        for _ in monitor.batches([torch.ones(2, 9)]):
+            monitor.end_step()
+
+    assert config(monitor)["sequence_length"] == 5

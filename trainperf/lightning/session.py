@@ -224,6 +224,7 @@ class Session:
             actions_ns=self.boundaries.hooks_ns(),
             sequence_lengths=dict(sorted(lengths.items())),
             notes=self._notes(),
+            config=self._tokens.config() if self._tokens else {},
         )
 
     def _rescale(self, accumulation: int) -> None:

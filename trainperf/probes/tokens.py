@@ -10,6 +10,7 @@ import torch
 from trainperf.probes.base import Batch, RingProbe, add
 from trainperf.probes.ring import Ring
 from trainperf.recorder import Draft, Recorder
+from trainperf.records import Scalar
 
 
 MaskFunction = Callable[[object], torch.Tensor]
@@ -43,6 +44,7 @@ class TokensProbe(RingProbe):
         self._user_mask = mask
         self._note = ""
         self._found = False
+        self._length: int | None = None
         self._kept: torch.Tensor | None = None
         self.lengths: dict[int, int] = {}
         """Upper edge of a bin in tokens to the sequences whose effective length falls in it."""
@@ -95,6 +97,10 @@ class TokensProbe(RingProbe):
         """Which mask was used."""
         return {"tokens": self._note} if self._note else {}
 
+    def config(self) -> dict[str, Scalar]:
+        """Tokens of a sequence in the first batch, padding included, as far as seen."""
+        return {} if self._length is None else {"sequence_length": self._length}
+
     def _mask(self, batch: Batch) -> tuple[torch.Tensor, int] | None:
         """A tensor of shape (sequences, tokens), and the value that means *does not count*."""
         if self._user_mask is not None:
@@ -107,11 +113,14 @@ class TokensProbe(RingProbe):
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2:
             return self._using(labels, IGNORE_INDEX, f"labels != {IGNORE_INDEX}")
+        if self._length is None:
+            self._length = _last(batch.get("input_ids"))
         return None
 
     def _using(self, marks: torch.Tensor, ignored: int, note: str) -> tuple[torch.Tensor, int]:
         if not self._found:
             self._found, self._note = True, note
+            self._length = self._length or _last(marks)
         if marks.ndim == 2:
             return marks, ignored
         last = marks.shape[-1] if marks.ndim else 1
@@ -128,6 +137,11 @@ class TokensProbe(RingProbe):
         edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
+
+
+def _last(tokens: object) -> int | None:
+    """Length of the last dimension of a tensor of sequences."""
+    return tokens.shape[-1] if isinstance(tokens, torch.Tensor) and tokens.ndim > 1 else None
 
 
 def _on_host(marks: torch.Tensor) -> npt.NDArray[np.generic]:
