@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from trainperf.traces.answer import answer
@@ -81,6 +82,15 @@ def test_every_rule_has_its_cause_and_its_bound(
 def test_what_is_hidden_or_small_is_no_finding(given: dict[str, Any]) -> None:
     """However long it takes."""
     assert report_of(rank_of(**given)).findings == ()
+
+
+def test_a_name_without_end_is_cut() -> None:
+    """A finding is a sentence, whatever a trace calls its operators."""
+    rank = rank_of(compute_fraction=0.9)
+    endless = Operator(name="x" * 10_000, calls=1, self_device_s=0.45, self_cpu_s=0.1)
+    (finding,) = report_of(msgspec.structs.replace(rank, top_operators=(endless,))).findings
+
+    assert finding.evidence == f"{'x' * 79}… takes 50 % of its busy time"
 
 
 def test_the_largest_gain_comes_first() -> None:

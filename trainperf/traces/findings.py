@@ -26,6 +26,9 @@ ITEMS = 1.0
 FEW_TENSOR_CORES = 0.1
 _MATRIX = ("mm", "conv", "linear", "attention", "matmul", "einsum")
 
+NAME = 80
+"""Letters of a name in a sentence."""
+
 Rule = Callable[[RankTrace], TraceFinding | None]
 
 
@@ -65,6 +68,11 @@ def _worst(rule: Rule, ranks: Sequence[RankTrace]) -> TraceFinding | None:
         gain_at_most=finding.gain_at_most,
         action=finding.action,
     )
+
+
+def _short(name: str) -> str:
+    """Names of templates are pages long, and a hostile one may be longer."""
+    return name if len(name) <= NAME else name[: NAME - 1] + "…"
 
 
 def _is_worth(cost_s: float, whole_s: float) -> bool:
@@ -165,11 +173,11 @@ def _syncs(rank: RankTrace) -> TraceFinding | None:
     if fraction < WORTH or not rank.sync_sites:
         return None
     site = rank.sync_sites[0]
-    where = f" at {site.stack[0]}" if site.stack else ""
+    where = f" at {_short(site.stack[0])}" if site.stack else ""
     return TraceFinding(
         rule="synchronisation",
         what=f"the GPU is idle {share(fraction)} of the time while the host waits for it",
-        evidence=f"{site.call}{where}: {count(site.count)} times, {duration(site.total_s)}",
+        evidence=f"{_short(site.call)}{where}: {count(site.count)} times, {duration(site.total_s)}",
         gain_at_most=_gain(fraction, 1.0),
         action="no .item(), .cpu() or print of a tensor in the step; read losses later, or "
         "non_blocking=True from pinned memory",
@@ -199,11 +207,11 @@ def _kernels(rank: RankTrace) -> TraceFinding | None:
         return None
     top = rank.top_operators[0]
     busy_s = sum(step.gpu_busy_s or 0.0 for step in rank.steps)
-    top_s = top.self_device_s or 0.0
+    part = (top.self_device_s or 0.0) / busy_s if busy_s else 0.0
     return TraceFinding(
         rule="kernels",
         what=f"the GPU computes {share(fraction)} of the time",
-        evidence=f"{top.name} takes {share(top_s / busy_s if busy_s else 0.0)} of its busy time",
+        evidence=f"{_short(top.name)} takes {share(part)} of its busy time",
         action=_about_kernels(rank, top),
     )
 
