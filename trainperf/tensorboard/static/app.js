@@ -5,8 +5,11 @@ import { Column } from "./column.js";
 import { el, fill, whenChanged } from "./dom.js";
 import { most } from "./lines.js";
 import { onThemeChange } from "./theme.js";
+import { loaded } from "./zoom.js";
 
 const EVERY_MS = 3000;
+// A server that reads a long run for the first time leaves time for Plotly meanwhile.
+const WORDS_FIRST_MS = 400;
 const NONE = "";
 
 const place = document.getElementById("columns");
@@ -112,3 +115,4 @@ onThemeChange(() => {
   columns.forEach((column) => column.redraw());
 });
 poll();
+setTimeout(loaded, WORDS_FIRST_MS);

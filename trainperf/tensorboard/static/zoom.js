@@ -6,8 +6,8 @@ const listened = new WeakSet();
 
 let plotly = null;
 
-// The words of a page are there at once; Plotly takes a second to start and comes after them.
-function loaded() {
+// Plotly takes a second to start: the words of a page come before it, unless they are long in coming.
+export function loaded() {
   plotly ??= new Promise((done) => {
     const script = el("script", { src: "plotly.min.js", charset: "utf-8" });
     script.addEventListener("load", () => done(globalThis.Plotly));
@@ -17,15 +17,24 @@ function loaded() {
   return plotly;
 }
 
-export async function draw(node, traces, layout, config, onZoom) {
+// Charts are drawn one after the other, and each can be seen before the next one is begun.
+let last = Promise.resolve();
+
+export function draw(node, traces, layout, config, onZoom) {
+  const mine = last.then(() => drawn(node, traces, layout, config, onZoom));
+  last = mine.catch(() => null).then(() => new Promise((done) => { setTimeout(done); }));
+  return mine;
+}
+
+async function drawn(node, traces, layout, config, onZoom) {
   const Plotly = await loaded();
   if (!Plotly) return fill(node, el("p", { class: "quiet" }, "No charts: the Python package plotly is not installed where TensorBoard runs."));
   await Plotly.react(node, traces, layout, config);
   if (listened.has(node)) return null;
   listened.add(node);
   node.on("plotly_relayout", (event) => {
-    const [first, last] = [event["xaxis.range[0]"], event["xaxis.range[1]"]];
-    if (first !== undefined && last !== undefined) onZoom([Number(first), Number(last)]);
+    const [from, to] = [event["xaxis.range[0]"], event["xaxis.range[1]"]];
+    if (from !== undefined && to !== undefined) onZoom([Number(from), Number(to)]);
   });
   node.on("plotly_doubleclick", () => onZoom(null));
   return null;
@@ -33,6 +42,8 @@ export async function draw(node, traces, layout, config, onZoom) {
 
 // Puts words where a chart was.
 export async function clear(node, write) {
+  // What is still being drawn there comes first.
+  await last;
   if (listened.delete(node)) (await loaded()).purge(node);
   write();
 }
