@@ -9,7 +9,7 @@ from support_golden import summary_of_case
 from support_runs import RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.records import Totals
-from trainperf.reports import NAMES, text
+from trainperf.reports import text
 from trainperf.reports.formats import FORMATS
 from trainperf.reports.headline import headline
 
