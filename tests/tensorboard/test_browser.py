@@ -50,6 +50,10 @@ def test_a_run_is_shown_with_its_answer_its_steps_and_its_findings(
     ]  # fmt: skip
     assert tab.drawn("data_wait")[:3] == pytest.approx([20, 20.35, 20.15])
     assert tab.drawn("backward")[0] == 13
+    page.wait_for_selector("[data-chart=tokens] .main-svg")
+    pointed_at = page.evaluate("""() => document.querySelector("[data-chart=tokens] .plot").data
+        .find((trace) => trace.meta === "tokens_effective").text[0]""")
+    assert pointed_at == "907 /s"
     assert page.locator(".finding h4").first.inner_text().startswith("37 % of the step is spent")
     assert shown(tab, "DataLoader(num_workers=1, persistent_workers=True)")
 

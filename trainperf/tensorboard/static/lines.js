@@ -2,7 +2,7 @@
 
 import { asPlotlyText } from "./dom.js";
 import { colour, CONFIG, faint, layout } from "./theme.js";
-import { largest, scaled, scaleOf } from "./units.js";
+import { digits, largest, scaled, scaleOf } from "./units.js";
 import { draw } from "./zoom.js";
 
 const FEW_POINTS = 60;
@@ -51,17 +51,23 @@ function one(line, place, x, scale) {
   const main = {
     type: "scatter", mode: points <= FEW_POINTS ? "lines+markers" : "lines", x, y: scaled(line.values, own), name, legendgroup: name, meta: line.key,
     line: { width: 1.6, color: tone, dash: line.second ? "dot" : "solid" }, marker: { size: 4 }, connectgaps: line.second,
-    hovertemplate: `%{y:,.4~g}${own.suffix}`, ...(line.second ? { yaxis: "y2" } : {}),
+    text: line.values.map((value, at) => told(value, line, at, own)), hovertemplate: "%{text}", ...(line.second ? { yaxis: "y2" } : {}),
   };
   if (!line.low || !line.high) return [main];
   const edge = { type: "scatter", mode: "lines", x, line: { width: 0, color: tone }, hoverinfo: "skip", showlegend: false, legendgroup: name };
-  main.customdata = line.low.map((low, at) => [low, line.high[at]].map((value) => (value === null ? null : value * own.factor)));
-  if (line.low.some((low, at) => low !== line.high[at])) main.hovertemplate += " (%{customdata[0]:,.4~g} – %{customdata[1]:,.4~g})";
   return [
     { ...edge, y: scaled(line.low, own), meta: `${line.key}:low` },
     { ...edge, y: scaled(line.high, own), fill: "tonexty", fillcolor: faint(tone, 0.18), meta: `${line.key}:high` },
     main,
   ];
+}
+
+// A value with its unit, and the extremes of its group where they differ.
+function told(value, line, at, scale) {
+  if (value === null) return "not measured";
+  const [low, high] = [line.low?.[at] ?? value, line.high?.[at] ?? value];
+  const spread = low === high ? "" : ` (${digits(low * scale.factor)} – ${digits(high * scale.factor)})`;
+  return digits(value * scale.factor) + scale.suffix + spread;
 }
 
 // The frame shall hold the spread, unless single steps are far from everything else.

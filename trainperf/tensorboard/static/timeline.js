@@ -42,7 +42,7 @@ export class Timeline {
     const ends = this.window ?? [picture.first_s, picture.last_s];
     const shape = layout({
       barmode: "overlay", bargap: 0.25, hovermode: "closest", margin: { l: 90, r: 14, t: 8, b: 40 },
-      xaxis: { range: ends.map(at), title: { text: scale.title, standoff: 6 }, tickformat: ",.4~g", showgrid: true },
+      xaxis: { range: ends.map(at), title: { text: scale.title, standoff: 6 }, tickformat: "", showgrid: true },
       yaxis: { range: [names.length - 0.5, -0.5], tickvals: names.map((_, row) => row), ticktext: names, showgrid: false, rangemode: "normal" },
     });
     const traces = kinds.map((kind) => bars(picture, kind, at, scale));

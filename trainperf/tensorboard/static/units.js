@@ -23,6 +23,7 @@ export function scaled(values, scale) {
 
 export function digits(value) {
   const size = Math.abs(value);
+  if (size > 0 && size < 0.0995) return value.toPrecision(3);
   const shown = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
   return value.toLocaleString("en", { minimumFractionDigits: shown, maximumFractionDigits: shown });
 }
