@@ -1,0 +1,98 @@
+"""How little of the traffic must reach memory, behind a cache of a given size?
+
+The calls are replayed against a cache that keeps the most recently used bytes, twice, so that the
+second pass starts as a step in the middle of a fit does.  Where hardware keeps less, it moves
+more: the result is a lower bound.  Results are parallel to the calls and their accesses.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainperf.audit.calls import Call
+
+
+Traffic = list[list[int]]
+"""Bytes between memory and cache, for each access of each call."""
+
+
+def memory_traffic(calls: Sequence[Call], cache_bytes: int | None) -> Traffic:
+    """What each access moves between memory and a cache; everything when its size is unknown."""
+    if not cache_bytes:
+        return [[access.size_bytes for access in call.accesses] for call in calls]
+    cache = _Cache(cache_bytes)
+    _replay(calls, cache)
+    return _replay(calls, cache)
+
+
+def _replay(calls: Sequence[Call], cache: "_Cache") -> Traffic:
+    traffic = [[0] * len(call.accesses) for call in calls]
+    for moved, call in zip(traffic, calls, strict=True):
+        for place, access in enumerate(call.accesses):
+            if access.writes:
+                cache.write(access.storage, access.size_bytes, _Slip(moved=moved, place=place))
+            else:
+                moved[place] += cache.read(access.storage, access.size_bytes)
+    return traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slip:
+    """Where the write-back of a line is charged."""
+
+    moved: list[int]
+    place: int
+
+    def charge(self, size: int) -> None:
+        self.moved[self.place] += size
+
+
+@dataclass(slots=True, kw_only=True)
+class _Held:
+    size: int
+    dirty: int = 0
+    slip: _Slip | None = None
+
+
+class _Cache:
+    """Least recently used goes first; a write reaches memory when it goes."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._used = 0
+
+    def read(self, storage: int, size: int) -> int:
+        """Bytes that were not there."""
+        return max(0, size - self._touch(storage, size))
+
+    def write(self, storage: int, size: int, slip: _Slip) -> None:
+        """What does not fit is charged at once, the rest when it has to leave."""
+        self._touch(storage, size)
+        kept = self._held[storage]
+        slip.charge(max(0, size - self._capacity))
+        kept.dirty = max(kept.dirty, min(size, self._capacity))
+        kept.slip = slip
+
+    def _touch(self, storage: int, size: int) -> int:
+        """Make it the most recent one; returns how much of it was there."""
+        kept = self._held.pop(storage, None) or _Held(size=0)
+        before = kept.size
+        kept.size = max(before, min(size, self._capacity))
+        self._held[storage] = kept
+        self._used += kept.size - before
+        while self._used > self._capacity:
+            self._evict(self._used - self._capacity)
+        return before
+
+    def _evict(self, excess: int) -> None:
+        storage, oldest = next(iter(self._held.items()))
+        gone = min(excess, oldest.size)
+        lost = max(0, oldest.dirty - (oldest.size - gone))
+        if lost and oldest.slip is not None:
+            oldest.slip.charge(lost)
+        oldest.size -= gone
+        oldest.dirty -= lost
+        self._used -= gone
+        if not oldest.size:
+            del self._held[storage]

@@ -1,0 +1,85 @@
+"""Whose code is a Python frame running?  The user's, torch's, or that of a framework in between."""
+
+import inspect
+import os
+import sysconfig
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Literal
+
+import torch
+
+
+Owner = Literal["user", "framework", "torch", "checkpoint", "update"]
+"""`checkpoint` and `update` are torch's own: activation checkpointing, and the work of an update
+(optimizers, gradient clipping, unscaling)."""
+
+_TORCH = Path(torch.__file__).parent
+_OURS = Path(__file__).parent.parent
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = ("site-packages", "dist-packages")
+_FRAMEWORKS = (
+    "lightning",
+    "lightning_fabric",
+    "lightning_utilities",
+    "pytorch_lightning",
+    "torch",
+    "torchgen",
+)
+_UPDATES = ("optim", "nn/utils/clip_grad.py", "nn/utils/clip_grad_norm.py", "amp/grad_scaler.py")
+_NO_UPDATE = ("scale", "apply_scale")
+"""Functions of the GradScaler that belong to forward: they scale the loss."""
+
+
+def frames() -> Iterator[tuple[Owner, FrameType]]:
+    """The running frames from the innermost one, those of the audit left out."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(str(_OURS / "audit")):
+            yield owner(frame.f_code), frame
+        frame = frame.f_back
+
+
+def line_of(frame: FrameType) -> str:
+    """`file:line`, the file relative to the working directory where it lies below it."""
+    return f"{_shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+@lru_cache(maxsize=4096)
+def owner(code: CodeType) -> Owner:
+    """Whose code that is, by its file."""
+    name = code.co_filename
+    if name.startswith("<"):
+        return "user" if name.startswith(("<ipython", "<stdin")) else "framework"
+    path = Path(name)
+    if path.is_relative_to(_TORCH):
+        return _part_of_torch(path.relative_to(_TORCH).as_posix(), code.co_name)
+    if path.is_relative_to(_OURS):
+        return "framework"
+    package = _package(path)
+    if package is not None:
+        return "framework" if package in _FRAMEWORKS else "user"
+    return "framework" if path.is_relative_to(_STANDARD) else "user"
+
+
+def _part_of_torch(path: str, function: str) -> Owner:
+    if path == "utils/checkpoint.py":
+        return "checkpoint"
+    updates = path.startswith(_UPDATES) and function not in _NO_UPDATE
+    return "update" if updates or function == "zero_grad" else "torch"
+
+
+def _package(path: Path) -> str | None:
+    """The installed package that a file belongs to; `None` for a file that is not installed."""
+    parts = path.parts
+    place = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
+    return None if place is None or place + 1 >= len(parts) else parts[place + 1]
+
+
+@lru_cache(maxsize=4096)
+def _shown(name: str) -> str:
+    here = Path.cwd()
+    path = Path(name)
+    return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else name

@@ -1,0 +1,99 @@
+"""What would a fused elementwise chain not have to move?
+
+A chain is a run of elementwise calls of one part of the step that nothing else interrupts.  As one
+kernel it reads each outer value once, and writes only what somebody else reads or what stays.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from trainperf.audit.calls import Access, Call
+
+
+_FUSED = ("pointwise", "copy")
+
+Kept = list[list[bool]]
+"""Whether fusion leaves an access standing, parallel to the calls and their accesses."""
+
+
+def survives(calls: Sequence[Call]) -> Kept:
+    """Which accesses are left when each chain is one kernel."""
+    kept = [[True] * len(call.accesses) for call in calls]
+    chains = list(_chains(calls))
+    for value in _values(calls):
+        _drop_repeated_reads(value, chains, kept)
+        if value.made is not None and _stays_inside(value, chains):
+            call, place = value.made
+            kept[call][place] = False
+    return kept
+
+
+@dataclass(slots=True, kw_only=True)
+class _Value:
+    """What a storage held from one write to the next."""
+
+    made: tuple[int, int] | None
+    """Call and access that wrote it; `None` when it is older than the step."""
+    temporary: bool = False
+    """Whether its storage was allocated by that call."""
+    replaced_by: int | None = None
+    """Call that overwrote it, if it did."""
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _chains(calls: Sequence[Call]) -> Iterator[int | None]:
+    """The number of the chain of each call; `None` for one that is not elementwise."""
+    chain = 0
+    before: Call | None = None
+    for call in calls:
+        fused = call.work.kind in _FUSED
+        if not fused or (before is not None and before.part != call.part):
+            chain += 1
+        before = call
+        yield chain if fused else None
+
+
+def _values(calls: Sequence[Call]) -> list[_Value]:
+    values: list[_Value] = []
+    current: dict[int, _Value] = {}
+    for index, call in enumerate(calls):
+        for place, access in enumerate(call.accesses):
+            value = current.get(access.storage)
+            if access.writes:
+                value = _written(access, (index, place), value)
+                values.append(value)
+            elif value is None:
+                value = _Value(made=None)
+                values.append(value)
+            current[access.storage] = value
+            if not access.writes:
+                value.reads.append((index, place))
+    return values
+
+
+def _written(access: Access, made: tuple[int, int], before: _Value | None) -> _Value:
+    if before is not None and access.whole:
+        before.replaced_by = made[0]
+    return _Value(made=made, temporary=access.new)
+
+
+def _drop_repeated_reads(value: _Value, chains: Sequence[int | None], kept: Kept) -> None:
+    maker = None if value.made is None else chains[value.made[0]]
+    seen = {maker} - {None}
+    for call, place in value.reads:
+        chain = chains[call]
+        if chain is not None and chain in seen:
+            kept[call][place] = False
+        elif chain is not None:
+            seen.add(chain)
+
+
+def _stays_inside(value: _Value, chains: Sequence[int | None]) -> bool:
+    """Whether nobody outside of the chain that made it will ever see it."""
+    if value.made is None:
+        return False
+    chain = chains[value.made[0]]
+    if chain is None or any(chains[call] != chain for call, _ in value.reads):
+        return False
+    replaced = value.replaced_by is not None and chains[value.replaced_by] == chain
+    return replaced or (value.temporary and bool(value.reads))

@@ -1,0 +1,79 @@
+"""How is one real training step audited?  It runs once, eagerly, and every operator is seen."""
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import torch
+from torch import nn
+from typing_extensions import Self
+
+from trainperf.audit.device import cache_bytes, computing, device_name
+from trainperf.audit.mode import AuditMode, Guarded
+from trainperf.audit.rows import rows_of
+from trainperf.audit.where import Where
+from trainperf.audited import StepAudit
+from trainperf.clocks.host import monotonic_ns
+
+
+def audit_step(step: Callable[[], object], *, model: nn.Module | None = None) -> StepAudit:
+    """Run *step* once and say what each of its operators computed and moved.
+
+    It does what it would have done, slower: parameters are updated if it updates them.  Compiled
+    functions run uncompiled.
+
+    Args:
+        step: Forward, backward and update of one step, without arguments.
+        model: Module that the others are named from; by default the outermost one that runs.
+    """
+    audit = Audit(model)
+    with audit:
+        step()
+    return audit.result()
+
+
+class Audit:
+    """An audit between `__enter__` and `__exit__`, for loops that cannot hand over their step.
+
+    Args:
+        model: Module that the others are named from; by default the outermost one that runs.
+        guarded: Wraps what is done after each call, so that a fault of ours ends the audit only.
+    """
+
+    def __init__(self, model: nn.Module | None = None, guarded: Guarded | None = None) -> None:
+        self._where = Where(model)
+        self._mode = AuditMode(self._where, guarded)
+        self._entered = ExitStack()
+        self._start_ns = 0
+        self._wall_ns = 0
+
+    def __enter__(self) -> Self:
+        self._start_ns = monotonic_ns()
+        # A compiled graph has no operators to see; torch's own switch leads around it.
+        self._entered.enter_context(torch.compiler.set_stance("force_eager"))
+        self._entered.enter_context(self._where)
+        self._entered.enter_context(self._mode)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._entered.close()
+        self._wall_ns += monotonic_ns() - self._start_ns
+
+    def result(self, *, step: int | None = None, micro_batches: int = 1) -> StepAudit:
+        """What was seen; after `__exit__`."""
+        calls = self._mode.calls
+        device = computing(kind for call in calls for kind in call.devices)
+        cache = cache_bytes(device)
+        unknown = {call.name for call in calls if not call.work.known}
+        return StepAudit(
+            step=step,
+            micro_batches=micro_batches,
+            device=device,
+            device_name=device_name(device),
+            cache_bytes=cache,
+            operators=rows_of(calls, device, cache),
+            views=self._mode.views,
+            uncounted=tuple(sorted(unknown)),
+            audited_s=self._wall_ns / 1e9,
+            software={"torch": torch.__version__, "python": sys.version.split()[0]},
+        )

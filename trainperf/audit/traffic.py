@@ -1,0 +1,182 @@
+"""Which memory does one operator call read and write?
+
+Each tensor once, elements of a broadcast one once: what the call must move if nothing were cached.
+Views and allocations move nothing.  A look-up reads the rows it looks up, not the table.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import prod
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from trainperf.audit.calls import Access
+
+
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """Every tensor of an argument, lists flattened."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from tensors_in(inner)
+
+
+def accesses_of(
+    func: OpOverload,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    out: object,
+) -> tuple[Access, ...]:
+    """What the call read and wrote; empty for a view or an allocation."""
+    name = func.overloadpacket.__name__
+    given = list(_given(func, args, kwargs))
+    known = {_key(tensor) for tensor, _ in given}
+    fresh = [tensor for tensor in tensors_in(out) if _key(tensor) not in known]
+    written = [tensor for tensor, writes in given if writes]
+    if name in _ALLOCATIONS or not (fresh or written or name in _READS_ONLY):
+        return ()
+    replaces = name in _REPLACES or name.startswith("_foreach_copy")
+    read = [tensor for tensor, writes in given if not (writes and replaces)]
+    if name in _SHAPE_ONLY:
+        read = []
+    sizes = _LOOKUPS[name](read, fresh) if name in _LOOKUPS else map(stored_bytes, read)
+    reads = (_access(one, size) for one, size in zip(read, sizes, strict=True))
+    return tuple(_once((*reads, *(_write(one, new=False) for one in written), *map(_fresh, fresh))))
+
+
+def stored_bytes(tensor: Tensor) -> int:
+    """Bytes behind a tensor's elements: those it repeats by a stride of zero count once."""
+    if tensor.layout is not torch.strided:
+        return tensor.numel() * tensor.element_size()
+    own = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    return prod(own) * tensor.element_size() if tensor.numel() else 0
+
+
+def _given(
+    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[tuple[Tensor, bool]]:
+    """Tensor arguments, and whether the operator's schema says that it writes them."""
+    for position, argument in enumerate(func._schema.arguments):  # noqa: SLF001 no public schema
+        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        writes = argument.alias_info is not None and argument.alias_info.is_write
+        for tensor in tensors_in(given):
+            yield tensor, writes
+
+
+def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = False) -> Access:
+    return Access(
+        storage=_key(tensor),
+        size_bytes=size,
+        writes=writes,
+        whole=size >= _storage_bytes(tensor),
+        new=new,
+    )
+
+
+def _write(tensor: Tensor, *, new: bool) -> Access:
+    return _access(tensor, stored_bytes(tensor), writes=True, new=new)
+
+
+def _fresh(tensor: Tensor) -> Access:
+    return _write(tensor, new=True)
+
+
+def _once(accesses: Iterable[Access]) -> Iterator[Access]:
+    """A tensor given twice is read once."""
+    seen: set[Access] = set()
+    for access in accesses:
+        if access not in seen and access.size_bytes:
+            seen.add(access)
+            yield access
+
+
+def _key(tensor: Tensor) -> int:
+    if tensor.layout is not torch.strided:
+        return id(tensor)
+    storage = tensor.untyped_storage()
+    # Tensors without data, on the meta device, have no address.
+    return storage.data_ptr() or storage._cdata  # noqa: SLF001 the only identity of a storage
+
+
+def _storage_bytes(tensor: Tensor) -> int:
+    return tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
+
+
+# -- look-ups: what is read of a table is what comes out ---------------------------------------
+
+
+def _rows(read: Sequence[Tensor], fresh: Sequence[Tensor]) -> Iterator[int]:
+    """The first tensor is a table, of which the result is read; the others are read whole."""
+    for place, tensor in enumerate(read):
+        result = sum(map(stored_bytes, fresh))
+        yield min(stored_bytes(tensor), result) if place == 0 else stored_bytes(tensor)
+
+
+def _written_rows(read: Sequence[Tensor], fresh: Sequence[Tensor]) -> Iterator[int]:
+    """A gradient of zeros but for some: the tensor that only lends its shape is not read."""
+    del fresh
+    for place, tensor in enumerate(read):
+        yield 0 if place == 1 else stored_bytes(tensor)
+
+
+def _picked(read: Sequence[Tensor], fresh: Sequence[Tensor]) -> Iterator[int]:
+    """One element of each row, chosen by the second tensor."""
+    del fresh
+    for place, tensor in enumerate(read):
+        if place == 0:
+            yield min(stored_bytes(tensor), read[1].numel() * tensor.element_size())
+        else:
+            yield stored_bytes(tensor)
+
+
+_LOOKUPS: dict[str, Callable[[Sequence[Tensor], Sequence[Tensor]], Iterator[int]]] = {
+    "embedding": _rows,
+    "index": _rows,
+    "_unsafe_index": _rows,
+    "index_select": _rows,
+    "gather": _rows,
+    "nll_loss_forward": _picked,
+    "nll_loss2d_forward": _picked,
+    "nll_loss_backward": _written_rows,
+    "nll_loss2d_backward": _written_rows,
+}
+
+_ALLOCATIONS = frozenset(
+    {
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "empty_permuted",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+        "lift",
+        "lift_fresh",
+        "record_stream",
+        "_has_same_storage_numel",
+    }
+)
+
+_READS_ONLY = frozenset({"_local_scalar_dense", "equal", "is_nonzero"})
+
+_REPLACES = frozenset(
+    {
+        "copy_",
+        "fill_",
+        "zero_",
+        "_foreach_zero_",
+        "normal_",
+        "uniform_",
+        "bernoulli_",
+        "random_",
+        "exponential_",
+    }
+)
+
+# `zeros_like` and its kin are given a tensor of which they take the shape only.
+_SHAPE_ONLY = frozenset(
+    {"zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_full"}
+)

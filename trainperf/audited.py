@@ -1,0 +1,157 @@
+"""What did the audit of one training step see?  The contents of `audit.json`, readable offline.
+
+Counts are exact for the step that was audited.  FLOPs are floating-point operations (a multiply and
+an add are two), bytes are what an operator must at least read and write, times are host time.
+`None` means *not known*.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from trainperf.errors import RunError
+
+
+AUDIT_VERSION = 1
+"""Version of `audit.json`."""
+
+AUDIT_FILE = "audit.json"
+
+Part = Literal["forward", "backward", "recompute", "optimizer"]
+Kind = Literal["matmul", "pointwise", "reduction", "copy", "other"]
+Place = Literal["device", "host", "link"]
+
+PARTS: tuple[Part, ...] = ("forward", "backward", "recompute", "optimizer")
+
+
+class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
+    """All calls of one operator that agree in shapes, dtypes, place in the code and part."""
+
+    name: str
+    """E.g. `aten.addmm.default`."""
+    part: Part
+    """`recompute` is forward work that activation checkpointing repeats in backward."""
+    kind: Kind
+    """`matmul` is any contraction: matrix products, convolutions, attention."""
+    place: Place
+    """`link` copies between host and device; `host` ran on the CPU beside an accelerator."""
+    module: str | None
+    """Path of the module whose forward made it, e.g. `GPT2.blocks.0.mlp`; backward as forward."""
+    line: str | None
+    """`file:line` of the innermost frame outside torch, Lightning and trainperf."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the tensors it was given, lists flattened."""
+    dtypes: tuple[str, ...]
+    """As `shapes`."""
+    precision: str
+    """What it computes in: `fp32 tf32 fp16 bf16 fp8 fp64`, or the dtype's own name."""
+    calls: int
+    flops: int
+    """Arithmetic of all calls: contractions, and elementwise work and reductions besides."""
+    matmul_flops: int
+    """The part of `flops` that is contractions: what FLOP counts of models mean."""
+    repeated_flops: int
+    """The part of `matmul_flops` that repeats forward work: it counts in HFU, not in MFU."""
+    read_bytes: int
+    """Each tensor once per call; a broadcast one with what it stores."""
+    written_bytes: int
+    memory_bytes: int
+    """The least that passes between memory and a cache of `cache_bytes`: the floors stand on it."""
+    fused_bytes: int
+    """The part of `memory_bytes` left when chains of elementwise operators are one kernel each."""
+    host_s: float
+    """Host time inside the calls, audit excluded: on CPU their run time, elsewhere the launch."""
+
+    @property
+    def moved_bytes(self) -> int:
+        """Read and written, as if nothing were cached."""
+        return self.read_bytes + self.written_bytes
+
+    @property
+    def flops_per_byte(self) -> float | None:
+        """Arithmetic intensity; `None` for an operator that moves nothing."""
+        return self.flops / self.moved_bytes if self.moved_bytes else None
+
+
+class StepAudit(msgspec.Struct, frozen=True, kw_only=True):
+    """Every operator of one training step."""
+
+    schema: int = AUDIT_VERSION
+    step: int | None = None
+    """Number of the step in its fit; `None` outside of one."""
+    micro_batches: int = 1
+    device: str
+    """Type of the device that computed: `cpu`, `cuda`, …"""
+    device_name: str
+    """As the driver or the operating system calls it."""
+    cache_bytes: int | None
+    """Last-level cache of that device, with the levels before it where they are known."""
+    operators: tuple[OperatorUse, ...]
+    """In the order of their first call."""
+    views: int
+    """Calls that move nothing: views and allocations."""
+    uncounted: tuple[str, ...] = ()
+    """Operators whose arithmetic is not known: it counts as none."""
+    audited_s: float
+    """Host time of the step under audit: many times that of a normal step."""
+    software: dict[str, str] = {}
+
+    @property
+    def calls(self) -> int:
+        """Operators that moved data."""
+        return sum(use.calls for use in self.operators)
+
+    @property
+    def model_flops(self) -> int:
+        """Contractions without what is repeated: what MFU divides."""
+        return sum(use.matmul_flops - use.repeated_flops for use in self.operators)
+
+    @property
+    def hardware_flops(self) -> int:
+        """Contractions with what is repeated: what HFU divides."""
+        return sum(use.matmul_flops for use in self.operators)
+
+    @property
+    def precision(self) -> str | None:
+        """What most of the contractions' FLOPs are computed in; `None` without contractions."""
+        counted: dict[str, int] = {}
+        for use in self.operators:
+            if use.matmul_flops:
+                counted[use.precision] = counted.get(use.precision, 0) + use.matmul_flops
+        return max(counted, key=lambda name: counted[name]) if counted else None
+
+    def of(self, parts: Iterable[Part]) -> list[OperatorUse]:
+        """The operators of some parts of the step."""
+        wanted = frozenset(parts)
+        return [use for use in self.operators if use.part in wanted]
+
+
+def write_audit(audit: StepAudit, run: Path) -> Path:
+    """Write `audit.json` into a run directory, whole or not at all."""
+    target = run / AUDIT_FILE
+    draft = target.with_suffix(".tmp")
+    draft.write_bytes(msgspec.json.encode(audit) + b"\n")
+    return draft.replace(target)
+
+
+def read_audit(run: Path) -> StepAudit | None:
+    """The audit in a run directory, `None` if there is none.
+
+    Raises:
+        RunError: The file is damaged or of another version.
+    """
+    path = run / AUDIT_FILE
+    if not path.is_file():
+        return None
+    try:
+        audit = msgspec.json.decode(path.read_bytes(), type=StepAudit)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"{path}: damaged audit ({error}); audit the step again") from None
+    if audit.schema != AUDIT_VERSION:
+        raise RunError(
+            f"{path}: audit version {audit.schema}, this trainperf reads version {AUDIT_VERSION}; "
+            "install the release that wrote it"
+        )
+    return audit
