@@ -129,6 +129,17 @@ def test_a_file_that_became_shorter_is_read_anew(tmp_path: Path) -> None:
     assert len(walls(held.read())) == 20
 
 
+def test_a_run_that_is_too_large_to_be_held_is_streamed(tmp_path: Path) -> None:
+    """The same steps, and nothing kept; smaller ones are kept."""
+    directory = a_run(tmp_path, steps=steps_of(300))
+    size = (directory / "steps-rank0.jsonl").stat().st_size
+    streamed, kept = HeldRun(directory, size - 1), HeldRun(directory, size)
+
+    assert walls(streamed.read()) == walls(kept.read())
+    assert streamed.held_bytes == 0
+    assert kept.held_bytes == 300 * 8 * (12 + 7)
+
+
 def test_memory_is_counted_by_steps_and_columns(tmp_path: Path) -> None:
     """Twelve core columns and seven facts of eight bytes."""
     held = HeldRun(a_run(tmp_path, steps=steps_of(5000)))

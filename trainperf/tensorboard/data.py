@@ -31,7 +31,7 @@ from trainperf.traces.results import TraceReport
 
 
 MOST_HELD_BYTES = 512 << 20
-"""Of decoded steps of all runs together; the run looked at last is kept whatever it takes."""
+"""Of decoded steps of all runs together; a run that is larger by itself is not kept at all."""
 
 _REST = 20
 """Times as long as reading took, before it is done again: at most 5 % of one core."""
@@ -177,7 +177,7 @@ class Store:
         path = self._find(run_id).path
         known = self._known.pop(run_id, None)
         if known is None or known.held.path != path:
-            known = _Known(HeldRun(path), Captures(path))
+            known = _Known(HeldRun(path, MOST_HELD_BYTES), Captures(path))
         # The one asked for last is the last to be forgotten.
         self._known[run_id] = known
         now_s = self._now_s()

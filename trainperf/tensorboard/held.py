@@ -38,24 +38,31 @@ class HeldFile(RecordFile):
 
 
 class HeldRun:
-    """A run directory that can be looked at again and again."""
+    """A run directory that can be looked at again and again.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The directory.
+        most_bytes: Record files that are together larger are streamed anew each time, in constant
+            memory: a step takes about as much decoded as on disk.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = 512 << 20) -> None:
         self.path = path
+        self._most_bytes = most_bytes
         self._memories: dict[Path, FileMemory] = {}
 
     def read(self) -> Run:
-        """The run as it is now; its steps come from memory as long as they are not read again.
+        """The run as it is now, its steps in memory.
 
         Raises:
             RunError: It is no run directory any more.
         """
         run = Run.open(self.path)
-        memories = {
-            file.path: self._memories.get(file.path) or FileMemory(file.path)
-            for files in run.attempts
-            for file in files
-        }
+        paths = [file.path for files in run.attempts for file in files]
+        if sum(path.stat().st_size for path in paths) > self._most_bytes:
+            self._memories = {}
+            return run
+        memories = {path: self._memories.get(path) or FileMemory(path) for path in paths}
         for files in run.attempts:
             for file in files:
                 memories[file.path].read(file.info)
