@@ -145,6 +145,18 @@ def test_a_copy_into_ordinary_memory_is_a_wait() -> None:
     assert site.total_s == pytest.approx(0.007_005)
 
 
+def test_a_thread_that_only_waits_holds_nothing_up() -> None:
+    """One that pins memory may sit in a synchronisation all the time."""
+    events = planted_steps(1)
+    pinning = {"kind": Kind.RUNTIME, "thread": ("1", "9")}
+    events.append(event("cudaEventSynchronize", MS, 90 * MS, **pinning))
+
+    (step,) = analyse(table_of(events), "pin.json").steps
+
+    assert step.sync_calls == 1
+    assert step.sync_s == pytest.approx(0.008 - 20e-9)
+
+
 def test_a_device_event_belongs_to_the_step_that_launched_it() -> None:
     """However late it runs: a device that lags two steps behind is no reason to move its work."""
     launches = Launches()

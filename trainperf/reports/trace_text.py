@@ -1,5 +1,6 @@
 """The trace report for a terminal: the answer first, what to look at next last."""
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -15,11 +16,14 @@ WIDTH = 100
 
 _CELL = 44
 _INDENT = "  "
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_AT_UNIT = re.compile(r"(?<=\d) (?=(ms|µs|s|min|h|%|×|[KMGT]i?B|B)\b|[%×])")
+"""The space between a number and its unit, where no line ends."""
 
 
 def render(report: TraceReport) -> str:
     """The report as plain text."""
-    lines = [plain(title(report)), "", *_wrapped(report.answer, WIDTH)]
+    lines = [*textwrap.wrap(plain(title(report)), WIDTH), "", *_wrapped(report.answer, WIDTH)]
     blocks = [_rows(rows(report.ranks[0]))] if len(report.ranks) == 1 else []
     blocks += [_grid(grid) for grid in grids(report)]
     for block in blocks:
@@ -72,9 +76,9 @@ def _next(report: TraceReport) -> list[str]:
 
 def _wrapped(text: str, width: int, lead: str = "") -> list[str]:
     hang = _INDENT + " " * len(lead)
-    return textwrap.wrap(
-        plain(text), width, initial_indent=_INDENT + lead, subsequent_indent=hang
-    ) or [_INDENT + lead]
+    bound = _AT_UNIT.sub(_NO_BREAK, plain(text))
+    lines = textwrap.wrap(bound, width, initial_indent=_INDENT + lead, subsequent_indent=hang)
+    return [line.replace(_NO_BREAK, " ") for line in lines] or [_INDENT + lead]
 
 
 def _short(text: str) -> str:

@@ -52,7 +52,8 @@ def _device(rank: RankTrace) -> list[Row]:
         Row(
             name="GPU busy",
             said=fine_share(busy),
-            note="from the first to the last work that the steps launched",
+            note=f"{duration(totals.gpu_busy_s or 0.0)} a step; of the span from the first to the "
+            "last work that the steps launched",
         ),
         Row(
             name="computing",
@@ -154,10 +155,13 @@ def _host(rank: RankTrace) -> list[Row]:
         )
     ]
     known = [f"{name} {duration(value)}" for name, value in parts if value is not None]
-    operators = duration(rank.totals.cpu_op_s or 0.0)
-    out = [Row(name="host", said=f"{operators} a step", note=f"in operators; {', '.join(known)}")]
-    if not known:
-        out = [Row(name="host", said=f"{operators} a step", note="in operators")]
+    said = f"{duration(rank.totals.cpu_op_s or 0.0)} a step"
+    out = [Row(name="host", said=said, note="; ".join(("in operators", *known)))]
+    hole_s = _mean([step.hole_s for step in rank.steps])
+    if hole_s is not None:
+        nobody = "neither an operator, a device call nor the device" if rank.device_worked else ""
+        note = nobody or "neither an operator nor a device call"
+        out.append(Row(name="nothing runs", said=f"{duration(hole_s)} a step", note=note))
     if not rank.device_worked and rank.totals.data_wait_s:
         waited = f"{duration(rank.totals.data_wait_s)} a step"
         out.append(Row(name="data wait", said=waited))

@@ -199,7 +199,9 @@ def _one(path: Path, wanted: Wanted) -> _Analysed:
     if wanted.hta:
         from trainperf.traces.hta import hta_breakdown  # noqa: PLC0415 seldom asked for
 
-        trace = msgspec.structs.replace(trace, hta=hta_breakdown(table))
+        found = hta_breakdown(table)
+        said = () if found else ("HTA has no figures for a trace without a device",)
+        trace = msgspec.structs.replace(trace, hta=found, warnings=(*trace.warnings, *said))
     compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
     return _Analysed(trace=trace, collectives=compared)
 

@@ -54,7 +54,7 @@ class HostWork:
     loader: Spans
     """Blocked in the loader, on the thread of the steps."""
     syncs: Rows
-    """Rows of synchronising calls that recorded steps made."""
+    """Rows of synchronising calls that recorded steps made, on the threads that do the work."""
     syncing: Spans
     forward: Spans | None
     """`None` where nothing tells."""
@@ -76,6 +76,7 @@ def host_work(table: EventTable, steps: Steps, device: DeviceWork) -> HostWork:
     syncs = distinct(np.concatenate((syncs, _blocking_copies(table, device)))).astype(np.intp)
     # Not those outside: the profiler itself waits for the device when it stops.
     syncs = syncs[steps.holding(table.start_ns[syncs]) != NONE]
+    syncs = syncs[np.isin(table.thread[syncs], _working_threads(table, steps, device))]
     engine = named(table, _ENGINE, *_HOST)
     if not len(engine):
         engine = named(table, _NODE, *_HOST)
@@ -93,6 +94,16 @@ def host_work(table: EventTable, steps: Steps, device: DeviceWork) -> HostWork:
         operating=_spans(table, operators),
         calling=_spans(table, calls),
     )
+
+
+def _working_threads(table: EventTable, steps: Steps, device: DeviceWork) -> Rows:
+    """That of the steps and those that launch kernels: others may wait as long as they like.
+
+    A thread that pins memory, or watches over collectives, holds nothing up.
+    """
+    launch = device.launch[device.kernel & (device.launch != NONE)]
+    own = np.array([steps.thread] if steps.thread != NONE else [], np.intp)
+    return np.concatenate((own, present(table.thread[launch])))
 
 
 def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
