@@ -25,7 +25,8 @@ from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import PRESETS, STAGES
 from recipes.gpt2.text import Place, find_documents, training_order
 from recipes.gpt2.train import loader
-from trainperf.capturing import CaptureRequest, CaptureSchedule
+from trainperf.analysing import Analyst
+from trainperf.capturing import CapturePlan, CaptureRequest, CaptureSchedule, SlowSteps
 from trainperf.clocks.host import monotonic_ns
 from trainperf.guard import Guard
 from trainperf.lightning import ScheduledProfiler
@@ -80,7 +81,13 @@ class Cpu(L.Callback):
 def measure(name: str, profiler: Profiler, order: list[Place], scratch: Path) -> Row:
     """Train once with these options."""
     attached = profiler(
-        wait=WAIT, warmup=WARMUP, active=ACTIVE, repeat=0, max_traces=1000, on_demand=False
+        wait=WAIT,
+        warmup=WARMUP,
+        active=ACTIVE,
+        repeat=0,
+        max_traces=1000,
+        on_demand=False,
+        analyse=False,
     )
     cpu = Cpu()
     preset, settings = PRESETS["tiny"], STAGES[0].settings
@@ -117,15 +124,19 @@ def _row(name: str, at_ms: Sequence[float], traces: Sequence[Path]) -> Row:
 
 
 def idle_ns(scratch: Path, *, rounds: int = 200, steps: int = 1000) -> float:
-    """Median cost of a step boundary at which neither plan nor person wants a capture."""
+    """Median cost of a step boundary at which neither plan, person nor step wants a capture."""
     recorder = Recorder(monotonic_ns)
-    probe = ProfilerProbe(
-        CaptureSchedule(skip_first=10**9, wait=0, warmup=1, active=1, repeat=1),
-        TraceOptions(device="cpu", record_shapes=False, with_stack=False, profile_memory=False),
-        TraceFolder(scratch, rank=0, max_bytes=1, max_traces=1),
-        Guard(),
-        request=CaptureRequest(scratch, rank=0, ranks=(0,)),
+    options = TraceOptions(
+        device="cpu", record_shapes=False, with_stack=False, profile_memory=False
     )
+    plan = CapturePlan(
+        schedule=CaptureSchedule(skip_first=10**9, wait=0, warmup=1, active=1, repeat=1),
+        options=options,
+        request=CaptureRequest(scratch, rank=0, ranks=(0,)),
+        slow=SlowSteps(2.0, 3),
+    )
+    folder = TraceFolder(scratch, rank=0, max_bytes=1, max_traces=1)
+    probe = ProfilerProbe(plan, folder, Guard(), Analyst())
     probe.attach(recorder)
     recorder.boundary()
     draft = recorder.draft
