@@ -90,6 +90,8 @@ def _losses(table: EventTable) -> list[str]:
         said.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
     if losses.repaired_texts:
         said.append(f"the text of {plural(losses.repaired_texts, 'event')} was mended")
+    if losses.trailing:
+        said.append("something stands behind the end of the trace: not read")
     return said
 
 
