@@ -154,11 +154,21 @@ class Analyst:
     def _end(self) -> None:
         """Nothing is read any more."""
         child, self._child = self._child, None
-        if child is not None:
-            with suppress(OSError):
-                os.killpg(child.pid, signal.SIGKILL)  # it may have processes of its own
-            child.communicate()
+        if child is not None and child.poll() is not None:
+            self._heard(child.communicate()[0], child.returncode)
+        elif child is not None:
+            _stop(child)
             self._waiting.appendleft(self._errand)
         if self._patience_ns:
             self._unread += [f"{errand.name}: the fit had ended" for errand in self._waiting]
         self._waiting.clear()
+
+
+def _stop(child: "subprocess.Popen[bytes]") -> None:
+    """End it and the processes of its own, drafts removed if it comes to that within a second."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):
+            os.killpg(child.pid, sign)
+        with suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=1)
+            return

@@ -162,6 +162,25 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     assert read_all(tmp_path) == []
 
 
+def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
+    """However far it has come: nothing half-written stays in the run directory."""
+    captured(tmp_path, None).finish()
+    (trace,) = (tmp_path / "traces").iterdir()
+    whole = json.loads(gzip.decompress(trace.read_bytes()))
+    whole["traceEvents"] = whole["traceEvents"] * 3000
+    trace.write_bytes(gzip.compress(json.dumps(whole).encode(), 1))
+    analyst = Analyst(None, 0)
+    analyst.send(Errand((trace,)))
+    while not list(tmp_path.rglob("*.tmp")):  # the copy is being written
+        assert children(), "it has ended before it could be"
+        psutil.wait_procs(children(), timeout=0.02)
+    analyst.finish()
+
+    assert children() == []
+    assert list(tmp_path.rglob("*.tmp")) == []
+    assert list(tmp_path.rglob("*.pt.trace.json.gz")) == []
+
+
 def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
     """In place of those of each; the ranks are told apart by the files' names."""
     for rank in (0, 1):

@@ -6,6 +6,7 @@ and a copy of each for torch-tb-profiler, and says the key figures in one line o
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="trainperf.traces.child")
     parser.add_argument("traces", type=Path, nargs="+")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)
     with suppress(OSError):
         os.nice(LOWEST_PRIORITY)
     said: dict[str, object]
@@ -71,6 +73,11 @@ def figures(totals: Totals) -> dict[str, float]:
     """The numbers of a trace that are worth a curve; without those that do not apply."""
     found = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
     return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _leave(number: int, _: object) -> None:
+    """The fit has ended: go, and take the drafts along."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":
