@@ -49,9 +49,9 @@ def _read(path: Path, limits: Limits, decoder: EventDecoder) -> EventTable:
         raise TraceError("it holds no events")
     losses = Losses(
         dropped_events=dropped + columns.dropped,
-        truncated=source.truncated or document.truncated,
+        truncated=document.truncated,
         repaired_texts=repaired,
-        trailing=document.trailing,
+        trailing=document.trailing or source.trailing,
     )
     values = values_of(bodies)
     table = assemble(columns, info=TraceInfo(), losses=losses, clock_ns=clock_ns(values))

@@ -115,6 +115,22 @@ def test_a_gzip_of_several_members_is_one_document(tmp_path: Path) -> None:
     assert not table.losses
 
 
+def test_a_gzip_without_its_last_bytes_has_lost_nothing(tmp_path: Path) -> None:
+    """The checksum is missing; the document is not."""
+    table = read_bytes(tmp_path, gzip.compress(BODY)[:-8], "trace.json.gz")
+
+    assert len(table) == 3
+    assert not table.losses
+
+
+def test_what_stands_behind_a_gzip_is_said(tmp_path: Path) -> None:
+    """It may be anything; it is not read."""
+    table = read_bytes(tmp_path, gzip.compress(BODY) + b"anything", "trace.json.gz")
+
+    assert len(table) == 3
+    assert table.losses == Losses(trailing=True)
+
+
 def test_zeros_behind_a_gzip_are_no_loss(tmp_path: Path) -> None:
     """Tapes and block devices pad."""
     table = read_bytes(tmp_path, gzip.compress(BODY) + bytes(512), "trace.json.gz")

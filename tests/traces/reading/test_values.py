@@ -340,6 +340,18 @@ def test_a_column_that_nothing_fills_takes_no_memory(tmp_path: Path) -> None:
     assert not table.python_id.flags.writeable
 
 
+@pytest.mark.parametrize("row", [0, 9_999], ids=["first", "last"])
+def test_a_column_that_one_event_fills_is_none_in_all_others(tmp_path: Path, row: int) -> None:
+    """Chunks before and behind that event know nothing of it."""
+    events = operators(10_000)
+    events[row]["args"]["Input Dims"] = [[2]]
+
+    table = read_events(tmp_path, events)
+
+    assert np.flatnonzero(table.shapes != NONE).tolist() == [row]
+    assert set(table.shapes.tolist()) == {NONE, 0}
+
+
 def test_reading_twice_gives_the_same(tmp_path: Path) -> None:
     """Nothing is kept from one file to the next."""
     path = tmp_path / "trace.json"

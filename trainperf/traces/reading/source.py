@@ -1,7 +1,6 @@
 """What are the bytes of a trace?  Plain or gzip, told by content; always UTF-8 when they leave.
 
-A file may be hostile or cut short: what it unpacks to is bounded, and an end that comes too early
-is remembered instead of raised.
+A file may be hostile or cut short: what it unpacks to is bounded, and damage ends it early.
 """
 
 import codecs
@@ -36,10 +35,15 @@ class Limits:
 
 
 class Source:
-    """The bytes of one file, unpacked, block by block; `truncated` once they ended too early."""
+    """The bytes of one file, unpacked, block by block.
+
+    Packed data that is cut or damaged just ends: whether something of the document is missing is
+    for its reader to say.
+    """
 
     def __init__(self, path: Path, limits: Limits) -> None:
-        self.truncated = False
+        self.trailing = False
+        """Whether something that is not packed stands behind the packed data."""
         self._path = path
         self._limits = limits
 
@@ -75,13 +79,11 @@ class Source:
         while True:
             pending = pending or file.read(BLOCK_BYTES // 4)
             if not pending:
-                self.truncated = not unpacker.eof
                 return
             before, sound = len(pending), unpacker.copy()
             try:
                 block = unpacker.decompress(pending, BLOCK_BYTES)
             except zlib.error:
-                self.truncated = True
                 yield from _up_to_damage(sound, pending)
                 return
             pending = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
@@ -91,9 +93,9 @@ class Source:
             if block:
                 yield block
             if unpacker.eof:
-                pending = pending.lstrip(b"\0") or file.read(BLOCK_BYTES // 4)
+                pending = (pending + file.read(BLOCK_BYTES // 4)).lstrip(b"\0")
                 if not pending.startswith(_GZIP):
-                    self.truncated = self.truncated or bool(pending)
+                    self.trailing = bool(pending)
                     return
                 unpacker = zlib.decompressobj(wbits=31)
 
