@@ -75,6 +75,7 @@ _PRIMITIVES = {
 
 _PER_ELEMENT: dict[str, tuple[Kind, int]] = {
     "_softmax": ("reduction", 5),  # maximum, subtract, exp, sum, divide
+    "_safe_softmax": ("reduction", 5),
     "_log_softmax": ("reduction", 5),  # maximum, subtract, exp, sum, subtract
     "_softmax_backward_data": ("reduction", 4),  # multiply, sum, subtract, multiply
     "_log_softmax_backward_data": ("reduction", 4),  # sum, exp, multiply, subtract

@@ -111,6 +111,24 @@ def _recurrent(args: Sequence[object], out: object) -> int:
     return 2 * steps_and_batch * (numel(args[1]) + numel(args[2]))
 
 
+def _recurrent_backward(args: Sequence[object], out: object) -> int:
+    """Gradients of the input and of the weights, each as much as forward."""
+    return 2 * _recurrent(args, out)
+
+
+def _cudnn_recurrent(args: Sequence[object], out: object) -> int:
+    """Every matrix of every layer and direction, for every step of every sequence."""
+    del out
+    weights = args[1] if isinstance(args[1], list | tuple) else ()
+    matrices = sum(numel(weight) for weight in weights if len(_shape(weight)) == 2)
+    return 2 * prod(_shape(args[0])[:-1]) * matrices
+
+
+def _cudnn_recurrent_backward(args: Sequence[object], out: object) -> int:
+    """As above."""
+    return 2 * _cudnn_recurrent(args, out)
+
+
 _CONTRACTIONS: dict[str, Formula] = {
     "mv": _vector_product,
     "dot": _vector_product,
@@ -121,6 +139,9 @@ _CONTRACTIONS: dict[str, Formula] = {
     "_addmm_activation": _added_product,
     "_int_mm": _product,
     "mkldnn_rnn_layer": _recurrent,
+    "mkldnn_rnn_layer_backward": _recurrent_backward,
+    "_cudnn_rnn": _cudnn_recurrent,
+    "_cudnn_rnn_backward": _cudnn_recurrent_backward,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_fused_attention_overrideable": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,

@@ -18,6 +18,7 @@ Owner = Literal["user", "framework", "torch", "checkpoint", "update"]
 
 _TORCH = Path(torch.__file__).parent
 _OURS = Path(__file__).parent.parent
+_AUDIT = f"{Path(__file__).parent}{os.sep}"
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = ("site-packages", "dist-packages")
 _FRAMEWORKS = (
@@ -37,7 +38,7 @@ def frames() -> Iterator[tuple[Owner, FrameType]]:
     """The running frames from the innermost one, those of the audit left out."""
     frame = inspect.currentframe()
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(str(_OURS / "audit")):
+        if not frame.f_code.co_filename.startswith(_AUDIT):
             yield owner(frame.f_code), frame
         frame = frame.f_back
 

@@ -1,6 +1,7 @@
 """How is one real training step audited?  It runs once, eagerly, and every operator is seen."""
 
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -51,6 +52,9 @@ class Audit:
         self._start_ns = monotonic_ns()
         # A compiled graph has no operators to see; torch's own switch leads around it.
         self._entered.enter_context(torch.compiler.set_stance("force_eager"))
+        self._entered.enter_context(warnings.catch_warnings())
+        # Torch warns that our hooks hear a compiled module twice: as itself and as its wrapper.
+        warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when")
         self._entered.enter_context(self._where)
         self._entered.enter_context(self._mode)
         return self

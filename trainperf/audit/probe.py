@@ -1,0 +1,139 @@
+"""What can this device do, where no data sheet says it?  A product per precision, a copy, a sum.
+
+The best of several runs counts: a peak is what was reached once.  Takes less than three seconds on
+an idle machine, and holds some hundred megabytes while it does.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import torch
+from torch import Tensor
+
+from trainperf.audit.device import device_name
+from trainperf.clocks.host import monotonic_ns
+from trainperf.hardware import Chip, chip_of
+
+
+SOURCE = "measured on this machine: the best of several large products, copies and sums"
+
+_PRECISIONS = (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16))
+_ROUNDS = 2
+"""So that a moment in which others use the machine does not hit all runs of one kind."""
+
+_COPIED = {"cpu": 1 << 27}
+"""Bytes of the copy: beyond the caches; on accelerators more, since they are larger and faster."""
+
+
+def chip_here(device: torch.device) -> Chip:
+    """The table's row of this device; a measured one if it has none.
+
+    What the row lacks, the time of a launch, is measured.
+    """
+    known = chip_of(device_name(device.type)) if device.type != "cpu" else None
+    return known or probe(device)
+
+
+def probe(device: torch.device, *, budget_s: float = 2.5) -> Chip:
+    """Measure peaks, bandwidth and the time of a launch, in about the time given.
+
+    On a busy machine that is what the others leave: floors made of it are too high then.
+
+    Args:
+        device: Where to measure.
+        budget_s: For all of it; less of it is a worse best.
+    """
+    with torch.no_grad():
+        rounds = [_measure(device, budget_s / _ROUNDS) for _ in range(_ROUNDS)]
+    return best_of(rounds)
+
+
+def best_of(chips: Sequence[Chip]) -> Chip:
+    """One chip of several measurements of it: the best of each figure."""
+    launches = [chip.launch_s for chip in chips if chip.launch_s is not None]
+    return msgspec.structs.replace(
+        chips[0],
+        flops_per_s={
+            name: max(chip.flops_per_s[name] for chip in chips) for name in chips[0].flops_per_s
+        },
+        memory_bytes_per_s=max(chip.memory_bytes_per_s for chip in chips),
+        launch_s=min(launches) if launches else None,
+    )
+
+
+def _measure(device: torch.device, budget_s: float) -> Chip:
+    each_s = budget_s / (len(_PRECISIONS) + 2)
+    return Chip(
+        name=device_name(device.type),
+        flops_per_s={name: _product(dtype, device, each_s) for name, dtype in _PRECISIONS},
+        memory_bytes_per_s=_bandwidth(device, each_s),
+        link_bytes_per_s=None,
+        launch_s=_launch(device, each_s),
+        source=SOURCE,
+    )
+
+
+def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float:
+    """FLOP/s of the fastest square product that the budget allows to be repeated."""
+    best = 0.0
+    size, spent_s = 256, 0.0
+    while spent_s < budget_s and size <= 8192:
+        one = torch.ones(size, size, dtype=dtype, device=device)
+        out = torch.empty_like(one)
+        least_s, took_s = _fastest(_multiply(one, out), device, budget_s / 4)
+        best = max(best, 2 * size**3 / least_s)
+        spent_s += took_s
+        # The next one takes eight times as long: it has to fit three times.
+        if 24 * least_s > budget_s - spent_s:
+            break
+        size *= 2
+    return best
+
+
+def _multiply(one: Tensor, out: Tensor) -> Callable[[], object]:
+    return lambda: torch.mm(one, one, out=out)
+
+
+def _bandwidth(device: torch.device, budget_s: float) -> float:
+    """Bytes per second of a copy or of a sum, the faster: a CPU may read before a write."""
+    size = _COPIED.get(device.type, 1 << 30)
+    source = torch.ones(size // 4, device=device)
+    target = torch.empty_like(source)
+    copy_s, _ = _fastest(lambda: target.copy_(source), device, budget_s / 2)
+    sum_s, _ = _fastest(source.sum, device, budget_s / 2)
+    return max(2 * size / copy_s, size / sum_s)
+
+
+def _launch(device: torch.device, budget_s: float) -> float:
+    """Host time of a call that computes next to nothing; the device is not waited for."""
+    tiny = torch.ones(1, device=device)
+
+    def hundred() -> None:
+        for _ in range(100):
+            tiny.add_(1.0)
+
+    return _fastest(hundred, device, budget_s / 4)[0] / 100
+
+
+def _fastest(
+    act: Callable[[], object], device: torch.device, budget_s: float
+) -> tuple[float, float]:
+    """The shortest of at least three runs after one to warm up, and what all of them took."""
+    act()
+    begin = monotonic_ns()
+    shortest: int | None = None
+    runs = 0
+    while runs < 3 or monotonic_ns() - begin < budget_s * 1e9:
+        _drain(device)
+        start = monotonic_ns()
+        act()
+        _drain(device)
+        took = monotonic_ns() - start
+        shortest = took if shortest is None else min(shortest, took)
+        runs += 1
+    return (shortest or 1) / 1e9, (monotonic_ns() - begin) / 1e9
+
+
+def _drain(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
