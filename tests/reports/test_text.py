@@ -242,3 +242,27 @@ def test_the_mask_that_counted_the_tokens_is_printed(tmp_path: Path) -> None:
     spec = RankSpec(steps=make_steps(50, forward=50, facts=facts), totals=totals)
 
     assert "1,000 effective tokens/s (attention_mask)" in text.render(summary_of(tmp_path, [spec]))
+
+
+def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> None:
+    """Every word of what is shown can be read, and what is not shown is seen to be missing."""
+    long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    spec = RankSpec(
+        steps=make_steps(50, forward=50),
+        totals=Totals(at_step=1, notes={"captures": long}),
+    )
+    many = RankSpec(
+        steps=make_steps(50, forward=50),
+        totals=Totals(at_step=1, notes={str(n): f"{n} {long}" for n in range(9)}),
+    )
+
+    whole = [line.plain for line in text.lines(summary_of(tmp_path / "a", [spec]), 60)]
+    cut = [line.plain for line in text.lines(summary_of(tmp_path / "b", [many]), 60)]
+
+    start = next(n for n, line in enumerate(whole) if line.startswith("  note"))
+    note = whole[start:]
+    assert " ".join(line[8:].strip() for line in note).endswith(long)
+    assert len(note) > 1
+    assert all(line.startswith("        ") for line in note[1:])
+    assert len(cut) == text.MOST_LINES
+    assert cut[-1].endswith("…") == (not cut[-1].endswith("fourteen"))

@@ -30,6 +30,8 @@ WIDTH = 100
 """Columns, where the reader's are not known."""
 
 _INDENT = "  "
+_LABEL = 6
+_CONTINUES = " " * _LABEL
 _PLUS = " + "
 _BAR = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -61,8 +63,8 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
         _Section(lines=_numbers(summary, inner), keep=4, apart=True),
         _Section(lines=_ranks(summary), keep=2),
         _Section(lines=_next(summary, inner), keep=2),
-        _Section(lines=_notes(summary.warnings, "yellow"), keep=1),
-        _Section(lines=_notes(remarks(summary), "dim"), keep=0),
+        _Section(lines=_notes(summary.warnings, inner, "yellow"), keep=1),
+        _Section(lines=_notes(remarks(summary), inner, "dim"), keep=0),
     ]
     title = _flow(_title(summary), width, " · ", style="bold cyan")
     _shorten(sections, MOST_LINES - len(title))
@@ -82,7 +84,9 @@ def _shorten(sections: list[_Section], most: int) -> None:
         section = next((s for s in reversed(sections) if len(s.lines) > s.keep), None)
         if section is None:
             return
-        section.lines.pop()
+        went = section.lines.pop()
+        if section.lines and went.plain.startswith(_CONTINUES):
+            section.lines[-1].append(" …")
 
 
 def _title(summary: Summary) -> list[str]:
@@ -175,9 +179,7 @@ def _next(summary: Summary, width: int) -> list[Text]:
     if not summary.findings:
         return []
     first, *others = summary.findings
-    action = _flow(_words(first.action), width - len(_joined("", "")), " ")
-    labels = ["next", *[""] * (len(action) - 1)]
-    said = [_joined(label, line.plain, "bold") for label, line in zip(labels, action, strict=True)]
+    said = _paragraph("next", first.action, width, "bold")
     return [*said, *(_joined("also", _also(finding)) for finding in others)]
 
 
@@ -185,8 +187,14 @@ def _also(finding: Finding) -> str:
     return f"{finding.title}{bound(finding)} · {finding.action}"
 
 
-def _notes(sentences: Iterable[str], style: str) -> list[Text]:
-    return [_joined("note", sentence, style) for sentence in sentences]
+def _notes(sentences: Iterable[str], width: int, style: str) -> list[Text]:
+    return [line for said in sentences for line in _paragraph("note", said, width, style)]
+
+
+def _paragraph(label: str, text: str, width: int, style: str) -> list[Text]:
+    said = _flow(_words(text), width - len(_CONTINUES), " ")
+    labels = [label, *[""] * (len(said) - 1)]
+    return [_joined(label, line.plain, style) for label, line in zip(labels, said, strict=True)]
 
 
 def _words(text: str) -> list[str]:
@@ -195,7 +203,7 @@ def _words(text: str) -> list[str]:
 
 
 def _joined(label: str, text: str, style: str = "") -> Text:
-    return Text(f"{label:<6}{plain(text)}", style=style)
+    return Text(f"{label:<{_LABEL}}{plain(text)}", style=style)
 
 
 def _flow(parts: Iterable[str], width: int, joint: str, style: str = "") -> list[Text]:
