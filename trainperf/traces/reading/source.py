@@ -6,7 +6,6 @@ A file may be hostile or cut short: what it unpacks to is bounded, and damage en
 import codecs
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -56,7 +55,7 @@ class Source:
             with self._path.open("rb") as file:
                 packed = file.read(2) == _GZIP
                 file.seek(0)
-                raw = _ahead(self._unpacked(file)) if packed else _plain(file)
+                raw = self._unpacked(file) if packed else _plain(file)
                 yield from _as_utf8(self._bounded(raw))
         except OSError as error:
             raise TraceError(f"it cannot be read ({error.strerror})") from None
@@ -117,15 +116,6 @@ def _up_to_damage(unpacker: "zlib._Decompress", pending: bytes) -> Iterator[byte
         except zlib.error:
             return
         if block:
-            yield block
-
-
-def _ahead(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same blocks; the next is unpacked by a thread while this one is read."""
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        coming = pool.submit(next, blocks, b"")
-        while block := coming.result():
-            coming = pool.submit(next, blocks, b"")
             yield block
 
 
