@@ -185,8 +185,7 @@ class Monitor:
         draft = self.recorder.draft
         complete = [draft] if draft is not None and self.recorder.awaits_batch else []
         self.guard.run(self.part, lambda: self.drain(complete))
-        rows = [step.row() for step in complete]
-        return counted(self.progress, StepBlock.from_rows(self._schema, rows))
+        return counted(self.progress, self.recorder.columns, complete)
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
@@ -249,9 +248,9 @@ class Monitor:
         rows = [self._row(draft) for draft in group.drafts]
         if rows:
             self._tell("rows", rows)
-            block = StepBlock.from_rows(self._schema, rows)
-            self.progress = counted(self.progress, block)
+            self.progress = counted(self.progress, self.recorder.columns, group.drafts)
             if self._watched:
+                block = StepBlock.from_rows(self._schema, rows)
                 self.guard.run(_READINGS, lambda: self._window.observe(block))
         if group.gaps:
             entries: list[Entry] = list(group.gaps)
@@ -261,7 +260,8 @@ class Monitor:
         if self._overhead is not None:
             own = draft.facts[self._overhead] or 0
             draft.facts[self._overhead] = round(own + draft.switches * self._switch_ns)
-        if self._warmup.is_warmup(sum(draft.host_ns), draft.tags):
+        warmup = self._warmup
+        if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP
         return draft.row()
 
