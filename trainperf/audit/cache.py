@@ -26,32 +26,22 @@ def memory_traffic(calls: Sequence[Call], cache_bytes: int | None) -> Traffic:
 
 
 def _replay(calls: Sequence[Call], cache: "_Cache") -> Traffic:
-    traffic = [[0] * len(call.accesses) for call in calls]
-    for moved, call in zip(traffic, calls, strict=True):
+    cache.traffic = [[0] * len(call.accesses) for call in calls]
+    for index, call in enumerate(calls):
         for place, access in enumerate(call.accesses):
             if access.writes:
-                cache.write(access.storage, access.size_bytes, _Slip(moved=moved, place=place))
+                cache.write(access.storage, access.size_bytes, (index, place))
             else:
-                moved[place] += cache.read(access.storage, access.size_bytes)
-    return traffic
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slip:
-    """Where the write-back of a line is charged."""
-
-    moved: list[int]
-    place: int
-
-    def charge(self, size: int) -> None:
-        self.moved[self.place] += size
+                cache.traffic[index][place] += cache.read(access.storage, access.size_bytes)
+    return cache.traffic
 
 
 @dataclass(slots=True, kw_only=True)
 class _Held:
     size: int
     dirty: int = 0
-    slip: _Slip | None = None
+    writer: tuple[int, int] = (0, 0)
+    """Call and access that the write-back is charged to."""
 
 
 class _Cache:
@@ -61,18 +51,20 @@ class _Cache:
         self._capacity = capacity
         self._held: OrderedDict[int, _Held] = OrderedDict()
         self._used = 0
+        self.traffic: Traffic = []
+        """Of the present pass: a write-back may belong to a write of the pass before."""
 
     def read(self, storage: int, size: int) -> int:
         """Bytes that were not there."""
         return max(0, size - self._touch(storage, size))
 
-    def write(self, storage: int, size: int, slip: _Slip) -> None:
+    def write(self, storage: int, size: int, writer: tuple[int, int]) -> None:
         """What does not fit is charged at once, the rest when it has to leave."""
         self._touch(storage, size)
         kept = self._held[storage]
-        slip.charge(max(0, size - self._capacity))
+        kept.writer = writer
         kept.dirty = max(kept.dirty, min(size, self._capacity))
-        kept.slip = slip
+        self._charge(writer, max(0, size - self._capacity))
 
     def _touch(self, storage: int, size: int) -> int:
         """Make it the most recent one; returns how much of it was there."""
@@ -89,10 +81,14 @@ class _Cache:
         storage, oldest = next(iter(self._held.items()))
         gone = min(excess, oldest.size)
         lost = max(0, oldest.dirty - (oldest.size - gone))
-        if lost and oldest.slip is not None:
-            oldest.slip.charge(lost)
+        self._charge(oldest.writer, lost)
         oldest.size -= gone
         oldest.dirty -= lost
         self._used -= gone
         if not oldest.size:
             del self._held[storage]
+
+    def _charge(self, writer: tuple[int, int], size: int) -> None:
+        call, place = writer
+        if size:
+            self.traffic[call][place] += size

@@ -148,6 +148,8 @@ _COPIES = frozenset(
         "new_full",
         "scalar_tensor",
         "arange",
+        "eye",
+        "linspace",
         "slice_backward",
         "select_backward",
         "constant_pad_nd",

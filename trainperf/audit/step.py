@@ -79,5 +79,5 @@ class Audit:
             views=self._mode.views,
             uncounted=tuple(sorted(unknown)),
             audited_s=self._wall_ns / 1e9,
-            software={"torch": torch.__version__, "python": sys.version.split()[0]},
+            software={"torch": str(torch.__version__), "python": sys.version.split()[0]},
         )

@@ -1,0 +1,122 @@
+"""Bytes that single operators read and write, and the classic intensities."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainperf.audit import audit_step
+from trainperf.audited import OperatorUse, StepAudit
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A tensor with a shape and nothing in it."""
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def only(audit: StepAudit) -> OperatorUse:
+    """The single row of an audit."""
+    (use,) = audit.operators
+    return use
+
+
+def test_an_elementwise_add_is_a_twelfth_flop_per_byte() -> None:
+    """Two reads and a write of four bytes for one addition."""
+    use = only(audit_step(lambda: meta(1000) + meta(1000)))
+
+    assert (use.read_bytes, use.written_bytes) == (8000, 4000)
+    assert use.flops_per_byte == pytest.approx(1 / 12)
+
+
+def test_a_large_product_in_bf16_is_1365_flops_per_byte() -> None:
+    """Three matrices of 4096² halves: 100.7 MB for 137 GFLOP."""
+    left = meta(4096, 4096, dtype=torch.bfloat16)
+
+    use = only(audit_step(lambda: left @ meta(4096, 4096, dtype=torch.bfloat16)))
+
+    assert use.moved_bytes == 3 * 4096**2 * 2 == 100_663_296
+    assert use.flops_per_byte == pytest.approx(4096 / 3)
+    assert use.precision == "bf16"
+
+
+def test_a_layer_norm_moves_its_input_and_its_output() -> None:
+    """128 × 4096 in fp32: 4.2 MB, half a FLOP per byte."""
+    use = only(audit_step(lambda: functional.layer_norm(meta(128, 4096), (4096,))))
+
+    assert use.moved_bytes == pytest.approx(2 * 128 * 4096 * 4, rel=0.001)
+    assert use.flops_per_byte == pytest.approx(0.5, rel=0.001)
+
+
+def test_attention_scores_fill_a_quarter_of_a_gibibyte() -> None:
+    """32 heads of 2048² scores in fp16."""
+    query = meta(32, 2048, 64, dtype=torch.float16)
+
+    use = only(audit_step(lambda: torch.bmm(query, query.transpose(1, 2))))
+
+    assert use.written_bytes == 256 * 2**20
+
+
+def test_views_and_allocations_move_nothing() -> None:
+    """Nor do they appear as operators; how many there were is known."""
+    audit = audit_step(
+        lambda: (
+            torch.empty(8, 4).t().reshape(2, 16)[:, 3:].unsqueeze(0).detach() is not None
+            and torch.ones(8).view(2, 4).expand(3, 2, 4)
+        )
+    )
+
+    assert [use.name for use in audit.operators] == ["aten.clone.default", "aten.ones.default"]
+    assert audit.views >= 6
+
+
+def test_a_broadcast_operand_is_read_as_it_is_stored() -> None:
+    """A row expanded to a matrix is still one row in memory."""
+    use = only(audit_step(lambda: meta(100, 10) + meta(10)))
+    expanded = only(audit_step(lambda: meta(100, 10) + meta(1, 10).expand(100, 10)))
+
+    assert use.read_bytes == expanded.read_bytes == 4 * (1000 + 10)
+
+
+def test_a_tensor_given_twice_is_read_once() -> None:
+    """The square of a tensor."""
+    one = meta(10)
+
+    assert only(audit_step(lambda: one * one)).read_bytes == 40
+
+
+def test_an_update_in_place_reads_and_writes() -> None:
+    """Overwriting does not read what was there."""
+    one, other = torch.ones(10), torch.ones(10)
+
+    added = only(audit_step(lambda: one.add_(other)))
+    copied = only(audit_step(lambda: one.copy_(other)))
+    zeroed = only(audit_step(one.zero_))
+
+    assert (added.read_bytes, added.written_bytes) == (80, 40)
+    assert (copied.read_bytes, copied.written_bytes) == (40, 40)
+    assert (zeroed.read_bytes, zeroed.written_bytes) == (0, 40)
+
+
+def test_a_look_up_reads_the_rows_it_looks_up() -> None:
+    """Not the whole table."""
+    table, rows = torch.ones(1000, 16), torch.arange(5)
+
+    use = only(audit_step(lambda: functional.embedding(rows, table)))
+
+    assert use.read_bytes == 5 * 16 * 4 + 5 * 8
+    assert use.written_bytes == 5 * 16 * 4
+
+
+def test_a_fused_optimizer_reads_and_writes_its_four_tensors() -> None:
+    """Parameter, both moments: read and written; gradient: read.  Lists are flattened."""
+    parameter = nn.Parameter(torch.ones(1000))
+    optimizer = torch.optim.AdamW([parameter], fused=True)
+    parameter.grad = torch.ones(1000)
+    optimizer.step()
+
+    audit = audit_step(optimizer.step)
+
+    (use,) = [use for use in audit.operators if "fused" in use.name]
+    assert use.part == "optimizer"
+    assert use.read_bytes == pytest.approx(4 * 4000, abs=16)
+    assert use.written_bytes == pytest.approx(3 * 4000, abs=4000 + 16)

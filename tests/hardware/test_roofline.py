@@ -1,0 +1,197 @@
+"""Floors, bounds and dimensions of planted operators on a planted chip."""
+
+import pytest
+
+from trainperf.audited import Kind, OperatorUse, Part, Place, StepAudit
+from trainperf.dimensions import NAMES, dimensions
+from trainperf.hardware import Chip
+from trainperf.roofline import Roofline, roofline
+
+
+CHIP = Chip(
+    name="planted",
+    flops_per_s={"fp32": 1e12},
+    memory_bytes_per_s=1e10,
+    link_bytes_per_s=1e9,
+    launch_s=1e-6,
+    source="this test",
+)
+
+
+def use(
+    *,
+    flops: int = 0,
+    memory: int = 0,
+    kind: Kind = "pointwise",
+    part: Part = "forward",
+    place: Place = "device",
+    precision: str = "fp32",
+) -> OperatorUse:
+    """An operator called once."""
+    matmul = flops if kind == "matmul" else 0
+    return OperatorUse(
+        name="op",
+        part=part,
+        kind=kind,
+        place=place,
+        module=None,
+        line=None,
+        shapes=(),
+        dtypes=(),
+        precision=precision,
+        calls=1,
+        flops=flops,
+        matmul_flops=matmul,
+        repeated_flops=matmul if part == "recompute" else 0,
+        read_bytes=memory,
+        written_bytes=0,
+        memory_bytes=memory,
+        fused_bytes=memory // 4,
+        host_s=0.0,
+    )
+
+
+def light(*uses: OperatorUse) -> Roofline:
+    """Their floors."""
+    audit = StepAudit(
+        device="cpu",
+        device_name="planted",
+        cache_bytes=None,
+        operators=uses,
+        views=0,
+        audited_s=1.0,
+    )
+    return roofline(audit, CHIP)
+
+
+COMPUTE = use(flops=10**9, memory=10**6, kind="matmul")
+"""1 ms of arithmetic, 0.1 ms of memory."""
+MEMORY = use(flops=10**6, memory=10**7)
+"""1 µs of arithmetic, 1 ms of memory."""
+LAUNCH = use(flops=10, memory=100)
+
+
+@pytest.mark.parametrize(
+    ("one", "bound", "floor_s"),
+    [(COMPUTE, "compute", 1e-3), (MEMORY, "memory", 1e-3), (LAUNCH, "launch", 1e-8)],
+)
+def test_an_operator_is_bound_by_what_takes_longest(
+    one: OperatorUse, bound: str, floor_s: float
+) -> None:
+    """Its floor is arithmetic or memory: a launch can be saved."""
+    (floor,) = light(one).operators
+
+    assert floor.bound == bound
+    assert floor.floor_s == pytest.approx(floor_s)
+
+
+def test_the_speed_of_light_is_the_sum_of_the_floors() -> None:
+    """For the step and for each phase; recomputation belongs to backward."""
+    found = light(
+        COMPUTE,
+        MEMORY,
+        use(flops=2 * 10**9, part="backward"),
+        use(flops=10**9, kind="matmul", part="recompute"),
+        use(memory=3 * 10**7, part="optimizer"),
+    )
+
+    assert found.step.floor_s == pytest.approx(8e-3)
+    phases = {name: floor.floor_s for name, floor in found.phases.items()}
+    assert phases == pytest.approx({"forward": 2e-3, "backward": 3e-3, "optimizer": 3e-3})
+
+
+def test_fusion_saves_memory_time_but_no_arithmetic() -> None:
+    """The planted chains keep a quarter of their traffic."""
+    found = light(COMPUTE, MEMORY)
+
+    assert found.step.fused_floor_s == pytest.approx(1e-3 + 0.25e-3)
+
+
+def test_copies_over_the_link_and_work_beside_the_chip_are_no_part_of_it() -> None:
+    """They may run at the same time; the link has a floor of its own."""
+    crossing = use(memory=10**6, place="link")
+    found = light(crossing, use(memory=10**6, place="host"))
+
+    assert found.step.floor_s == 0.0
+    assert found.step.over(1.0) is None
+    by_bound = {floor.bound: floor.floor_s for floor in found.operators}
+    assert by_bound == pytest.approx({"transfer": 1e-3, "host": 0.0})
+
+
+def test_utilisation_counts_model_flops_and_hardware_flops() -> None:
+    """Two milliseconds for 1 + 1 GFLOP, of which one is repeated, on 1 TFLOP/s."""
+    found = light(COMPUTE, use(flops=10**9, kind="matmul", part="recompute"))
+
+    assert found.mfu(4e-3) == pytest.approx(0.25)
+    assert found.hfu(4e-3) == pytest.approx(0.5)
+
+
+def test_without_a_peak_for_the_precision_there_is_no_utilisation() -> None:
+    """Nor a floor from arithmetic; the precision is named."""
+    found = light(use(flops=10**9, memory=10**6, kind="matmul", precision="fp64"))
+
+    assert found.mfu(1.0) is None
+    assert found.unknown_precisions == ("fp64",)
+    assert found.operators[0].compute_s is None
+    assert found.step.floor_s == pytest.approx(1e-4)
+
+
+def test_three_quarters_of_the_roof_are_left_alone() -> None:
+    """Below it a better kernel would pay."""
+    (floor,) = light(COMPUTE).operators
+
+    assert floor.near_roof(1.3e-3) is True
+    assert floor.near_roof(1.4e-3) is False
+    assert floor.share_of_roof(2e-3) == pytest.approx(0.5)
+
+
+READINGS = {
+    "phase_data_wait_s": 0.010,
+    "phase_h2d_s": 0.005,
+    "phase_forward_s": 0.020,
+    "phase_backward_s": 0.040,
+    "phase_optimizer_s": 0.010,
+    "phase_callbacks_s": 0.005,
+    "phase_loop_s": 0.008,
+    "phase_other_s": 0.002,
+    "allreduce_tail_s": 0.010,
+}
+"""A step of 100 ms, of which 70 are forward, backward and update, 10 of them waiting."""
+
+
+def test_the_five_shares_and_the_rest_sum_to_one() -> None:
+    """Sixty milliseconds of work, half compute and half memory."""
+    found = dimensions(light(COMPUTE, MEMORY), READINGS, loop_wait_s=0.003)
+
+    assert found is not None
+    assert found.shares == pytest.approx(
+        {
+            "compute": 0.30,
+            "memory": 0.30,
+            "launch": 0.0,
+            "transfer": 0.05,
+            "synchronisation": 0.13,
+            "other": 0.22,
+        }
+    )
+    assert sum(found.shares.values()) == pytest.approx(1.0)
+    assert tuple(found.shares) == NAMES
+
+
+def test_the_dominant_dimension_names_its_operators() -> None:
+    """The largest of the five, with what weighs most in it first."""
+    larger = use(memory=5 * 10**7)
+
+    found = dimensions(light(COMPUTE, MEMORY, larger), READINGS)
+
+    assert found is not None
+    assert found.dominant == "memory"
+    assert [floor.use for floor in found.leading] == [larger, MEMORY]
+
+
+def test_without_the_phases_there_are_no_shares() -> None:
+    """Not measured is not zero."""
+    lacking: dict[str, float | None] = {**READINGS, "phase_backward_s": None}
+
+    assert dimensions(light(COMPUTE), lacking) is None
+    assert dimensions(light(), READINGS) is None
