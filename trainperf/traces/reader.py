@@ -43,6 +43,11 @@ def _read(path: Path, limits: Limits, decoder: EventDecoder) -> EventTable:
                 bodies[part.key] = part.body
             continue
         columns.add(part.events)
+        if columns.rows > limits.events:
+            raise TraceError(
+                f"it holds more than {limits.events:,} events; "
+                "record fewer steps, or raise the limit"
+            )
         dropped += part.dropped
         repaired += part.repaired
     if not columns.rows:

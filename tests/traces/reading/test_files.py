@@ -186,6 +186,15 @@ def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
     assert len(read(path, limits=Limits(unpacked_bytes=len(MANY)))) == 5_000
 
 
+def test_more_events_than_memory_has_room_for_are_refused(tmp_path: Path) -> None:
+    """Tiny events by the million fit in a small file; the limit may be raised."""
+    path = tmp_path / "trace.json"
+    path.write_bytes(MANY)
+
+    assert "more than 4,999 events" in refused(path, Limits(events=4_999))
+    assert len(read(path, limits=Limits(events=5_000))) == 5_000
+
+
 def test_texts_without_end_are_refused_before_memory_is_full(tmp_path: Path) -> None:
     """Names are kept, so their total is bounded; a real trace has a thousandth of it."""
     events = [{**event, "name": "x" * 1_000 + str(row)} for row, event in enumerate(operators(50))]

@@ -25,6 +25,8 @@ class Limits:
     """How much one file may make us hold; what lies beyond is refused with a message."""
 
     unpacked_bytes: int = 8 * _GIB
+    events: int = 16_000_000
+    """Six times those of a gigabyte; a table of so many takes between 0.5 and 1.5 GB."""
     text_characters: int = 2**28
     """All different names together; those of real traces are below a thousandth of it."""
     gzip_ratio: float = 200.0
