@@ -1,0 +1,400 @@
+"""Each assertion passes on a healthy thing and fails on a planted fault, with what to do."""
+
+import copy
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from trainperf.errors import ConfigError
+from trainperf.smoke import (
+    SmokeFailure,
+    assert_close_loss,
+    assert_data_fraction_under,
+    assert_no_graph_held,
+    assert_no_recompile,
+    assert_peak_memory_under,
+)
+
+
+BATCH = torch.linspace(-1, 1, 64).reshape(8, 8)
+Step = Callable[[torch.Tensor], torch.Tensor]
+
+
+def model_with(p: float) -> torch.nn.Sequential:
+    """A model in train mode, the same weights each time."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(p), torch.nn.Linear(8, 1))
+
+
+def loss_of(model: torch.nn.Module) -> Step:
+    """A step that computes a loss and trains nothing."""
+    return lambda batch: model(batch).square().mean()
+
+
+def failure(call: Callable[[], object]) -> SmokeFailure:
+    """The failure of an assertion that must fail."""
+    with pytest.raises(SmokeFailure) as failed:
+        call()
+    return failed.value
+
+
+def test_equal_steps_with_dropout_have_equal_losses() -> None:
+    """Both draw the same masks."""
+    model = model_with(0.5)
+
+    assert_close_loss(loss_of(model), loss_of(copy.deepcopy(model)), BATCH, rtol=0.0, atol=0.0)
+
+
+def test_a_loss_comparison_leaves_the_random_state_as_it_was() -> None:
+    """A test that compares losses does not change the ones after it."""
+    model = model_with(0.5)
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+
+    assert_close_loss(loss_of(model), loss_of(model), BATCH)
+
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_losses_that_differ_are_told_with_the_tolerance() -> None:
+    """2 and 2.1: the numbers, their distance and what was allowed."""
+    failed = failure(lambda: assert_close_loss(lambda b: 2.0, lambda b: 2.1, None))
+
+    assert "step_a gives loss 2, step_b 2.1: they differ by 0.1" in failed.saw
+    assert "No random numbers were drawn" in failed.saw
+    assert "same weights" in failed.do
+
+
+def test_a_loss_within_the_tolerance_passes() -> None:
+    """The edge is inside."""
+    assert_close_loss(lambda b: 2.0, lambda b: 2.5, None, rtol=0.25, atol=0.0)
+
+
+def test_different_dropout_is_named() -> None:
+    """With both probabilities, and the way out."""
+    a, b = model_with(0.1), model_with(0.5)
+
+    failed = failure(lambda: assert_close_loss(loss_of(a), loss_of(b), BATCH))
+
+    assert "step_a has dropout p=0.1 (1 ×), step_b dropout p=0.5 (1 ×)" in failed.saw
+    assert "model.eval()" in failed.do
+
+
+def test_a_model_in_eval_mode_has_no_dropout_that_is_on() -> None:
+    """Train against eval is named, too."""
+    a, b = model_with(0.5), model_with(0.5).eval()
+
+    failed = failure(lambda: assert_close_loss(loss_of(a), loss_of(b), BATCH))
+
+    assert "step_b no dropout module that is on" in failed.saw
+
+
+def test_dropout_in_another_order_is_recognised_by_its_random_numbers() -> None:
+    """Functional dropout is in no module; the random state tells."""
+
+    def drops(batch: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(batch, 0.5).abs().sum()
+
+    def drops_twice(batch: torch.Tensor) -> torch.Tensor:
+        torch.nn.functional.dropout(batch, 0.5)
+        return drops(batch)
+
+    failed = failure(lambda: assert_close_loss(drops, drops_twice, BATCH))
+
+    assert "drew different random numbers" in failed.saw
+
+
+def test_a_step_that_trains_is_recognised() -> None:
+    """Its second call starts from other weights: that, not dropout, is the reason."""
+    model = model_with(0.0)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def step(batch: torch.Tensor) -> torch.Tensor:
+        loss = model(batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    failed = failure(lambda: assert_close_loss(step, step, BATCH))
+
+    assert "A second call of step_a" in failed.saw
+    assert "copy.deepcopy" in failed.do
+
+
+def test_losses_that_are_not_finite_never_agree() -> None:
+    """NaN is no loss, even twice."""
+    nan = float("nan")
+
+    assert "must be finite" in failure(lambda: assert_close_loss(*[lambda b: nan] * 2, None)).saw
+
+
+def test_a_step_without_a_loss_is_refused() -> None:
+    """With its name: nothing was compared."""
+    with pytest.raises(ConfigError, match="step_b: returned no single loss"):
+        assert_close_loss(lambda b: 1.0, lambda b: None, None)
+
+
+@dataclass
+class Metrics:
+    """What a careless loop keeps."""
+
+    history: list[object]
+
+
+class Slotted:
+    """Has no `__dict__`."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, last: object) -> None:
+        self.last = last
+
+
+def with_graph() -> torch.Tensor:
+    """A loss with its graph."""
+    return (torch.ones(2, requires_grad=True) * 2).sum()
+
+
+def closing_over(held: object) -> Callable[[], object]:
+    """A function that keeps *held*."""
+    return lambda: held
+
+
+HOLDERS = {
+    "a list in an attribute": (lambda t: Metrics([1.0, t]), "obj.history[1]"),
+    "a mapping": (lambda t: {"train": {"loss": t}}, "obj['train']['loss']"),
+    "a deque": (lambda t: deque([t]), "obj[0]"),
+    "a slot": (Slotted, "obj.last"),
+    "a closure": (closing_over, "obj.<closure>.held"),
+    "a partial": (lambda t: functools.partial(print, t), "obj.args[0]"),
+    "the tensor": (lambda t: t, "obj"),
+    "a graph node": (lambda t: [t.grad_fn], "obj[0]"),
+}
+
+
+@pytest.mark.parametrize("name", HOLDERS)
+def test_a_held_graph_is_found_and_its_path_named(name: str) -> None:
+    """Wherever Python can hold it; and the same without a graph passes."""
+    hold, path = HOLDERS[name]
+
+    failed = failure(lambda: assert_no_graph_held(hold(with_graph())))
+
+    assert f"  {path}: " in failed.saw
+    assert "SumBackward0" in failed.saw
+    assert ".detach()" in failed.do
+    assert_no_graph_held(hold(torch.ones(2)) if name != "a graph node" else [None])
+
+
+def test_a_model_and_its_optimizer_hold_no_graph_after_a_step() -> None:
+    """Parameters need gradients but are leaves; gradients and moments have no graph."""
+    model = model_with(0.1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    loss_of(model)(BATCH).backward()
+    optimizer.step()
+
+    assert_no_graph_held([model, optimizer])
+
+
+def test_a_gradient_with_a_graph_is_found_at_its_parameter() -> None:
+    """`create_graph=True` keeps one in `.grad`."""
+    model = torch.nn.Linear(2, 1)
+    model.weight.grad = model.weight * 2
+
+    assert "model.weight.grad: " in failure(lambda: assert_no_graph_held(model, name="model")).saw
+
+
+def test_many_held_graphs_are_counted() -> None:
+    """The first few are shown, the last and the number told."""
+    failed = failure(lambda: assert_no_graph_held([with_graph() for _ in range(1000)]))
+
+    assert failed.saw.startswith("1,000 objects in obj keep")
+    assert "995 more, the last at obj[999]" in failed.saw
+
+
+def test_what_refers_to_itself_ends() -> None:
+    """Cycles and long chains are walked once."""
+    chain: list[object] = []
+    for _ in range(10_000):
+        chain = [chain]
+    loop: dict[str, object] = {"chain": chain}
+    loop["self"] = loop
+
+    assert_no_graph_held(loop)
+
+
+def test_a_path_that_may_hold_a_graph_may() -> None:
+    """Only that one."""
+    held = [with_graph(), with_graph()]
+
+    assert "1 object" in failure(lambda: assert_no_graph_held(held, allowed=["obj[0]"])).saw
+    assert_no_graph_held(held, allowed=["obj[0]", "obj[1]"])
+
+
+class Timed:
+    """A loader and a step that take as long on a clock as they are told to."""
+
+    def __init__(self, data_s: float, step_s: float, workers: int | None = None) -> None:
+        self.now_s = 0.0
+        self.data_s = data_s
+        self.step_s = step_s
+        if workers is not None:
+            self.num_workers = workers
+
+    def __iter__(self) -> Iterator[int]:
+        for batch in range(10):
+            # The first one also starts the workers.
+            self.now_s += self.data_s if batch else 100.0
+            yield batch
+
+    def step(self, batch: int) -> None:
+        """One step."""
+        self.now_s += self.step_s
+
+    def clock(self) -> float:
+        """The time, in seconds."""
+        return self.now_s
+
+
+def test_the_data_fraction_is_a_quotient_of_sums_without_the_warm_up() -> None:
+    """1 s of data and 7 s of step are 12.5 %, whatever the first batch took."""
+    timed = Timed(1.0, 7.0)
+
+    found = assert_data_fraction_under(timed, timed.step, 0.2, warmup=1, clock=timed.clock)
+
+    assert (found.data_s, found.step_s, found.steps) == (9.0, 63.0, 9)
+    assert found.fraction == 0.125
+
+
+def test_a_loader_that_is_too_slow_says_how_many_workers_hide_it() -> None:
+    """12 s of data behind 8 s of step need two workers."""
+    timed = Timed(12.0, 8.0, workers=0)
+
+    failed = failure(
+        lambda: assert_data_fraction_under(timed, timed.step, 0.2, steps=5, clock=timed.clock)
+    )
+
+    assert failed.saw == (
+        "60 % of the loop waited for data, not less than 20 %: 12.0 s in the loader and 8.00 s in "
+        "the step, mean of 5 steps."
+    )
+    assert "num_workers=2" in failed.do
+
+
+@pytest.mark.parametrize(("workers", "said"), [(4, "num_workers=4 do not keep up"), (None, "Data")])
+def test_the_advice_fits_the_loader(workers: int | None, said: str) -> None:
+    """More workers for one that has some, workers for one that has none."""
+    timed = Timed(1.0, 1.0, workers)
+
+    assert (
+        said
+        in failure(lambda: assert_data_fraction_under(timed, timed.step, 0.5, clock=timed.clock)).do
+    )
+
+
+def test_a_loader_too_short_to_measure_is_refused() -> None:
+    """Nothing measured is no pass."""
+    with pytest.raises(ConfigError, match="warmup=10"):
+        assert_data_fraction_under(Timed(1.0, 1.0), lambda batch: None, 0.2, warmup=10)
+
+
+def test_a_limit_that_is_no_fraction_is_refused() -> None:
+    """20 is not 20 %."""
+    with pytest.raises(ConfigError, match="limit=20"):
+        assert_data_fraction_under([1], lambda batch: None, 20)
+
+
+def hungry(batch: int) -> float:
+    """Holds *batch* bytes long enough to be seen."""
+    held = torch.ones(batch // 4)
+    for _ in range(20):
+        held.mul_(1.0)
+    return held[0].item()
+
+
+def test_a_step_within_its_memory_passes_and_one_beyond_fails() -> None:
+    """128 MiB are less than 512 and more than 64."""
+    taken = 128 << 20
+
+    memory = assert_peak_memory_under(hungry, taken, 512 << 20, above_start=True)
+    failed = failure(lambda: assert_peak_memory_under(hungry, taken, 64 << 20, above_start=True))
+
+    assert memory.above_start_bytes is not None
+    assert memory.above_start_bytes > 0.9 * taken
+    assert "added to what was held before, not less than 64.0 MiB" in failed.saw
+    assert "smaller micro-batch" in failed.do
+
+
+def test_the_whole_process_counts_unless_said_otherwise() -> None:
+    """An interpreter with torch in it takes more than a MiB."""
+    assert "at the peak" in failure(lambda: assert_peak_memory_under(hungry, 32 << 20, 1 << 20)).saw
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA's allocator needs no sampling")
+def test_a_step_too_short_to_judge_is_refused() -> None:
+    """Nothing measured is no pass."""
+    with pytest.raises(ConfigError, match="too short"):
+        assert_peak_memory_under(lambda batch: None, None, 1 << 40)
+
+
+@pytest.fixture
+def compiler() -> Iterator[None]:
+    """torch.compile as in a fresh process, before and after."""
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+
+
+def times_two(batch: torch.Tensor) -> torch.Tensor:
+    """Compiled by the tests."""
+    return batch * 2
+
+
+def batches(*sizes: int) -> list[torch.Tensor]:
+    """One batch of each size."""
+    return [torch.ones(size, 2) for size in sizes]
+
+
+def test_one_shape_is_compiled_once(compiler: None) -> None:
+    """Four batches, one graph: no C++ compiler needed."""
+    step = torch.compile(times_two, backend="eager")
+
+    assert_no_recompile(step, batches(4, 4, 4, 4))
+    assert_no_recompile(step, batches(4, 4))
+
+
+def test_a_short_last_batch_is_a_recompilation(compiler: None) -> None:
+    """The batch, the function and the reason are named, and the remedy."""
+    step = torch.compile(times_two, backend="eager", dynamic=False)
+
+    failed = failure(lambda: assert_no_recompile(step, batches(4, 4, 3)))
+
+    assert "on 1 of 3 batches, after the warm-up (batch 2, counted from 0)" in failed.saw
+    assert "times_two" in failed.saw
+    assert "expected 4, actual 3" in failed.saw
+    assert "drop_last=True" in failed.do
+
+
+def test_the_first_change_of_shape_may_be_left_out(compiler: None) -> None:
+    """Torch makes the dimension dynamic there; afterwards every size passes."""
+    step = torch.compile(times_two, backend="eager")
+
+    assert_no_recompile(step, batches(4, 5, 6, 7), warmup=2)
+
+
+def test_a_step_that_was_never_compiled_does_not_pass(compiler: None) -> None:
+    """An assertion that cannot fail would say nothing."""
+    assert "no graph" in failure(lambda: assert_no_recompile(times_two, batches(4, 4))).saw
+
+
+def test_batches_for_the_warm_up_only_are_refused(compiler: None) -> None:
+    """Nothing was looked at."""
+    with pytest.raises(ConfigError, match="warmup=2"):
+        assert_no_recompile(times_two, batches(4, 4), warmup=2)

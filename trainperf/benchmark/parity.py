@@ -1,0 +1,87 @@
+"""Do two steps compute the same thing?  The same random numbers for both, then their results.
+
+A result is the loss if there is one (a scalar, the first element of a tuple, the entry `loss` of a
+mapping, the attribute `loss`), else the tensor an inference function returned.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one call returned, copied to the host and freed of its graph."""
+
+    values: torch.Tensor
+    """float64, flat; one element for a loss."""
+    shape: tuple[int, ...]
+
+    @property
+    def loss(self) -> float | None:
+        """The only value, if there is only one."""
+        return float(self.values[0]) if self.values.numel() == 1 else None
+
+    def difference(self, other: "Outcome") -> float | None:
+        """Largest difference relative to the largest value; `None` for different shapes.
+
+        Infinite where one of the two is not finite: NaN agrees with nothing.
+        """
+        if self.shape != other.shape:
+            return None
+        if not bool(torch.isfinite(self.values).all() and torch.isfinite(other.values).all()):
+            return math.inf
+        if not self.values.numel():
+            return 0.0
+        apart = float((self.values - other.values).abs().max())
+        size = float(torch.maximum(self.values.abs().max(), other.values.abs().max()))
+        return apart / size if apart else 0.0
+
+
+def outcome_of(returned: object) -> Outcome | None:
+    """The loss or the output in what a step *returned*; `None` if there is neither."""
+    found = _pick(returned)
+    if isinstance(found, torch.Tensor):
+        shape = tuple(found.shape) if found.numel() != 1 else ()
+        return Outcome(values=found.detach().to("cpu", torch.float64).flatten(), shape=shape)
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return Outcome(values=torch.tensor([found], dtype=torch.float64), shape=())
+    return None
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Inside, Python, NumPy and torch (all devices) draw from *seed*; after it as if never used."""
+    python, numpy_, host = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 the user's code draws from it
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 the generator that the user's code draws from
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy_)  # noqa: NPY002 as above
+        torch.set_rng_state(host)
+        if devices:
+            torch.cuda.set_rng_state_all(devices)
+
+
+def _pick(returned: object) -> object:
+    if isinstance(returned, Mapping):
+        return _pick(returned["loss"]) if "loss" in returned else _first(list(returned.values()))
+    loss = getattr(returned, "loss", None)
+    if loss is not None and not isinstance(returned, torch.Tensor):
+        return loss
+    if isinstance(returned, list | tuple):
+        return _first(returned)
+    return returned
+
+
+def _first(values: "list[object] | tuple[object, ...]") -> object:
+    return _pick(values[0]) if values else None

@@ -1,0 +1,138 @@
+"""What was measured, as values, and as the text a person reads.
+
+SI units; `None` means *not measured*.  Nothing here prints: `str(result)` is the report.
+"""
+
+import textwrap
+from collections.abc import Sequence
+
+import msgspec
+
+from trainperf.benchmark.verdict import Verdict
+from trainperf.units import Scale, duration, size, times
+
+
+class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak memory during one call after the warm-up, outside the timed ones."""
+
+    source: str
+    """`CUDA allocator` (exact) or `resident set` (of the whole process, sampled: a lower bound)."""
+    peak_bytes: int | None = None
+    above_start_bytes: int | None = None
+    """What the call added to what was held before.  On a CPU memory that the process kept from an
+    earlier call is used again without showing here."""
+    reason: str = ""
+    """Why nothing was measured."""
+
+
+class StepBenchmark(msgspec.Struct, frozen=True, kw_only=True):
+    """Durations of one function, host clock, device idle at both ends of each."""
+
+    name: str
+    cold_s: float
+    """The first call: compilation, autotuning, allocation, if nobody called it before."""
+    warmup_s: tuple[float, ...]
+    """The calls left out, the cold one first."""
+    steady_s: tuple[float, ...]
+    """The calls that count, in order."""
+    median_s: float
+    iqr_s: float
+    calls: int
+    """Calls between two readings of the clock; each duration is their mean."""
+    first_loss: float | None
+    """What the first call returned, if that was one number."""
+    memory: PeakMemory
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return _text([self], [])
+
+
+class Versus(msgspec.Struct, frozen=True, kw_only=True):
+    """One function against the baseline, from calls timed in turns."""
+
+    name: str
+    baseline: str
+    speedup: float
+    """Median over the rounds of baseline time / this one's time; above one is faster."""
+    low: float | None
+    high: float | None
+    difference: float | None
+    """Largest relative difference of the first results (loss or output), same seed for both;
+    `None` where nothing was returned, the shapes differ, or a value is not finite."""
+    finite: bool
+    """Whether all first results that were compared are finite; if not, they are not the same."""
+    verdict: Verdict
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Several functions timed in turns; the first is the baseline."""
+
+    steps: tuple[StepBenchmark, ...]
+    versus: tuple[Versus, ...]
+    tolerance: float
+
+    def __str__(self) -> str:
+        return _text(self.steps, [_said(each, self.tolerance) for each in self.versus])
+
+
+_WIDTH = 100
+_HEAD = ("", "median", "IQR", "calls", "cold", "peak memory")
+
+
+def _text(steps: Sequence[StepBenchmark], verdicts: Sequence[str]) -> str:
+    rows = [_HEAD, *(_row(step) for step in steps)]
+    wide = [max(len(row[place]) for row in rows) for place in range(len(_HEAD))]
+    lines = [
+        "  ".join(
+            cell.rjust(wide[place]) if place else cell.ljust(wide[place])
+            for place, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+    notes = [*verdicts, *_notes(steps)]
+    wrapped = [line for note in notes for line in textwrap.wrap(note, _WIDTH)]
+    return "\n".join([*lines, *wrapped])
+
+
+def _row(step: StepBenchmark) -> tuple[str, ...]:
+    scale = Scale.of(step.median_s)
+    peak = step.memory.peak_bytes
+    return (
+        step.name,
+        scale.say(step.median_s),
+        scale.say(step.iqr_s),
+        f"{len(step.steady_s)} × {step.calls}" if step.calls > 1 else str(len(step.steady_s)),
+        duration(step.cold_s),
+        "not measured" if peak is None else size(peak),
+    )
+
+
+def _notes(steps: Sequence[StepBenchmark]) -> list[str]:
+    notes = []
+    measured = {step.memory.source for step in steps if step.memory.peak_bytes is not None}
+    if measured:
+        notes.append(f"peak memory: {', '.join(sorted(measured))}, one call after the timed ones")
+    notes += [
+        f"{step.name}: peak memory not measured: {step.memory.reason}"
+        for step in steps
+        if step.memory.reason
+    ]
+    notes += [f"{step.name}: {warning}" for step in steps for warning in step.warnings]
+    return notes
+
+
+def _said(versus: Versus, tolerance: float) -> str:
+    """The verdict in a sentence."""
+    names = f"{versus.name} against {versus.baseline}: {versus.verdict}"
+    if versus.verdict == "not comparable":
+        return f"{names} (they return different kinds or shapes)"
+    known = versus.low is not None and versus.high is not None
+    interval = f" [{versus.low:.2f}–{versus.high:.2f}]" if known else ""
+    speed = f"{times(versus.speedup)} the speed{interval}"
+    if not versus.finite:
+        return f"{names}, {speed}; a first result is not finite"
+    if versus.difference is None:
+        return f"{names}, {speed}; results not compared: nothing was returned"
+    apart = f"results differ by {versus.difference:.2g} (tolerance {tolerance:g})"
+    return f"{names}, {speed}; {apart}"

@@ -1,0 +1,97 @@
+"""Fixtures and markers for smoke tests of a user's project, loaded by pytest on its own.
+
+pytest imports this wherever trainperf is installed, so nothing heavy is imported before a test asks
+for it.  Switch it off with `-p no:trainperf`.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+
+_MARKERS = (
+    "smoke_timing: asserts on the time or memory of this machine; skipped by --no-smoke-timing",
+    "smoke_no_sync: fails if the test's body makes the host wait for the device",
+)
+_RESULTS = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """One option: leave out what depends on the machine."""
+    parser.getgroup("trainperf").addoption(
+        "--no-smoke-timing",
+        action="store_true",
+        help="skip tests marked smoke_timing, which depend on the machine's speed and memory",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the markers known, also under --strict-markers."""
+    config.stash[_RESULTS] = []
+    for line in _MARKERS:
+        config.addinivalue_line("markers", line)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip, with a notice, what was left out."""
+    if not config.getoption("--no-smoke-timing"):
+        return
+    for item in items:
+        if item.get_closest_marker("smoke_timing"):
+            item.add_marker(pytest.mark.skip(reason="--no-smoke-timing"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Watch the body of tests marked `smoke_no_sync`; their fixtures may wait."""
+    __tracebackhide__ = True
+    if item.get_closest_marker("smoke_no_sync") is None:
+        return (yield)
+    from trainperf.smoke import no_sync  # noqa: PLC0415 torch is loaded where a test needs it
+
+    with no_sync():
+        return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the tests measured with `smoke_benchmark`."""
+    results = terminalreporter.config.stash[_RESULTS]
+    if results:
+        terminalreporter.section("trainperf benchmarks")
+    for result in results:
+        terminalreporter.write_line(result)
+
+
+@pytest.fixture
+def smoke_device() -> str:
+    """`cuda` where there is such a device, else `cpu`."""
+    import torch  # noqa: PLC0415 as above
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.fixture
+def smoke_seed() -> Iterator[int]:
+    """Python, NumPy and torch draw from seed 0 during the test; afterwards as if it had not run."""
+    from trainperf.benchmark.parity import seeded  # noqa: PLC0415 as above
+
+    with seeded(0):
+        yield 0
+
+
+@pytest.fixture
+def smoke_benchmark(request: pytest.FixtureRequest) -> Callable[..., object]:
+    """`trainperf.benchmark.benchmark_step`, with the result shown at the end of the session.
+
+    In workers of pytest-xdist nothing is shown; they would also disturb each other's times.
+    """
+    from trainperf.benchmark import StepBenchmark, benchmark_step  # noqa: PLC0415 as above
+
+    def measure(
+        fn: Callable[..., object], batch: object, warmup: int = 5, repeat: int = 30, calls: int = 1
+    ) -> StepBenchmark:
+        measured = benchmark_step(fn, batch, warmup, repeat, calls)
+        request.config.stash[_RESULTS].append(f"{request.node.nodeid}\n{measured}")
+        return measured
+
+    return measure

@@ -1,0 +1,112 @@
+"""Does the loader keep up with the step, in a loop that waits for the device?"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import msgspec
+
+from trainperf.benchmark.timing import Clock, synchronised_clock
+from trainperf.errors import ConfigError
+from trainperf.smoke.failure import SmokeFailure
+from trainperf.units import duration, plural, share
+
+
+Batch = TypeVar("Batch")
+
+
+class DataShare(msgspec.Struct, frozen=True, kw_only=True):
+    """Time in the loader's `next` and in the step, sums over *steps* steps, device idle between.
+
+    This is the synchronised definition: wait and stall are the same number.  In a loop that lets
+    the device work on while it fetches, the wait is no larger than here.
+    """
+
+    data_s: float
+    step_s: float
+    steps: int
+
+    @property
+    def fraction(self) -> float:
+        """Share of the loop's time spent in the loader; a quotient of sums."""
+        whole = self.data_s + self.step_s
+        return self.data_s / whole if whole else 0.0
+
+
+def assert_data_fraction_under(
+    loader: Iterable[Batch],
+    step: Callable[[Batch], object],
+    limit: float,
+    *,
+    steps: int = 30,
+    warmup: int = 3,
+    clock: Clock = synchronised_clock,
+) -> DataShare:
+    """Fail unless less than *limit* of the loop `for batch in loader: step(batch)` is waiting.
+
+    The device is waited for before and after each fetch.  *warmup* steps, with the start of the
+    workers, are left out; a loader that ends before *steps* more gives as many as it has.
+    """
+    __tracebackhide__ = True
+    if not 0 < limit <= 1:
+        raise ConfigError(f"limit={limit}: a fraction above 0 and at most 1; try 0.2")
+    found = _measured(loader, step, (warmup, steps), clock)
+    if not found.steps:
+        raise ConfigError(
+            f"warmup={warmup}: the loader has no more batches than that; use a smaller warm-up"
+        )
+    if found.fraction >= limit:
+        raise SmokeFailure(
+            f"{share(found.fraction)} of the loop waited for data, not less than {share(limit)}: "
+            f"{duration(found.data_s / found.steps)} in the loader and "
+            f"{duration(found.step_s / found.steps)} in the step, mean of "
+            f"{plural(found.steps, 'step')}.",
+            _advice(getattr(loader, "num_workers", None), found, limit),
+        )
+    return found
+
+
+def _measured(
+    loader: Iterable[Batch],
+    step: Callable[[Batch], object],
+    warmup_and_steps: tuple[int, int],
+    clock: Clock,
+) -> DataShare:
+    warmup, steps = warmup_and_steps
+    batches = iter(loader)
+    data_s = step_s = 0.0
+    done = 0
+    while done < warmup + steps:
+        asked = clock()
+        try:
+            batch = next(batches)
+        except StopIteration:
+            break
+        got = clock()
+        step(batch)
+        ended = clock()
+        done += 1
+        if done > warmup:
+            data_s += got - asked
+            step_s += ended - got
+    return DataShare(data_s=data_s, step_s=step_s, steps=max(0, done - warmup))
+
+
+def _advice(workers: object, found: DataShare, limit: float) -> str:
+    """How many workers hide the loader, where that follows; else what to look at."""
+    if workers == 0 and found.step_s > 0:
+        needed = math.ceil(found.data_s / found.step_s)
+        return (
+            "num_workers=0, so batches are made between the steps: DataLoader(num_workers="
+            f"{needed}, persistent_workers=True) makes them meanwhile, if there are as many cores."
+        )
+    if isinstance(workers, int) and workers > 0:
+        return (
+            f"num_workers={workers} do not keep up: use more if there are cores for them, make "
+            "the samples cheaper (cache, decode beforehand, a lighter collate), and then look at "
+            "prefetch_factor."
+        )
+    return (
+        f"make the batches in other processes (torch.utils.data.DataLoader with num_workers), or "
+        f"make them cheaper; at most {share(limit)} may be left."
+    )

@@ -1,0 +1,118 @@
+"""Do two versions of a step compute the same loss?"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from trainperf.benchmark.parity import outcome_of, seeded
+from trainperf.errors import ConfigError
+from trainperf.smoke.failure import SmokeFailure
+from trainperf.smoke.modules import dropout_of
+
+
+Batch = TypeVar("Batch")
+
+
+def assert_close_loss(
+    step_a: Callable[[Batch], object],
+    step_b: Callable[[Batch], object],
+    batch: Batch,
+    *,
+    rtol: float = 1e-3,
+    atol: float = 1e-6,
+    seed: int = 0,
+) -> None:
+    """Fail unless both steps return the same loss on *batch*: |a − b| ≤ atol + rtol · |a|.
+
+    Both draw from the same *seed*, so that equal dropout drops the same; the random state of
+    Python, NumPy and torch is put back afterwards.  Steps that train need weights of their own:
+    the second one would start from what the first one left.
+    """
+    __tracebackhide__ = True
+    a = _run(step_a, batch, seed, "step_a")
+    b = _run(step_b, batch, seed, "step_b")
+    if _close(a.loss, b.loss, rtol, atol):
+        return
+    saw = (
+        f"step_a gives loss {a.loss:.8g}, step_b {b.loss:.8g}: they differ by "
+        f"{abs(a.loss - b.loss):.3g}, more than atol={atol:g} + rtol={rtol:g} · |a|."
+    )
+    if not (math.isfinite(a.loss) and math.isfinite(b.loss)):
+        raise SmokeFailure(
+            f"step_a gives loss {a.loss:g}, step_b {b.loss:g}: a loss must be finite to agree.",
+            "find the operator with torch.autograd.set_detect_anomaly(True), or its dtype: fp16 "
+            "overflows above 65504, bf16 does not.",
+        )
+    said, do = _cause(a, b, dropout_of(step_a), dropout_of(step_b))
+    again = _run(step_a, batch, seed, "step_a")
+    if not _close(a.loss, again.loss, rtol, atol):
+        said += f" A second call of step_a with the same seed gives {again.loss:.8g}."
+        do = (
+            "compare steps that leave the weights as they are (no optimizer step), or give each "
+            "a copy of the model (copy.deepcopy) before the first call; if step_a does not "
+            "train, it is not deterministic: torch.use_deterministic_algorithms(True)."
+        )
+    raise SmokeFailure(saw + said, do)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """The loss of one call, and what it did to the random state of torch's CPU and devices."""
+
+    loss: float
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+
+    @property
+    def drew(self) -> bool:
+        """Whether it used random numbers of torch."""
+        return self.before != self.after
+
+
+def _run(step: Callable[[Batch], object], batch: Batch, seed: int, name: str) -> _Ran:
+    with seeded(seed):
+        before = _states()
+        outcome = outcome_of(step(batch))
+        after = _states()
+    if outcome is None or outcome.loss is None:
+        raise ConfigError(
+            f"{name}: returned no single loss; return it (a scalar, or a mapping with 'loss')"
+        )
+    return _Ran(loss=outcome.loss, before=before, after=after)
+
+
+def _states() -> tuple[bytes, ...]:
+    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return tuple(bytes(state.numpy()) for state in (torch.get_rng_state(), *devices))
+
+
+def _close(a: float, b: float, rtol: float, atol: float) -> bool:
+    return math.isfinite(a) and math.isfinite(b) and abs(a - b) <= atol + rtol * abs(a)
+
+
+def _cause(a: _Ran, b: _Ran, dropout_a: str, dropout_b: str) -> tuple[str, str]:
+    """What the random numbers tell, and what to do about it."""
+    dropout_off = "compare with dropout off (model.eval(), or p=0 in both)"
+    if dropout_a != dropout_b:
+        return (
+            f" Their dropout differs: step_a has {dropout_a}, step_b {dropout_b}.",
+            f"{dropout_off}; with dropout on, both models need the same mode and the same p.",
+        )
+    if a.after != b.after:
+        return (
+            " They drew different random numbers from the same seed.",
+            f"{dropout_off}: another order, number or kernel of random draws gives other masks.",
+        )
+    if a.drew:
+        return (
+            " Both drew the same number of random numbers.",
+            f"{dropout_off} to see whether the masks or the mathematics differ.",
+        )
+    said = " No random numbers were drawn, so dropout is not the reason."
+    return said, (
+        "check that both have the same weights and the same mode (train or eval); a lower "
+        "precision (bf16: rtol=2e-2, fp16: rtol=2e-3) needs a wider tolerance."
+    )

@@ -1,0 +1,48 @@
+"""Does a step stay within a memory budget?"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from trainperf.benchmark.memory import peak_memory
+from trainperf.benchmark.results import PeakMemory
+from trainperf.errors import ConfigError
+from trainperf.smoke.failure import SmokeFailure
+from trainperf.units import size
+
+
+Batch = TypeVar("Batch")
+
+
+def assert_peak_memory_under(
+    step: Callable[[Batch], object],
+    batch: Batch,
+    limit_bytes: int,
+    *,
+    warmup: int = 1,
+    above_start: bool = False,
+) -> PeakMemory:
+    """Fail if one call of *step(batch)*, after *warmup* calls, takes *limit_bytes* or more.
+
+    The peak is everything the process holds at that moment: on CUDA in the allocator, on a CPU in
+    the resident set, with the interpreter and its libraries.  With *above_start* it is only what
+    the call adds to that.  On a CPU a step of a few milliseconds cannot be judged: `ConfigError`.
+    """
+    __tracebackhide__ = True
+    for _ in range(warmup):
+        step(batch)
+    memory = peak_memory(partial(step, batch))
+    found = memory.above_start_bytes if above_start else memory.peak_bytes
+    if found is None or memory.peak_bytes is None or memory.above_start_bytes is None:
+        raise ConfigError(f"peak memory not measured: {memory.reason}; use a larger batch")
+    if found >= limit_bytes:
+        what = "added to what was held before" if above_start else "at the peak"
+        raise SmokeFailure(
+            f"the step took {size(found)} {what}, not less than {size(limit_bytes)} "
+            f"({memory.source}: peak {size(memory.peak_bytes)}, of which "
+            f"{size(memory.above_start_bytes)} came during the step).",
+            "look for tensors that outlive the step (assert_no_graph_held), for a larger batch or "
+            "sequence than meant, and at activation checkpointing or a smaller micro-batch; or "
+            "raise the limit on purpose.",
+        )
+    return memory
