@@ -41,6 +41,8 @@ class StepBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     """Calls between two readings of the clock; each duration is their mean."""
     first_loss: float | None
     """What the first call returned, if that was one number."""
+    warmed_loss: float | None
+    """What the last call of the warm-up returned: after that many updates less one."""
     memory: PeakMemory
     warnings: tuple[str, ...]
 
@@ -58,10 +60,11 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None
     high: float | None
     difference: float | None
-    """Largest relative difference of the first results (loss or output), same seed for both;
-    `None` where nothing was returned, the shapes differ, or a value is not finite."""
+    """Largest relative difference of the results (loss or output) of the first and the last warm-up
+    call, same seed for both; `None` where nothing was returned, the shapes differ, or a value is
+    not finite."""
     finite: bool
-    """Whether all first results that were compared are finite; if not, they are not the same."""
+    """Whether all results that were compared are finite; if not, they are not the same."""
     verdict: Verdict
 
 
@@ -131,8 +134,10 @@ def _said(versus: Versus, tolerance: float) -> str:
     interval = f" [{versus.low:.2f}–{versus.high:.2f}]" if known else ""
     speed = f"{times(versus.speedup)} the speed{interval}"
     if not versus.finite:
-        return f"{names}, {speed}; a first result is not finite"
+        return f"{names}, {speed}; a result is not finite"
     if versus.difference is None:
         return f"{names}, {speed}; results not compared: nothing was returned"
+    if versus.difference == 0:
+        return f"{names}, {speed}; equal results"
     apart = f"results differ by {versus.difference:.2g} (tolerance {tolerance:g})"
     return f"{names}, {speed}; {apart}"

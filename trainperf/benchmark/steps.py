@@ -5,7 +5,7 @@ machine that slows down slows all of them.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -59,9 +59,9 @@ def compare(
 ) -> Comparison:
     """Time several functions in turns; the first is the one the others are measured against.
 
-    Each is called first with the same seed, and *tolerance* is the largest relative difference of
-    those results (loss or output) that counts as the same.  Training steps therefore have to start
-    from equal weights, and must not share a model or an optimizer.
+    Their warm-ups draw from the same seed, and *tolerance* is the largest relative difference of
+    the results (loss or output) of the first and the last warm-up call that counts as the same.
+    Training steps therefore start from equal weights, and must not share a model or an optimizer.
     """
     _check(warmup, repeat, calls)
     if len(fns) < 2:
@@ -92,16 +92,19 @@ class _Taken:
     calls: int
     warmup_s: list[float] = field(default_factory=list)
     steady_s: list[float] = field(default_factory=list)
-    outcome: Outcome | None = None
+    outcomes: list[Outcome | None] = field(default_factory=list)
 
 
 def _warm_up(taken: _Taken, warmup: int, clock: Clock) -> None:
-    """The calls that do not count; the first one's result is kept for parity."""
+    """The calls that do not count; the results of the first and the last are kept for parity."""
     kept: list[object] = []
     with seeded(_SEED):
-        taken.warmup_s.append(seconds_of(lambda: kept.append(taken.call()), 1, clock))
-        taken.outcome = outcome_of(kept.pop())
-    taken.warmup_s += [seconds_of(taken.call, 1, clock) for _ in range(warmup - 1)]
+        for at in range(warmup):
+            taken.warmup_s.append(seconds_of(lambda: kept.append(taken.call()), 1, clock))
+            returned = kept.pop()
+            if at in {0, warmup - 1}:
+                taken.outcomes.append(outcome_of(returned))
+            del returned  # its graph must not live during the next call
 
 
 def _benchmark(taken: _Taken) -> StepBenchmark:
@@ -115,7 +118,8 @@ def _benchmark(taken: _Taken) -> StepBenchmark:
         median_s=median,
         iqr_s=iqr,
         calls=taken.calls,
-        first_loss=taken.outcome.loss if taken.outcome else None,
+        first_loss=_loss(taken.outcomes[0]),
+        warmed_loss=_loss(taken.outcomes[-1]),
         memory=peak_memory(taken.call),
         warnings=_warnings(median, iqr, taken.calls),
     )
@@ -139,12 +143,7 @@ def _warnings(median_s: float, iqr_s: float, calls: int) -> tuple[str, ...]:
 def _versus(baseline: _Taken, other: _Taken, tolerance: float) -> Versus:
     ratios = [a / b for a, b in zip(baseline.steady_s, other.steady_s, strict=True)]
     speedup, low, high = ratio_interval(ratios)
-    difference = (
-        baseline.outcome.difference(other.outcome) if baseline.outcome and other.outcome else None
-    )
-    comparable = (baseline.outcome is None) == (other.outcome is None) and (
-        baseline.outcome is None or other.outcome is None or difference is not None
-    )
+    comparable, difference = _difference(baseline.outcomes, other.outcomes)
     same = difference is None or difference <= tolerance
     return Versus(
         name=other.name,
@@ -156,6 +155,25 @@ def _versus(baseline: _Taken, other: _Taken, tolerance: float) -> Versus:
         finite=difference is None or not math.isinf(difference),
         verdict=verdict_of(low, high, comparable=comparable, same=same),
     )
+
+
+def _difference(
+    these: Sequence[Outcome | None], those: Sequence[Outcome | None]
+) -> tuple[bool, float | None]:
+    """Whether the results can be compared, and the largest difference if there are any."""
+    found: list[float] = []
+    for one, other in zip(these, those, strict=True):
+        if one is None and other is None:
+            continue
+        difference = one.difference(other) if one and other else None
+        if difference is None:
+            return False, None
+        found.append(difference)
+    return True, max(found, default=None)
+
+
+def _loss(outcome: Outcome | None) -> float | None:
+    return outcome.loss if outcome else None
 
 
 def _check(warmup: int, repeat: int, calls: int) -> None:

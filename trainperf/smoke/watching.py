@@ -4,6 +4,7 @@ Seen as torch dispatches them, on any device: on a CPU nothing waits, but the sa
 accelerator.  What a CPU run cannot tell is which tensors would stay on the host there.
 """
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -50,8 +51,8 @@ _OPERATORS = {
 }
 """Operators whose result the host needs before it can go on."""
 
-_TORCH = str(Path(torch.__file__).parent)
-_OURS = str(Path(__file__).parent)
+_TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+_OURS = f"{Path(__file__).parent}{os.sep}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -135,7 +136,7 @@ def place_of(frame: FrameType | None) -> Place:
     """The innermost frame that is neither torch's nor ours."""
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith((_TORCH, _OURS, "<")):
+        if not code.co_filename.startswith((_TORCH, _OURS, "<frozen")):
             return Place(file=code.co_filename, line=frame.f_lineno, function=code.co_name)
         frame = frame.f_back
     return NOWHERE
