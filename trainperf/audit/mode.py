@@ -1,6 +1,6 @@
 """Which operators does the step call, and with what?  Seen below autograd and autocast."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch._ops import OpOverload
@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainperf.audit.calls import Call
 from trainperf.audit.flops import work_of
+from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audit.traffic import accesses_of, tensors_in
 from trainperf.audit.where import Where
 from trainperf.clocks.host import monotonic_ns
@@ -18,15 +19,15 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     Args:
         where: Tells where a call comes from; entered by the caller.
-        guarded: Wraps what is done after each call, so that a fault of ours ends the audit only.
+        shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
     """
 
-    def __init__(self, where: Where, guarded: "Guarded | None" = None) -> None:
+    def __init__(self, where: Where, shield: Shield = as_it_is) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
         self.views = 0
         self._where = where
-        self._seen = self._observe if guarded is None else guarded(self._observe)
+        self._seen = shield(self._observe)
 
     def __torch_dispatch__(
         self,
@@ -72,10 +73,6 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 host_ns=host_ns,
             )
         )
-
-
-Observer = Callable[[OpOverload, Sequence[object], Mapping[str, object], object, int], object]
-Guarded = Callable[[Observer], Observer]
 
 
 def dtype_name(dtype: torch.dtype) -> str:

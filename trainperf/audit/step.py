@@ -10,8 +10,9 @@ from torch import nn
 from typing_extensions import Self
 
 from trainperf.audit.device import cache_bytes, computing, device_name
-from trainperf.audit.mode import AuditMode, Guarded
+from trainperf.audit.mode import AuditMode
 from trainperf.audit.rows import rows_of
+from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audit.where import Where
 from trainperf.audited import StepAudit
 from trainperf.clocks.host import monotonic_ns
@@ -38,12 +39,12 @@ class Audit:
 
     Args:
         model: Module that the others are named from; by default the outermost one that runs.
-        guarded: Wraps what is done after each call, so that a fault of ours ends the audit only.
+        shield: Wraps what torch calls, so that a fault of ours ends the audit only.
     """
 
-    def __init__(self, model: nn.Module | None = None, guarded: Guarded | None = None) -> None:
-        self._where = Where(model)
-        self._mode = AuditMode(self._where, guarded)
+    def __init__(self, model: nn.Module | None = None, shield: Shield = as_it_is) -> None:
+        self._where = Where(model, shield)
+        self._mode = AuditMode(self._where, shield)
         self._entered = ExitStack()
         self._start_ns = 0
         self._wall_ns = 0

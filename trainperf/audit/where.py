@@ -21,6 +21,7 @@ from typing_extensions import Self
 
 from trainperf.audit.calls import Site
 from trainperf.audit.frames import Owner, frames, line_of
+from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audited import Part
 
 
@@ -29,23 +30,27 @@ class Where:
 
     Args:
         root: Module that the others are named from; by default the outermost one that is called.
+        shield: Wraps what torch calls, so that a fault of ours ends the audit only.
     """
 
-    def __init__(self, root: nn.Module | None = None) -> None:
+    def __init__(self, root: nn.Module | None = None, shield: Shield = as_it_is) -> None:
+        self._root = root
+        self._shield = shield
         self._names: dict[nn.Module, str] = {}
         self._running: list[nn.Module] = []
         self._updating = 0
         self._made: dict[int, Site] = {}
         self._hooks = ExitStack()
-        if root is not None:
-            self._learn(root)
 
     def __enter__(self) -> Self:
+        if self._root is not None:
+            self._learn(self._root)
+        shield = self._shield
         for handle in (
-            register_module_forward_pre_hook(self._enter_module),
-            register_module_forward_hook(self._leave_module, always_call=True),
-            register_optimizer_step_pre_hook(self._enter_update),
-            register_optimizer_step_post_hook(self._leave_update),
+            register_module_forward_pre_hook(shield(self._enter_module)),
+            register_module_forward_hook(shield(self._leave_module), always_call=True),
+            register_optimizer_step_pre_hook(shield(self._enter_update)),
+            register_optimizer_step_post_hook(shield(self._leave_update)),
         ):
             self._hooks.callback(handle.remove)
         return self

@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 
 from trainperf import measures
 from trainperf.errors import ConfigError
+from trainperf.lightning.auditing import Auditing
 from trainperf.lightning.report import announce, report
 from trainperf.lightning.session import Session
 from trainperf.measures import Measure
@@ -39,6 +40,7 @@ class Measurement(Callback):
         self.session: Session | None = None
         """The fit under measurement, while this callback leads one."""
         self._restored: dict[str, Any] = {}
+        self._auditing: Auditing | None = None
         self._listen()
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
@@ -70,7 +72,12 @@ class Measurement(Callback):
         if Session.part in guard.faults:
             self._end(trainer, "failed")
             return
-        self._hear("on_train_batch_end", guard.wrap(Monitor.part, session.on_train_batch_end))
+        measured = guard.wrap(Monitor.part, session.on_train_batch_end)
+        self._hear("on_train_batch_end", measured)
+        at = next((c.audit_at for c in self._attached(trainer) if c.audit_at is not None), None)
+        if at is not None and session.run is not None:
+            auditing = Auditing(session, pl_module, at)
+            guard.run(Auditing.part, lambda: self._audit(auditing, measured))
         if session.scaler is not None:
             attempt = guard.wrap(session.scaler.name, session.on_before_optimizer_step)
             self._hear("on_before_optimizer_step", attempt)
@@ -95,6 +102,7 @@ class Measurement(Callback):
     mask: MaskFunction | None = None
     log_every_n_steps: int | None = None
     report: bool = True
+    audit_at: int | None = None
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """Probes beyond those of `measures`."""
@@ -107,6 +115,9 @@ class Measurement(Callback):
         session, self.session = self.session, None
         if session is None:
             return
+        auditing, self._auditing = self._auditing, None
+        if auditing is not None:
+            auditing.end()
         self._listen()
         session.finish(reason)
         if session.monitor.started:
@@ -121,16 +132,34 @@ class Measurement(Callback):
         extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
         session.start(pl_module, mask, extra, announce if self._speaks(trainer) else None)
 
+    def _audit(self, auditing: Auditing, measured: Callable[..., object]) -> None:
+        """Be called before each batch too, until the step to audit is over."""
+
+        def over() -> None:
+            self._mute("on_train_batch_start")
+            self._hear("on_train_batch_end", measured)
+
+        self._auditing = auditing
+        self._hear("on_train_batch_start", auditing.before_batch)
+        self._hear("on_train_batch_end", auditing.around(measured, over))
+
     def _speaks(self, trainer: "pl.Trainer") -> bool:
         return trainer.is_global_zero and all(c.report for c in self._attached(trainer))
 
     def _listen(self, *hooks: str) -> None:
         """Be called at these hooks only: each one costs the loop a bracket."""
         for name in _HOOKS:
-            if name in hooks or self._is_users(name):
+            if name in hooks:
                 self.__dict__.pop(name, None)
             else:
-                self.__dict__[name] = None
+                self._mute(name)
+
+    def _mute(self, name: str) -> None:
+        """Let Lightning skip the hook, unless it is that of a subclass."""
+        if self._is_users(name):
+            self.__dict__.pop(name, None)
+        else:
+            self.__dict__[name] = None
 
     def _hear(self, name: str, hook: Callable[..., object]) -> None:
         """Have Lightning call *hook* as if it were a method, before the one of a subclass."""
@@ -173,6 +202,8 @@ class TrainPerf(Measurement):
         dirpath: Directory under which the run directory is made; by default the logger's.
         log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
         report: Whether to print the report when the fit ends.
+        audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
+            it takes longer, and no statistic counts it.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
@@ -187,6 +218,7 @@ class TrainPerf(Measurement):
         dirpath: str | None = None,
         log_every_n_steps: int | None = None,
         report: bool = True,
+        audit_at: int | None = None,
     ) -> None:
         super().__init__()
         if tokens is not None and not callable(tokens):
@@ -199,6 +231,9 @@ class TrainPerf(Measurement):
                 f"log_every_n_steps={log_every_n_steps}: must be at least 1; leave it out to use "
                 "the Trainer's"
             )
+        if audit_at is not None and audit_at < 0:
+            raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
+        self.audit_at = audit_at
         self.mask = tokens
         self.dirpath = dirpath
         self.log_every_n_steps = log_every_n_steps

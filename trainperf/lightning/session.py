@@ -158,12 +158,17 @@ class Session:
         if self.scaler is not None and (self._manual or self.boundaries.backward_seen):
             self.scaler.attempt(optimizer)
 
+    @property
+    def writes(self) -> bool:
+        """Whether this rank writes what is written once for all ranks."""
+        return self.run is not None and self._trainer.is_global_zero
+
     def finish(self, reason: str) -> None:
         """Close files, restore the profiler.  Safe to call twice."""
         self.monitor.finish(reason)
         relays.restore(self._trainer)
         self._updates.detach()
-        if self.run is not None and self._trainer.is_global_zero and rundir.discard_empty(self.run):
+        if self.run is not None and self.writes and rundir.discard_empty(self.run):
             self.run = None
 
     def state(self) -> dict[str, object]:
