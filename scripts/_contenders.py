@@ -26,6 +26,9 @@ NOTHING = Contender(name="A/A (nothing attached)")
 
 LOOP_MONITOR = Contender(name="LoopMonitor", is_ours=True)
 
+TIMESTAMPS = Contender(name="timestamps only")
+"""The same places in the loop, with a reading of the clock in each and nothing else."""
+
 OURS = (
     Contender(
         name="TrainPerf", callbacks=lambda path: [ours.TrainPerf(dirpath=str(path))], is_ours=True

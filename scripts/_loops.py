@@ -9,7 +9,8 @@ from typing import Protocol
 import lightning.pytorch as pl
 import torch
 from _alternate import Stopwatch
-from _contenders import LOOP_MONITOR, NOTHING, Contender, for_trainer
+from _contenders import LOOP_MONITOR, NOTHING, TIMESTAMPS, Contender, for_trainer
+from _timestamps import Timestamps
 from torch.utils.data import DataLoader
 
 from trainperf.loop import LoopMonitor
@@ -115,8 +116,8 @@ class PlainLoop:
     takes_turns: bool = True
 
     def contenders(self) -> Sequence[Contender]:
-        """Nothing, and our monitor with three phases."""
-        return (NOTHING, LOOP_MONITOR)
+        """Nothing, the least that any such instrument does, and our monitor."""
+        return (NOTHING, TIMESTAMPS, LOOP_MONITOR)
 
     def run(self, contender: Contender, watch: Stopwatch, scratch: Path) -> None:
         """One epoch."""
@@ -126,6 +127,8 @@ class PlainLoop:
         if contender.is_ours:
             with LoopMonitor(scratch).watch(layer, optimizer) as monitor:
                 _measured(monitor, layer, optimizer, loader, watch)
+        elif contender is TIMESTAMPS:
+            _measured(Timestamps(), layer, optimizer, loader, watch)
         else:
             _plain(layer, optimizer, loader, watch)
         _check(contender, scratch, watch.needed)
@@ -146,7 +149,7 @@ def _plain(
 
 
 def _measured(
-    monitor: LoopMonitor,
+    monitor: LoopMonitor | Timestamps,
     layer: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     loader: "DataLoader[torch.Tensor]",
