@@ -101,6 +101,26 @@ def test_a_branch_on_a_tensor_says_what_to_write_instead() -> None:
     assert f"support_smoke.py:{line_of('if batch')} in branches" in failed.value.saw
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_grad_scaler_waits_unless_the_optimizer_is_fused(fused: bool) -> None:  # noqa: FBT001
+    """It reads `found_inf`, and the advice is the fused optimizer that passes here."""
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+
+    def step() -> None:
+        scaler.scale((weight * 2).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    if fused:
+        assert_no_sync(step)
+        return
+    with pytest.raises(SmokeFailure, match=r"GradScaler\.step\(\) reads") as failed:
+        assert_no_sync(step)
+    assert "fused=True" in failed.value.do
+
+
 def test_waits_inside_backward_are_found() -> None:
     """A hook of the user's that reads the gradient."""
     weight = torch.ones(4, requires_grad=True)

@@ -22,9 +22,15 @@ _PAUSE_S = 0.001
 
 
 def peak_memory(call: Callable[[], object]) -> PeakMemory:
-    """Peak memory during one call.  Resets CUDA's peak statistics, and only those."""
+    """Peak memory during one call, of the current device.
+
+    Resets CUDA's peak statistics.  A second call is made where a device is there but nothing on it.
+    """
     if torch.cuda.is_available():
-        return _allocated(call)
+        memory = _allocated(call)
+        if memory.peak_bytes:
+            return memory
+    # No CUDA memory at all: the call works on the host, though there is a device.
     return _resident(call)
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 import torch
 
 from trainperf.smoke.failure import SmokeFailure
-from trainperf.smoke.watching import NOWHERE, Place, Wait, Watch, place_of
+from trainperf.smoke.watching import NOWHERE, SCALER, Place, Wait, Watch, place_of
 from trainperf.units import plural
 
 
@@ -94,6 +94,11 @@ def _saw(waits: list[tuple[Wait, int]]) -> str:
 
 
 def _advice(what: str) -> str:
+    if what == SCALER:
+        return (
+            "give the scaler a fused optimizer (AdamW(fused=True)), which decides on the device, "
+            "or train in bfloat16 without a scaler."
+        )
     if "if tensor" in what:
         return "decide on the device with torch.where, or decide on the host from host values."
     if "size depends" in what or "output_size" in what:

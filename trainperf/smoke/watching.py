@@ -51,6 +51,8 @@ _OPERATORS = {
 }
 """Operators whose result the host needs before it can go on."""
 
+SCALER = "GradScaler.step() reads whether the gradients overflowed"
+
 _TORCH = f"{Path(torch.__file__).parent}{os.sep}"
 _OURS = f"{Path(__file__).parent}{os.sep}"
 
@@ -128,8 +130,11 @@ class Watch:
         frame = sys._getframe()  # noqa: SLF001 the one way to the caller's line
         on_host = not _any_on_device(arguments)
         self._on_device |= not on_host
-        if not (on_host and _of_optimizer(frame)):
-            self.note(what, place_of(frame), on_host=on_host)
+        if on_host and _within(frame, "_get_value"):
+            return  # an optimizer's step counter is in host memory on every device
+        if _within(frame, "_maybe_opt_step"):
+            what = SCALER
+        self.note(what, place_of(frame), on_host=on_host)
 
 
 def place_of(frame: FrameType | None) -> Place:
@@ -209,10 +214,10 @@ def _sized(arguments: Sequence[object]) -> bool:
     return any(isinstance(each, int) for each in arguments)
 
 
-def _of_optimizer(frame: FrameType | None) -> bool:
-    """Whether an optimizer of torch reads its step counter, which is in host memory everywhere."""
+def _within(frame: FrameType | None, function: str) -> bool:
+    """Whether *function* is among torch's own frames, between the user's line and here."""
     while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _OURS)):
-        if frame.f_code.co_name == "_get_value":
+        if frame.f_code.co_name == function:
             return True
         frame = frame.f_back
     return False
