@@ -382,6 +382,13 @@ def test_a_short_last_batch_is_a_recompilation(compiler: None) -> None:
     assert "drop_last=True" in failed.do
 
 
+def test_the_batch_right_after_the_warm_up_is_looked_at(compiler: None) -> None:
+    """The warm-up is as long as it says and no longer."""
+    step = torch.compile(times_two, backend="eager", dynamic=False)
+
+    assert "(batch 1, " in failure(lambda: assert_no_recompile(step, batches(4, 3))).saw
+
+
 def test_the_first_change_of_shape_may_be_left_out(compiler: None) -> None:
     """Torch makes the dimension dynamic there; afterwards every size passes."""
     step = torch.compile(times_two, backend="eager")
