@@ -21,6 +21,7 @@ from trainperf.rules import diagnose
 from trainperf.run import Run
 from trainperf.traced import TracedFold, disagreements
 from trainperf.units import duration, plural
+from trainperf.utilisation import UtilisationFold
 
 
 SILENT_S = 120.0
@@ -55,8 +56,6 @@ OUR_CALLBACKS = frozenset(
 
 _CLASS_ENDS = re.compile(r"\W")
 
-_FLOPS = "no FLOP count was made of this model"
-_NOT_COUNTED = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
 
 
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
@@ -71,11 +70,13 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     folds = [Fold(METERS) for _ in run.ranks]
     lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
     captures, excluded = CaptureFold(), Excluded()
+    utilised = UtilisationFold(run.path)
     traced = TracedFold(run.path, run.ranks, restarted=len(run.attempts) > 1)
     for blocks in replay.blocks():
         for fold, block in zip(folds, blocks, strict=True):
             fold.observe(block)
         lateness.observe(blocks)
+        utilised.observe(blocks[0])
         traced.observe(blocks)
         present = [block for block in blocks if len(block)]
         captures.observe(present[0], np.maximum.reduce([block.wall_ns for block in present]) / 1e9)
@@ -88,8 +89,7 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     diverged = _diverged(replay)
     if diverged:
         found["loss"] = Reading(value=None, unit="1", reason=diverged)
-    for name, unit in _NOT_COUNTED.items():
-        found.setdefault(name, Reading(value=None, unit=unit, reason=_FLOPS))
+    found.update(utilised.readings())
     facts = _facts(run, replay, longest, found, now_s=now_s)
     summary = Summary(
         run=facts,

@@ -91,10 +91,12 @@ def test_an_update_in_place_reads_and_writes() -> None:
     added = only(audit_step(lambda: one.add_(other)))
     copied = only(audit_step(lambda: one.copy_(other)))
     zeroed = only(audit_step(one.zero_))
+    filled = only(audit_step(lambda: torch.mul(other, 2.0, out=one)))
 
     assert (added.read_bytes, added.written_bytes) == (80, 40)
     assert (copied.read_bytes, copied.written_bytes) == (40, 40)
     assert (zeroed.read_bytes, zeroed.written_bytes) == (0, 40)
+    assert (filled.read_bytes, filled.written_bytes) == (40, 40)
 
 
 def test_a_look_up_reads_the_rows_it_looks_up() -> None:

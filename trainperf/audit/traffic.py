@@ -37,7 +37,7 @@ def accesses_of(
     written = [tensor for tensor, writes in given if writes]
     if name in _ALLOCATIONS or not (fresh or written or name in _READS_ONLY):
         return ()
-    replaces = name in _REPLACES or name.startswith("_foreach_copy")
+    replaces = name in _REPLACES or name.startswith("_foreach_copy") or _fills_out(func)
     read = [tensor for tensor, writes in given if not (writes and replaces)]
     if name in _SHAPE_ONLY:
         read = []
@@ -63,6 +63,11 @@ def _given(
         writes = argument.alias_info is not None and argument.alias_info.is_write
         for tensor in tensors_in(given):
             yield tensor, writes
+
+
+def _fills_out(func: OpOverload) -> bool:
+    """Whether its result goes into a tensor that is given as `out=`: that is not read."""
+    return str(func).rpartition(".")[2].endswith(("out", "grad_input"))
 
 
 def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = False) -> Access:

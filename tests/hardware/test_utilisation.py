@@ -1,0 +1,132 @@
+"""FLOP/s, MFU and HFU from an audit and planted steps."""
+
+from pathlib import Path
+
+import pytest
+from support_runs import WARMUP_STEPS, make_step, make_steps
+
+from trainperf.audited import OperatorUse, StepAudit, write_audit
+from trainperf.blocks import StepBlock
+from trainperf.meters.fold import Reading
+from trainperf.phases import Tag
+from trainperf.records import StepRecord
+from trainperf.utilisation import UtilisationFold
+
+
+TERA = 10**12
+
+
+def audit(device: str = "NVIDIA H100 80GB HBM3", precision: str = "bf16") -> StepAudit:
+    """Ten TFLOP, of which two are repeated, in one contraction of step 30."""
+    product = OperatorUse(
+        name="aten.mm.default",
+        part="forward",
+        kind="matmul",
+        place="device",
+        module=None,
+        line=None,
+        shapes=(),
+        dtypes=(),
+        precision=precision,
+        calls=1,
+        flops=10 * TERA,
+        matmul_flops=10 * TERA,
+        repeated_flops=2 * TERA,
+        read_bytes=0,
+        written_bytes=0,
+        memory_bytes=0,
+        fused_bytes=0,
+        host_s=0.0,
+    )
+    return StepAudit(
+        step=30,
+        device="cuda",
+        device_name=device,
+        cache_bytes=None,
+        operators=(product,),
+        views=0,
+        audited_s=1.0,
+    )
+
+
+def steps(size: int = 512, audited_size: int = 512) -> list[StepRecord]:
+    """Forty steps of 20 ms, the audited one of them of a second."""
+    usual = make_steps(40, facts={"tokens_padded": size}, forward=20.0)
+    facts = {"tokens_padded": audited_size}
+    usual[30] = make_step(30, tags=int(Tag.AUDITED), facts=facts, forward=1000.0)
+    return usual
+
+
+def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
+    """Over two blocks."""
+    fold = UtilisationFold(run)
+    for part in (records[:25], records[25:]):
+        fold.observe(StepBlock.from_records(part))
+    return fold.readings()
+
+
+def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Path) -> None:
+    """8 TFLOP of the model and 10 of the hardware in 20 ms, at a peak of 989.4 TFLOP/s."""
+    write_audit(audit(), tmp_path)
+
+    found = readings(tmp_path, steps())
+
+    assert found["flops_per_s"].value == pytest.approx(8e12 / 0.020)
+    assert found["mfu"].value == pytest.approx(400 / 989.4)
+    assert found["hfu"].value == pytest.approx(500 / 989.4)
+    assert {reading.n for reading in found.values()} == {40 - 1 - WARMUP_STEPS}
+
+
+def test_a_step_of_another_size_says_nothing_about_the_others(tmp_path: Path) -> None:
+    """Its FLOPs are not theirs; a percent is."""
+    write_audit(audit(), tmp_path)
+
+    unlike = readings(tmp_path, steps(audited_size=256))
+    alike = readings(tmp_path, steps(audited_size=510))
+
+    assert unlike["mfu"].value is None
+    assert unlike["mfu"].reason == (
+        "the audited step is not like the others: 256 tokens with padding, a steady step has 512 "
+        "on average"
+    )
+    assert alike["mfu"].value is not None
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "reason"),
+    [
+        ("Some CPU", "fp32", "the peak of Some CPU is not in the table of chips"),
+        ("Tesla T4", "bf16", "the peak of T4 in bf16 is not known"),
+    ],
+)
+def test_without_a_peak_there_is_a_rate_and_no_share(
+    tmp_path: Path, device: str, precision: str, reason: str
+) -> None:
+    """No peak is guessed."""
+    write_audit(audit(device, precision), tmp_path)
+
+    found = readings(tmp_path, steps())
+
+    assert found["flops_per_s"].value == pytest.approx(4e14)
+    assert found["mfu"].value is None
+    assert found["hfu"].reason == reason
+
+
+def test_without_an_audit_or_with_a_damaged_one_the_reason_is_said(tmp_path: Path) -> None:
+    """A null reading always has one."""
+    missing = readings(tmp_path, steps())
+    (tmp_path / "audit.json").write_text("{")
+    damaged = readings(tmp_path, steps())
+
+    assert missing["mfu"].reason == "no FLOP count was made of this model"
+    assert "damaged audit" in (damaged["flops_per_s"].reason or "")
+
+
+def test_without_steady_steps_there_is_no_rate(tmp_path: Path) -> None:
+    """Only warm-up was seen."""
+    write_audit(audit(), tmp_path)
+
+    found = readings(tmp_path, make_steps(26, warmup=26, forward=20.0))
+
+    assert found["flops_per_s"].value is None
+    assert "no steady state" in (found["flops_per_s"].reason or "")

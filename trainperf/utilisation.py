@@ -1,0 +1,109 @@
+"""How much of the device's arithmetic does the fit use?  FLOPs of an audited step over the time.
+
+One step was counted and many are timed: where their batches differ in size there is no answer.
+"""
+
+from pathlib import Path
+
+from trainperf.audited import StepAudit, read_audit
+from trainperf.blocks import StepBlock
+from trainperf.errors import RunError
+from trainperf.hardware import Chip, chip_of
+from trainperf.meters.fold import NO_STEADY_STATE, Reading
+
+
+NOT_AUDITED = "no FLOP count was made of this model"
+
+SAME = 0.01
+"""Relative difference in size up to which a typical step is like the audited one."""
+
+_SIZES = ("tokens_padded", "samples")
+"""Facts that say how large a step's batches are; the first one that is known counts."""
+
+
+class UtilisationFold:
+    """Sums what the readings need, over the steps of the rank that audited.
+
+    Args:
+        run: The run directory.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self._reason = NOT_AUDITED
+        self._audit = self._read(run)
+        self._steps = 0
+        self._wall_s = 0.0
+        self._sizes: dict[str, list[float]] = {name: [0.0, 0.0] for name in _SIZES}
+        """Sum over steady steps that have it, and how many they are."""
+        self._audited: dict[str, float] = {}
+
+    def observe(self, block: StepBlock) -> None:
+        """Take the next steps."""
+        if self._audit is None or not len(block):
+            return
+        steady = block.steady()
+        self._steps += len(steady)
+        self._wall_s += float(steady.wall_ns.sum()) / 1e9
+        audited = block.select(block.index == self._audit.step)
+        for name in _SIZES:
+            known, mine = steady.having(name), audited.having(name)
+            if known is not None:
+                self._sizes[name][0] += known.total(name)
+                self._sizes[name][1] += len(known)
+            if mine is not None:
+                self._audited[name] = mine.total(name)
+
+    def readings(self) -> dict[str, Reading]:
+        """`flops_per_s`, `mfu` and `hfu`, or why not."""
+        audit = self._audit
+        reason = self._reason if audit is None else self._obstacle()
+        if audit is None or reason is not None:
+            missing = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
+            return {
+                name: Reading(value=None, unit=unit, reason=reason)
+                for name, unit in missing.items()
+            }
+        rate = self._steps / self._wall_s
+        chip = chip_of(audit.device_name)
+        return {
+            "flops_per_s": Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
+            "mfu": self._share(audit, chip, audit.model_flops * rate),
+            "hfu": self._share(audit, chip, audit.hardware_flops * rate),
+        }
+
+    def _read(self, run: Path) -> StepAudit | None:
+        try:
+            return read_audit(run)
+        except RunError as error:
+            self._reason = str(error)
+            return None
+
+    def _obstacle(self) -> str | None:
+        if not self._steps or self._wall_s <= 0:
+            return NO_STEADY_STATE
+        known = (name for name in _SIZES if self._audited.get(name) and self._sizes[name][1])
+        name = next(known, None)
+        if name is None:
+            return None
+        total, steps = self._sizes[name]
+        typical, audited = total / steps, self._audited[name]
+        if abs(typical / audited - 1) <= SAME:
+            return None
+        return (
+            f"the audited step is not like the others: {audited:,.0f} {_WORDS[name]}, a steady "
+            f"step has {typical:,.0f} on average"
+        )
+
+    def _share(self, audit: StepAudit, chip: Chip | None, flops_per_s: float) -> Reading:
+        precision = audit.precision
+        if chip is None:
+            reason = f"the peak of {audit.device_name} is not in the table of chips"
+            return Reading(value=None, unit="1", reason=reason)
+        peak = None if precision is None else chip.flops_per_s.get(precision)
+        if peak is None:
+            reason = f"the peak of {chip.name} in {precision} is not known"
+            return Reading(value=None, unit="1", reason=reason)
+        return Reading(value=flops_per_s / peak, unit="1", n=self._steps)
+
+
+_WORDS = {"tokens_padded": "tokens with padding", "samples": "samples"}
