@@ -8,13 +8,17 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 
 from trainperf.audit.calls import Work
 from trainperf.audited import Kind
 
 
-def elementwise(func: OpOverload, args: Sequence[object], out: object) -> Work:
+Operator = OpOverload | HigherOrderOperator
+"""What is dispatched: an overload of an operator, or one that is given functions."""
+
+
+def elementwise(func: Operator, args: Sequence[object], out: object) -> Work:
     """What a call that is no contraction computes."""
     name = name_of(func)
     if name in _COPIES or name.startswith("_foreach_copy"):
@@ -26,15 +30,16 @@ def elementwise(func: OpOverload, args: Sequence[object], out: object) -> Work:
         return Work(kind="reduction", flops=_norm_flops(name, args))
     if name in _REDUCTIONS or name.startswith("_foreach_norm"):
         return Work(kind="reduction", flops=_elements(args))
-    if torch.Tag.pointwise in func.tags or name.startswith("_foreach_"):
+    tags = func.tags if isinstance(func, OpOverload) else ()
+    if torch.Tag.pointwise in tags or name.startswith("_foreach_"):
         each = _PRIMITIVES.get(name.strip("_"), 1)
         return Work(kind="pointwise", flops=each * _widest(args, out))
     return Work(kind="other", flops=0, known=name in _NO_ARITHMETIC)
 
 
-def name_of(func: OpOverload) -> str:
+def name_of(func: Operator) -> str:
     """The operator without its overload, e.g. `addmm`."""
-    return str(func.overloadpacket.__name__)
+    return str(func.overloadpacket.__name__ if isinstance(func, OpOverload) else func)
 
 
 def numel(value: object) -> int:

@@ -7,12 +7,14 @@ formulas of our own where it has none.
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
 from trainperf.audit.calls import Work
-from trainperf.audit.elementwise import elementwise, name_of, numel
+from trainperf.audit.elementwise import Operator, elementwise, name_of, numel
+from trainperf.audit.traffic import tensors_in
 
 
 Shape = Sequence[int]
@@ -21,12 +23,14 @@ Formula = Callable[[Sequence[object], object], int]
 
 
 def work_of(
-    func: OpOverload,
+    func: Operator,
     args: Sequence[object],
     kwargs: Mapping[str, object],
     out: object,
 ) -> Work:
     """What a call computes, by its operator and the shapes of its arguments."""
+    if any(tensor.layout is not torch.strided for tensor in tensors_in(args)):
+        return Work(kind="other", flops=0, known=False)  # formulas are for dense tensors
     name = name_of(func)
     matmul = _contraction(func, name, args, kwargs, out)
     if matmul is not None:
@@ -36,7 +40,7 @@ def work_of(
 
 
 def _contraction(
-    func: OpOverload,
+    func: Operator,
     name: str,
     args: Sequence[object],
     kwargs: Mapping[str, object],
@@ -45,7 +49,8 @@ def _contraction(
     ours = _CONTRACTIONS.get(name)
     if ours is not None:
         return ours(args, out)
-    theirs = flop_registry.get(func.overloadpacket)
+    packet = func.overloadpacket if isinstance(func, OpOverload) else func
+    theirs = flop_registry.get(packet)
     return None if theirs is None else int(theirs(*args, **kwargs, out_val=out))
 
 

@@ -1,12 +1,14 @@
 """Which operators does the step call, and with what?  Seen below autograd and autocast."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainperf.audit.calls import Call
+from trainperf.audit.calls import Call, Work
+from trainperf.audit.elementwise import Operator
 from trainperf.audit.flops import work_of
 from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audit.traffic import accesses_of, tensors_in
@@ -22,6 +24,9 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
     """
 
+    supports_higher_order_operators = True
+    """Operators that are given functions, such as flex attention, are one call like any other."""
+
     def __init__(self, where: Where, shield: Shield = as_it_is) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
@@ -31,14 +36,21 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     def __torch_dispatch__(
         self,
-        func: OpOverload,
+        func: Operator,
         types: Sequence[type],
         args: tuple[object, ...] = (),
         kwargs: dict[str, object] | None = None,
     ) -> object:
         """Run the operator, then look at it."""
-        del types
         given = kwargs or {}
+        if isinstance(func, OpOverload):
+            # A tensor made of tensors takes its operator apart, and so does a composite operator
+            # where autograd is off: what they then call is seen.
+            if any(map(_takes_apart, types)):
+                return NotImplemented
+            if _is_composite(func):
+                with self:
+                    return func.decompose(*args, **given)
         start = monotonic_ns()
         out = func(*args, **given)
         self._seen(func, args, given, out, monotonic_ns() - start)
@@ -46,7 +58,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
 
     def _observe(
         self,
-        func: OpOverload,
+        func: Operator,
         args: Sequence[object],
         kwargs: Mapping[str, object],
         out: object,
@@ -59,6 +71,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             return
         given = [*tensors_in(args), *tensors_in(list(kwargs.values()))]
         touched = given or list(tensors_in(out))
+        work = work_of(func, args, kwargs, out)
         self.calls.append(
             Call(
                 name=str(func),
@@ -66,13 +79,28 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 site=site,
                 shapes=tuple(tuple(tensor.shape) for tensor in given),
                 dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
-                precision=_precision(touched),
+                precision=_precision(touched, work, str(func)),
                 devices=frozenset(_devices(given, out)),
-                work=work_of(func, args, kwargs, out),
+                work=work,
                 accesses=accesses,
                 host_ns=host_ns,
             )
         )
+
+
+@lru_cache(maxsize=256)
+def _takes_apart(kind: type) -> bool:
+    """Whether tensors of this class handle operators themselves."""
+    own = kind.__mro__[: kind.__mro__.index(torch.Tensor)]
+    return any("__torch_dispatch__" in vars(base) for base in own)
+
+
+@lru_cache(maxsize=4096)
+def _is_composite(func: OpOverload) -> bool:
+    """Whether it is made of other operators and of nothing else."""
+    name: str = func.name()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))  # noqa: SLF001 no public name
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -84,14 +112,27 @@ def dtype_name(dtype: torch.dtype) -> str:
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def _precision(touched: Sequence[torch.Tensor]) -> str:
+def _precision(touched: Sequence[torch.Tensor], work: Work, name: str) -> str:
     """The first floating-point operand decides; TF32 is what torch makes of fp32 if allowed."""
     for tensor in touched:
         if tensor.is_floating_point():
-            name = dtype_name(tensor.dtype)
-            tf32 = name == "fp32" and tensor.is_cuda and torch.backends.cuda.matmul.allow_tf32
-            return "tf32" if tf32 else name
-    return dtype_name(touched[0].dtype)
+            plain = dtype_name(tensor.dtype)
+            short = plain == "fp32" and tensor.is_cuda and work.kind == "matmul"
+            return "tf32" if short and _allows_tf32("conv" in name) else plain
+    return dtype_name(touched[0].dtype) if touched else "none"
+
+
+def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
+    """What the user has set, by the older or the newer of torch's switches."""
+    older = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
+    newer = getattr(older, "conv", None) if convolves else older
+    # Reading the older switch is an error once the newer one was set.
+    chosen = getattr(newer, "fp32_precision", None)
+    if chosen is None:
+        return bool(older.allow_tf32)
+    if chosen == "none":
+        chosen = getattr(torch.backends, "fp32_precision", "none")
+    return bool(chosen == "tf32")
 
 
 def _devices(given: Sequence[torch.Tensor], out: object) -> set[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from trainperf.audit.calls import Access
+from trainperf.audit.elementwise import Operator, name_of
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -24,18 +25,18 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 
 def accesses_of(
-    func: OpOverload,
+    func: Operator,
     args: Sequence[object],
     kwargs: Mapping[str, object],
     out: object,
 ) -> tuple[Access, ...]:
     """What the call read and wrote; empty for a view or an allocation."""
-    name = func.overloadpacket.__name__
+    name = name_of(func)
     given = list(_given(func, args, kwargs))
     known = {_key(tensor) for tensor, _ in given}
     fresh = [tensor for tensor in tensors_in(out) if _key(tensor) not in known]
     written = [tensor for tensor, writes in given if writes]
-    if name in _ALLOCATIONS or not (fresh or written or name in _READS_ONLY):
+    if name in _ALLOCATIONS or _reshapes(func) or not (fresh or written or name in _READS_ONLY):
         return ()
     replaces = name in _REPLACES or name.startswith("_foreach_copy") or _fills_out(func)
     read = [tensor for tensor, writes in given if not (writes and replaces)]
@@ -55,9 +56,12 @@ def stored_bytes(tensor: Tensor) -> int:
 
 
 def _given(
-    func: OpOverload, args: Sequence[object], kwargs: Mapping[str, object]
+    func: Operator, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Iterator[tuple[Tensor, bool]]:
     """Tensor arguments, and whether the operator's schema says that it writes them."""
+    if not isinstance(func, OpOverload):
+        yield from ((tensor, False) for tensor in tensors_in([*args, *kwargs.values()]))
+        return
     for position, argument in enumerate(func._schema.arguments):  # noqa: SLF001 no public schema
         given = args[position] if position < len(args) else kwargs.get(argument.name)
         writes = argument.alias_info is not None and argument.alias_info.is_write
@@ -65,7 +69,12 @@ def _given(
             yield tensor, writes
 
 
-def _fills_out(func: OpOverload) -> bool:
+def _reshapes(func: Operator) -> bool:
+    """Whether it only changes the shape of a tensor in place."""
+    return isinstance(func, OpOverload) and torch.Tag.inplace_view in func.tags
+
+
+def _fills_out(func: Operator) -> bool:
     """Whether its result goes into a tensor that is given as `out=`: that is not read."""
     return str(func).rpartition(".")[2].endswith(("out", "grad_input"))
 

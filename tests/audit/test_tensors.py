@@ -1,0 +1,73 @@
+"""Tensors and operators of unusual kinds: taken apart, counted whole, or named as not counted."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from torch.testing._internal.two_tensor import TwoTensor
+
+from trainperf.audit import audit_step
+
+
+def test_a_tensor_made_of_tensors_is_seen_by_its_parts() -> None:
+    """Each of two parts is multiplied: shapes and storages of the wrapper mean nothing."""
+    wrapper = TwoTensor(torch.ones(3, 4), torch.ones(3, 4))
+    other = torch.ones(4, 2)
+
+    audit = audit_step(lambda: wrapper @ other)
+
+    assert [(use.name, use.calls) for use in audit.operators] == [("aten.mm.default", 2)]
+    assert audit.model_flops == 2 * (2 * 3 * 4 * 2)
+
+
+def test_rows_of_different_lengths_count_what_they_hold() -> None:
+    """Five rows in all, and no padding."""
+    jagged = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], layout=torch.jagged)
+    other = torch.ones(4, 2)
+
+    assert audit_step(lambda: jagged @ other).model_flops == 2 * 5 * 4 * 2
+
+
+def test_in_inference_mode_a_layer_is_seen_as_its_product() -> None:
+    """Torch hands over the whole layer there."""
+    layer = nn.Linear(4, 2)
+
+    with torch.inference_mode():
+        audit = audit_step(lambda: layer(torch.ones(3, 4)))
+
+    assert audit.model_flops == 2 * 3 * 4 * 2
+    assert audit.uncounted == ()
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_an_operator_that_is_given_a_function_is_one_call() -> None:
+    """Flex attention, uncompiled: torch's own formula counts it."""
+    query = torch.ones(1, 2, 128, 16)
+
+    def step() -> None:
+        flex_attention(query, query, query)
+
+    with torch.no_grad():
+        step_audit = audit_step(step)
+
+    (use,) = [use for use in step_audit.operators if use.kind == "matmul"]
+    assert use.name == "flex_attention"
+    assert use.flops == 4 * 2 * 128 * 128 * 16
+
+
+def test_a_sparse_product_is_named_as_not_counted() -> None:
+    """The formulas are those of dense tensors."""
+    sparse, other = torch.eye(4).to_sparse_coo(), torch.ones(4, 2)
+
+    audit = audit_step(lambda: sparse @ other)
+
+    assert audit.model_flops == 0
+    assert audit.uncounted != ()
+
+
+def test_a_double_precision_number_is_not_taken_for_single() -> None:
+    """Each row says what it computes in."""
+    one = torch.ones(4, 4, dtype=torch.float64)
+
+    assert audit_step(lambda: one @ one).precision == "fp64"
+    assert audit_step(lambda: one.float() @ one.float()).precision == "fp32"
