@@ -93,14 +93,14 @@ def test_a_value_that_backward_needs_is_written_all_the_same() -> None:
 
 
 def test_a_contraction_ends_a_chain() -> None:
-    """Its operand and its result pass through memory."""
+    """Its operand and its result pass through memory, and what comes after it reads anew."""
     calls = [
         call(read(A), write(B, new=True)),
         call(read(B), write(C, new=True), kind="matmul"),
-        call(read(C), write(D, new=True)),
+        call(read(A), read(C), write(D, new=True)),
     ]
 
-    assert kept(calls) == [[True, True]] * 3
+    assert kept(calls) == [[True, True], [True, True], [True, True, True]]
 
 
 def test_an_operand_that_two_calls_of_a_chain_read_is_read_once() -> None:

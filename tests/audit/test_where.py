@@ -1,6 +1,7 @@
 """Part of the step, module and line of operator calls."""
 
 import inspect
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
@@ -122,13 +123,60 @@ def test_the_update_is_the_optimizer_part_even_around_a_closure() -> None:
     assert updates
 
 
+class Halving(torch.optim.Optimizer):
+    """An optimizer of the user's own."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:
+        """Halve everything."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.mul_(0.5)
+
+
+def test_an_optimizer_of_the_users_own_is_the_optimizer_part() -> None:
+    """Whatever file it stands in."""
+    parameter = nn.Parameter(torch.ones(4))
+
+    audit = audit_step(Halving([parameter]).step)
+
+    assert [(use.name, use.part) for use in audit.operators] == [("aten.mul_.Tensor", "optimizer")]
+
+
+def test_clipping_before_the_step_belongs_to_the_update() -> None:
+    """It is neither forward nor backward."""
+    parameter = nn.Parameter(torch.ones(4))
+    parameter.grad = torch.ones(4)
+
+    audit = audit_step(lambda: nn.utils.clip_grad_norm_([parameter], 1.0))
+
+    assert {use.part for use in audit.operators} == {"optimizer"}
+
+
 def test_a_compiled_model_is_audited_uncompiled_under_its_own_name() -> None:
     """No graph hides its operators, and it is still compiled afterwards."""
     model, given = Model(), batch()
-    compiled = torch.compile(model, backend="eager")
+    runs: list[int] = []
+
+    def counting(graph: torch.fx.GraphModule, example: list[Tensor]) -> Callable[..., object]:
+        def run(*inputs: Tensor) -> object:
+            runs.append(1)
+            return graph.forward(*inputs)
+
+        return run
+
+    compiled = torch.compile(model, backend=counting)
+    compiled(given)
+    before = len(runs)
 
     audit = audit_step(lambda: compiled(given).sum().backward(), model=compiled)
+    audited = len(runs)
+    compiled(given)
 
+    assert before == audited < len(runs)
     assert [use.module for use in matmuls(audit, "forward")] == [
         "Model.blocks.0.linear",
         "Model.blocks.1.linear",
