@@ -57,7 +57,6 @@ OUR_CALLBACKS = frozenset(
 _CLASS_ENDS = re.compile(r"\W")
 
 
-
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     """Read a run once, in constant memory, and say what it shows.
 
