@@ -11,6 +11,7 @@ Phases are told apart with `with monitor.phase("forward"): …`; what no phase b
 
 import atexit
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -103,6 +104,7 @@ class LoopMonitor:
         self._ended = False
         self._attempted: set[int] = set()
         self._unended = 0
+        self._pid = os.getpid()
         atexit.register(self._at_exit)
 
     def watch(
@@ -151,7 +153,8 @@ class LoopMonitor:
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The loader's batches, one epoch; the time each takes to come is data wait."""
         if not self._measures(loader):
-            yield from loader
+            for batch in loader:  # `yield from` would close a loader that is a generator
+                yield batch
             return
         fetch_begins, fetch_ends = self._brackets.fetch_begins, self._brackets.fetch_ends
         iterator = iter(loader)
@@ -241,7 +244,7 @@ class LoopMonitor:
         if not self.monitor.started and not self.monitor.finished:
             guard.run(self.part, lambda: self._start(loader))
         off = {self.part, Monitor.part} & guard.faults.keys()
-        return not off and not self.monitor.finished
+        return not off and not self.monitor.recorder.inside_gap and not self.monitor.finished
 
     def _start(self, loader: object) -> None:
         begun = begin(self.monitor, self._objects, self._wishes, loader, self._notes)
@@ -268,10 +271,9 @@ class LoopMonitor:
         return self._unended > PATIENCE
 
     def _epoch_ended(self) -> None:
-        if self.monitor.finished:
-            return
-        self._batch = _NO_BATCH
-        self.monitor.recorder.epoch_ended()
+        if not self.monitor.finished:
+            self._batch = _NO_BATCH
+            self.monitor.recorder.epoch_ended()
 
     def _attempt(self, optimizer: Optimizer | None) -> None:
         known = self._objects.optimizers
@@ -291,8 +293,8 @@ class LoopMonitor:
             self._chosen.scaler.attempt(stepped)
 
     def _notes(self) -> dict[str, str]:
-        never = not self._ended and self._unended > PATIENCE
-        return {"step": NEVER_ENDED} if never else {}
+        return {"step": NEVER_ENDED} if not self._ended and self._unended > PATIENCE else {}
 
     def _at_exit(self) -> None:
-        self.close(NOT_CLOSED)
+        if os.getpid() == self._pid:  # a forked child has inherited us
+            self.close(NOT_CLOSED)

@@ -113,6 +113,7 @@ class Monitor:
         self._sample = self.guard.each(overriding(probes, "sample"))
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         self.recorder.on_close = self.guard.each(overriding(probes, "close"))
+        self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
         self.started = True
         self._tell("begin", self._parts.info)
 
@@ -127,10 +128,9 @@ class Monitor:
         draft.micro_batches += 1
         if complete:
             draft.complete = True
-            waiting = len(recorder.closed)
             if (
                 begun >= self._look_ns
-                or waiting >= self._flush_schedule.every
+                or len(recorder.closed) >= self._flush_schedule.every
                 or (self._device is not None and self._device.crowded)
             ):
                 self._look(draft, begun)
@@ -206,7 +206,8 @@ class Monitor:
     def _seal_group(self) -> None:
         for probe in self._parts.probes:
             self.guard.run(probe.name, probe.seal)
-        drafts, gaps = self.recorder.take()
+        gone = self.part in self.guard.faults  # what comes after it is a part of a run only
+        drafts, gaps = ([], []) if gone else self.recorder.take()
         fence = self.guard.run(_DEVICE, self._device.fence) if self._device else None
         self._groups.append(_Group(drafts, gaps, fence))
 

@@ -5,6 +5,7 @@ tile the fit by construction; what an adapter has to get right is which slot is 
 Nothing else reads the host clock.
 """
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
@@ -45,6 +46,8 @@ class Timeline:
         self.gaps: list[GapRecord] = []
         """Gaps that are over."""
         self.listener: PhaseListener | None = None
+        self.on_gap: Callable[[bool], object] | None = None
+        """Called with true when training stops for a gap, with false when a gap is over."""
 
     # -- phases: run many times every step ----------------------------------------------------
 
@@ -90,6 +93,11 @@ class Timeline:
         """How many phases and gaps are open around the current one."""
         return len(self._stack)
 
+    @property
+    def inside_gap(self) -> bool:
+        """Whether a gap was entered and not left: what runs in it is no part of a step."""
+        return bool(self._stack) and self._slot >= FIRST_GAP
+
     def unwind(self, depth: int) -> None:
         """End what is open beyond *depth*: an error that was caught leaves phases unended."""
         while len(self._stack) > depth:
@@ -104,6 +112,8 @@ class Timeline:
     def enter_gap(self, gap: Gap) -> None:
         """Begin a gap inside whatever is current, to be ended with `leave_gap`."""
         inside = gap == self._slot or gap in self._stack
+        if self.on_gap is not None and self._slot < FIRST_GAP:
+            self.on_gap(True)
         self._switch(int(gap), push=True)
         if not inside:
             self._gap_started[gap] = self._since
@@ -117,6 +127,8 @@ class Timeline:
         over = gap != self._slot and gap not in self._stack
         if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
             self._gap_over(gap)
+            if self.on_gap is not None:
+                self.on_gap(False)
 
     def rest(self, slot: int, *, since_last: bool = False) -> None:
         """Make *slot* the ground state, whatever was open above it.
@@ -137,6 +149,9 @@ class Timeline:
         left = dict.fromkeys((*self._stack, self._slot))
         self._stack.clear()
         self._slot = slot
+        paused = any(before >= FIRST_GAP for before in left)
+        if self.on_gap is not None and (paused or slot >= FIRST_GAP):
+            self.on_gap(not paused)
         for before in left:
             if before != slot and before >= FIRST_GAP:
                 self._gap_over(before)

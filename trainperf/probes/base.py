@@ -57,6 +57,9 @@ class Probe:
     def close(self, draft: Draft) -> None:
         """The step's host time is known.  Runs every step."""
 
+    def gap(self, begins: bool) -> None:  # noqa: FBT001 two moments of one thing
+        """Training stops for a gap, or goes on after one (or goes from one into another)."""
+
     def sample(self, draft: Draft) -> None:
         """A step is complete, and it is a while since the last sample; or it is the last step."""
 

@@ -70,7 +70,7 @@ def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
         chosen.without((*measure.facts, *measure.readings), measures.NOT_ASKED)
     facts = {fact for measure in asked for fact in measure.facts}
     if "loss" in facts:
-        chosen.loss = LossProbe(scale=objects.loss_scale)
+        chosen.loss = LossProbe(scale=objects.loss_scale, asynchronous=objects.device.type != "cpu")
         chosen.probes.append(chosen.loss)
     if "tokens_effective" in facts:
         chosen.tokens = TokensProbe(objects.mask)

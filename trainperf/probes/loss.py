@@ -15,19 +15,22 @@ class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
     *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
-    the host is read there and then, which waits for nothing and is cheaper than a copy; one on a
-    device is copied there, and read when the device has passed it.
+    the host is read there and then, which waits for nothing and is cheaper than a copy; beside an
+    *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
+    on a device is copied there.
     """
 
     name = "loss"
     facts: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def __init__(self, *, scale: float = 1.0) -> None:
+    def __init__(self, *, scale: float = 1.0, asynchronous: bool = False) -> None:
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
         self._not_finite_since: int | None = None
         self._not_finite = 0
         self._read: dict[int, float] = {}
+        self._asynchronous = asynchronous
+        self._on_its_way: dict[int, torch.Tensor] = {}
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -43,17 +46,22 @@ class LossProbe(RingProbe):
         if draft is None:
             return
         if isinstance(value, torch.Tensor):
-            if value.is_cpu:
-                if value.ndim == 0:  # which makes no list
-                    self._read[draft.index] = value.tolist()  # type: ignore[assignment]
-                elif value.numel() == 1:
-                    self._read[draft.index] = value.reshape(-1).tolist()[0]
+            if self._asynchronous or not value.is_cpu:
+                self._later(draft, value.detach())
+            elif value.ndim == 0:  # which makes no list
+                self._read[draft.index] = value.tolist()  # type: ignore[assignment]
             elif value.numel() == 1:
-                self._copy(draft, value.detach())
+                self._read[draft.index] = value.reshape(-1).tolist()[0]
         elif isinstance(value, float):  # the loop has read it already
             self._read[draft.index] = value
 
-    def _copy(self, draft: Draft, value: torch.Tensor) -> None:
+    def _later(self, draft: Draft, value: torch.Tensor) -> None:
+        """Have the value ready when the device has come here."""
+        if value.numel() != 1:
+            return
+        if value.is_cpu:
+            self._on_its_way[draft.index] = value
+            return
         if value.ndim > 1:
             value = value.reshape(1)
         if self._step != draft.index or self._row is None:
@@ -71,6 +79,9 @@ class LossProbe(RingProbe):
         """Hand each step the loss that was copied, or kept, for it."""
         super().resolve(drafts)
         for draft in drafts:
+            kept = self._on_its_way.pop(draft.index, None)
+            if kept is not None:
+                self._fill(draft, kept.reshape(-1).tolist()[0])
             value = self._read.pop(draft.index, None)
             if value is not None:
                 self._fill(draft, value)

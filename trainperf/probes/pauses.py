@@ -69,7 +69,19 @@ class CompileProbe(Probe):
         self._graphs = self._count()
 
     def close(self, draft: Draft) -> None:
-        """Compare with the step before.  Runs every step."""
+        """Compare with the step before, unless a gap has ended it.  Runs every step."""
+        if self.recorder.slot < FIRST_GAP:
+            self._charge(draft)
+
+    def gap(self, begins: bool) -> None:  # noqa: FBT001 as in the base
+        """What was built so far is the open step's; what is built in a gap is nobody's."""
+        draft = self.recorder.draft
+        if begins and draft is not None:
+            self._charge(draft)
+        else:
+            self._graphs = self._count()
+
+    def _charge(self, draft: Draft) -> None:
         utils = sys.modules.get("torch._dynamo.utils")
         if utils is None:
             return
@@ -78,7 +90,7 @@ class CompileProbe(Probe):
         if graphs == self._graphs:
             return
         if graphs > self._graphs:  # `torch._dynamo.reset()` starts counting anew
-            draft.facts[self._column] = graphs - self._graphs
+            add(draft, self._column, graphs - self._graphs)
             draft.tags |= Tag.RECOMPILED
         self._graphs = graphs
 

@@ -1,7 +1,7 @@
 """What can be known of a plain loop only by seeing it run?  Its autocast, and its accumulation."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -34,12 +34,7 @@ class PlainLoopProbe(Probe):
         super().attach(recorder)
         module = self._module
         if isinstance(module, torch.nn.Module) and not _compiled(module):
-            look = self.shield(self._look)
-
-            def before(*_: object) -> None:
-                look()
-
-            self._hook = module.register_forward_pre_hook(before)
+            self._hook = module.register_forward_pre_hook(_Once(self.shield(self._look)))
 
     def detach(self) -> None:
         """Leave no hook behind."""
@@ -67,6 +62,30 @@ class PlainLoopProbe(Probe):
         self.detach()
         on = torch.is_autocast_enabled(self._device)
         self._autocast = type_name(torch.get_autocast_dtype(self._device)) if on else "off"
+
+
+class _Once:
+    """A hook that looks at the first forward that runs as it is written.
+
+    While the module is being compiled it is nothing, and so it is in copies of the module, which
+    users make and pickle.
+    """
+
+    def __init__(self, look: Callable[[], None] | None) -> None:
+        self._look = look
+
+    def __call__(self, *_: object) -> None:
+        if torch.compiler.is_compiling():
+            return
+        look, self._look = self._look, None
+        if look is not None:
+            look()
+
+    def __deepcopy__(self, memo: object) -> "_Once":
+        return _Once(None)
+
+    def __reduce__(self) -> tuple[type["_Once"], tuple[None]]:
+        return _Once, (None,)
 
 
 def _compiled(module: torch.nn.Module) -> bool:

@@ -125,3 +125,15 @@ def test_the_shape_changes_nothing_from_step_to_step() -> None:
     fit.finish()
 
     assert fit.facts("loss") == [0, 2, 4, 6, 8, None]
+
+
+def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
+    """It may be a copy that is still on its way when the step ends."""
+    fit = HostFit(LossProbe(asynchronous=True), log_every=3)
+    arriving = [torch.zeros(()) for _ in range(6)]
+    for number, loss in enumerate(arriving):
+        fit.micro_batch(None, loss)
+        loss.fill_(number)  # now it has come
+    fit.finish()
+
+    assert fit.facts("loss") == [0, 1, 2, 3, 4, 5]

@@ -1,0 +1,134 @@
+"""What users do with a plain loop that its author did not think of: nothing of it may hurt them."""
+
+import copy
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from support_loops import written
+
+from trainperf.loop import LoopMonitor
+from trainperf.phases import Tag
+
+
+def quiet(path: Path) -> LoopMonitor:
+    """A monitor that prints nothing."""
+    return LoopMonitor(path, report=False)
+
+
+def endless() -> Iterator[torch.Tensor]:
+    """A stream that is left and taken up again."""
+    while True:
+        yield torch.ones(2, 2)
+
+
+def test_a_stream_goes_on_after_the_monitor_was_closed(tmp_path: Path) -> None:
+    """Leaving an epoch early does not close the user's generator, measured or not."""
+    stream, monitor, batches = endless(), quiet(tmp_path), []
+    for epoch in range(3):
+        for number, _ in enumerate(monitor.batches(stream)):
+            monitor.end_step()
+            if number == 3:
+                break
+        batches.append(number + 1)
+        if epoch == 0:
+            monitor.close()
+
+    assert batches == [4, 4, 4]
+
+
+def test_batches_of_a_validation_are_no_steps(tmp_path: Path) -> None:
+    """Whoever wraps every loader gets the steps of training all the same."""
+    with quiet(tmp_path) as monitor:
+        for _ in monitor.batches([torch.ones(1)] * 5):
+            monitor.end_step()
+            with monitor.phase("validation"):
+                assert len(list(monitor.batches([torch.ones(1)] * 3))) == 3
+
+    found = written(monitor)
+    assert [step.micro_batches for step in found.steps] == [1] * 5
+    assert len(found.gap_s("validation")) == 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_child_that_exits_leaves_the_run_alone(tmp_path: Path) -> None:
+    """It inherits the monitor, and what it has not written yet."""
+    monitor = quiet(tmp_path)
+    for number, _ in enumerate(monitor.batches([torch.ones(1)] * 12)):
+        if number == 6:
+            child = os.fork()
+            if child == 0:
+                monitor._at_exit()
+                os._exit(0)
+            os.waitpid(child, 0)
+        monitor.end_step()
+    monitor.close()
+
+    assert [step.index for step in written(monitor).steps] == list(range(12))
+
+
+def test_a_copy_of_the_model_has_no_hook_that_works(tmp_path: Path) -> None:
+    """An average of the weights is copied, pickled, and run under another precision."""
+    model = torch.nn.Linear(2, 2)
+    with quiet(tmp_path).watch(model) as monitor:
+        for number, batch in enumerate(monitor.batches([torch.ones(1, 2)] * 3)):
+            if number == 0:
+                average = copy.deepcopy(model)
+                with torch.autocast("cpu", torch.bfloat16):
+                    average(batch)
+            model(batch)
+            monitor.end_step()
+        pickle.loads(pickle.dumps(average))(torch.ones(1, 2))  # noqa: S301 our own bytes
+
+    assert written(monitor).totals.config["autocast"] == "off"
+    assert not model._forward_pre_hooks
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_compiled_after_watch_is_compiled_whole(tmp_path: Path) -> None:
+    """Our hook is on the module inside: it must not be traced, nor keep torch from tracing."""
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    with quiet(tmp_path).watch(model) as monitor:
+        compiled = torch.compile(model, backend=backend, fullgraph=True)
+        for batch in monitor.batches([torch.ones(1, 2)] * 4):
+            compiled(batch)
+            monitor.end_step()
+
+    assert len(graphs) == 1
+    assert monitor.monitor.guard.faults == {}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_graphs_built_in_a_validation_are_no_steps_recompilation(tmp_path: Path) -> None:
+    """Neither of the step before it nor of the one after."""
+    torch._dynamo.reset()
+
+    @torch.compile(backend="eager", dynamic=False)
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    with quiet(tmp_path) as monitor:
+        for number, _ in enumerate(monitor.batches([torch.ones(1)] * 9)):
+            if number in (2, 7):
+                doubled(torch.ones(number))
+            monitor.end_step()
+            if number == 4:
+                with monitor.phase("validation"):
+                    doubled(torch.ones(50))
+        with monitor.phase("validation"):
+            doubled(torch.ones(60))
+
+    steps = written(monitor).steps
+    assert [step.facts["recompiles"] for step in steps] == [0, 0, 1, 0, 0, 0, 0, 1, 0]
+    assert [n for n, step in enumerate(steps) if step.tags & Tag.RECOMPILED] == [2, 7]
