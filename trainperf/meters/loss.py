@@ -9,7 +9,8 @@ from trainperf.stats.reductions import Last
 class Loss(Meter):
     """The training loss of the latest step, this rank's last micro-batch; mean over ranks.
 
-    A device clone read when its event has completed; undivided by gradient accumulation.
+    On a host it is read at once; on a device it is copied there, and read when the device has
+    passed it.  Undivided by gradient accumulation.
     """
 
     name = "loss"
