@@ -98,14 +98,8 @@ class Guard:
         self, part: str, enter: Callable[[], object] | None, leave: Callable[[], object] | None
     ) -> AbstractContextManager[None]:
         """A reusable context manager around the two calls, of which one may be missing."""
-        if enter is not None and leave is not None:
-            return Bracket(self, part, enter, leave)
-        half: object = Idle()
-        if enter is not None:
-            half = _AtEntry(self, part, enter)
-        elif leave is not None:
-            half = _AtExit(self, part, leave)
-        return cast("AbstractContextManager[None]", half)
+        kind = _AtExit if enter is None else _AtEntry if leave is None else _Both
+        return cast("AbstractContextManager[None]", kind(self, part, enter, leave))
 
     def _alone(self, part: str, hook: Callable[[A], object]) -> Callable[[A], None]:
         faults = self.faults
@@ -143,44 +137,6 @@ class Guard:
             self.last(f"what follows from the fault of {part}", act)
 
 
-class Bracket:
-    """Calls one function on entry and one on exit; runs many times every step.
-
-    A class, not a generator: Lightning enters some sixty of these a step.
-    """
-
-    __slots__ = ("_enter", "_guard", "_leave", "_part")
-
-    def __init__(
-        self,
-        guard: Guard,
-        part: str,
-        enter: Callable[[], object],
-        leave: Callable[[], object],
-    ) -> None:
-        self._guard = guard
-        self._part = part
-        self._enter = enter
-        self._leave = leave
-
-    def __enter__(self) -> None:
-        try:
-            self._enter()
-        except Exception as error:  # noqa: BLE001 the one boundary for our own faults
-            self._guard.fault(self._part, error)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._leave()
-        except Exception as fault:  # noqa: BLE001 the one boundary for our own faults
-            self._guard.fault(self._part, fault)
-
-
 class Idle:
     """A context manager that does nothing, and runs no Python code to do it.
 
@@ -193,45 +149,67 @@ class Idle:
     __exit__ = staticmethod("".format)
 
 
-class _AtEntry:
-    """Calls a function on entry only."""
+class _Acts:
+    """What there is to call on entry and on exit, each behind the guard.
 
-    __slots__ = ("_enter", "_guard", "_part")
-    __exit__ = Idle.__exit__
+    Runs many times every step: a class, not a generator.  Which of the two a context manager
+    calls is its class's matter, so that the other costs nothing.
+    """
 
-    def __init__(self, guard: Guard, part: str, enter: Callable[[], object]) -> None:
+    __slots__ = ("_enter", "_guard", "_leave", "_part")
+
+    def __init__(
+        self,
+        guard: Guard,
+        part: str,
+        enter: Callable[[], object] | None,
+        leave: Callable[[], object] | None,
+    ) -> None:
         self._guard = guard
         self._part = part
-        self._enter = enter
+        self._enter = enter or _nothing
+        self._leave = leave or _nothing
 
-    def __enter__(self) -> None:
+    def entering(self) -> None:
+        """Call what is to be called on entry."""
         try:
             self._enter()
         except Exception as error:  # noqa: BLE001 the one boundary for our own faults
             self._guard.fault(self._part, error)
 
-
-class _AtExit:
-    """Calls a function on exit only."""
-
-    __slots__ = ("_guard", "_leave", "_part")
-    __enter__ = Idle.__enter__
-
-    def __init__(self, guard: Guard, part: str, leave: Callable[[], object]) -> None:
-        self._guard = guard
-        self._part = part
-        self._leave = leave
-
-    def __exit__(
+    def leaving(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
     ) -> None:
+        """Call what is to be called on exit."""
         try:
             self._leave()
         except Exception as fault:  # noqa: BLE001 the one boundary for our own faults
             self._guard.fault(self._part, fault)
+
+
+class _Both(_Acts):
+    __slots__ = ()
+    __enter__ = _Acts.entering
+    __exit__ = _Acts.leaving
+
+
+class _AtEntry(_Acts):
+    __slots__ = ()
+    __enter__ = _Acts.entering
+    __exit__ = Idle.__exit__
+
+
+class _AtExit(_Acts):
+    __slots__ = ()
+    __enter__ = Idle.__enter__
+    __exit__ = _Acts.leaving
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Chain:

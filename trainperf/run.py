@@ -57,9 +57,9 @@ class RecordFile:
             header = 0
             pending += steps
             while len(pending) >= BLOCK_STEPS:
-                yield from _decoded(schema, pending[:BLOCK_STEPS])
+                yield from decoded(schema, pending[:BLOCK_STEPS])
                 del pending[:BLOCK_STEPS]
-        yield from _decoded(schema, pending)
+        yield from decoded(schema, pending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,8 @@ def _header_or_problem(path: Path) -> RunInfo | str:
         return f"{path}: {error}"
 
 
-def _decoded(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Damaged]:
+def decoded(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Damaged]:
+    """The steps of whole lines, and how many of the lines are none."""
     block, damaged = decode_steps(schema, lines)
     if len(block):
         yield block

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainperf.blocks import BLOCK_STEPS, StepBlock, StepSchema
-from trainperf.codec import Entry, decode_entry, decode_steps
+from trainperf.codec import Entry, decode_entry
 from trainperf.records import CORE_COLUMNS, RunInfo
-from trainperf.run import Damaged, RecordFile, Run
+from trainperf.run import Damaged, RecordFile, Run, decoded
 
 
 _CHUNK_BYTES = 1 << 20
@@ -133,7 +133,7 @@ class FileMemory:
         """What the file held: steps in blocks, in order, and everything else first."""
         yield from self._decoded.others
         yield from self._decoded.blocks
-        yield from _parts(self._decoded.schema, self._decoded.pending)
+        yield from decoded(self._decoded.schema, self._decoded.pending)
 
     @property
     def held_bytes(self) -> int:
@@ -162,7 +162,7 @@ class FileMemory:
         others = (line for line in lines if line[:1] != b"[")
         known.others += [decode_entry(line) or Damaged(1) for line in others]
         while len(known.pending) >= BLOCK_STEPS:
-            for part in _parts(known.schema, known.pending[:BLOCK_STEPS]):
+            for part in decoded(known.schema, known.pending[:BLOCK_STEPS]):
                 if isinstance(part, StepBlock):
                     known.blocks.append(part)
                 else:
@@ -178,11 +178,3 @@ def _held(file: RecordFile, memory: FileMemory) -> HeldFile:
     return HeldFile(
         path=file.path, rank=file.rank, attempt=file.attempt, info=file.info, memory=memory
     )
-
-
-def _parts(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Damaged]:
-    block, damaged = decode_steps(schema, lines)
-    if len(block):
-        yield block
-    if damaged:
-        yield Damaged(damaged)
