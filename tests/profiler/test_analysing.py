@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -47,12 +48,13 @@ def captured(run: Path, analyst: Analyst | None, *, rank: int = 0, repeat: int =
 
 
 def children() -> list[psutil.Process]:
-    """Processes that read traces for this one."""
-    return [
-        child
-        for child in psutil.Process().children()
-        if "trainperf.traces.child" in child.cmdline()
-    ]
+    """Processes that read traces for this one; of one that has ended nothing can be asked."""
+    reading = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if "trainperf.traces.child" in child.cmdline():
+                reading.append(child)
+    return reading
 
 
 def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:

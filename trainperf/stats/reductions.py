@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Protocol, runtime_checkable
 
@@ -190,40 +190,28 @@ class Last(_Pooled):
     latest: float
     n: int = 1
 
-    def merge(self, other: "Last") -> "Last":
+    def merge(self, other: Self) -> Self:
         """The later one; *n* counts the steps that had a value."""
         later = self if self.at > other.at else other
-        return Last(later.at, later.latest, self.n + other.n)
+        return replace(later, n=self.n + other.n)
 
     def value(self) -> float | None:
         """The value at the latest step."""
         return self.latest
 
     @classmethod
-    def across(cls, ranks: "Sequence[Last]") -> "Last":
+    def across(cls, ranks: "Sequence[Self]") -> Self:
         """Mean over ranks."""
         mean = sum(last.latest for last in ranks) / len(ranks)
         return cls(max(last.at for last in ranks), mean, max(last.n for last in ranks))
 
 
-@dataclass(frozen=True, slots=True)
-class LargestLast(_Pooled):
+class LargestLast(Last):
     """The value at the latest step; over ranks the largest of their latest values."""
 
-    at: float
-    latest: float
-    n: int = 1
-
-    def merge(self, other: "LargestLast") -> "LargestLast":
-        """The later one; *n* counts the steps that had a value."""
-        later = self if self.at > other.at else other
-        return LargestLast(later.at, later.latest, self.n + other.n)
-
-    def value(self) -> float | None:
-        """The value at the latest step."""
-        return self.latest
+    __slots__ = ()
 
     @classmethod
-    def across(cls, ranks: "Sequence[LargestLast]") -> "LargestLast":
+    def across(cls, ranks: "Sequence[Self]") -> Self:
         """The rank with the most."""
         return max(ranks, key=lambda rank: rank.latest)
