@@ -8,6 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from trainperf.documents.compilation import Compilation
+from trainperf.documents.loader import LoaderAnatomy
+from trainperf.documents.memory import MemoryLedger
 from trainperf.meters.fold import Reading
 from trainperf.records import SCHEMA_VERSION, Scalar
 
@@ -15,6 +18,7 @@ from trainperf.records import SCHEMA_VERSION, Scalar
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
 Level = Literal["high", "medium", "low"]
 Scope = Literal["step", "fit"]
+Effort = Literal["minutes", "hours", "days"]
 
 
 NOT_CLOSED = "not closed"
@@ -146,6 +150,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
     confidence: Level = "high"
     severity: Level = "medium"
+    effort: Effort = "minutes"
+    """What the change takes; predicted gain over effort is the return on it."""
+    where: str = ""
+    """`file:line` of the code it is about, where one is known."""
+    confirm: str = ""
+    """How to see that the change did it, in one line."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +181,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     Hooks of ours are not among them: their time is in the reading `overhead_s`.
     """
+    memory: MemoryLedger | None = None
+    compilation: Compilation | None = None
+    loader: LoaderAnatomy | None = None
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()

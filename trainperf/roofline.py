@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.audited import PARTS, OperatorUse, Part, StepAudit
+from trainperf.documents.audit import PARTS, OperatorUse, Part, StepAudit
 from trainperf.hardware import Chip
 
 

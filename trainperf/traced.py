@@ -1,7 +1,6 @@
 """Do a trace and the records say the same about the same steps?  Side by side, as medians."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import median
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from trainperf.blocks import Column, StepBlock
 from trainperf.phases import Phase
 from trainperf.results import Compared, TracedSteps
-from trainperf.traces.captured import CaptureReport, rank_of, read_all
+from trainperf.traces.captured import CaptureReport, rank_of
 from trainperf.traces.results import RankTrace, TraceStep
 from trainperf.units import duration
 
@@ -31,17 +30,19 @@ class TracedFold:
     """Picks the records of traced steps out of a run, in constant memory each.
 
     Args:
-        run: The run directory; its analyses are read here.
+        captures: The analyses of the run's traces.
         ranks: The order of the blocks.
         restarted: Whether the records are of several attempts: each numbers its traces anew, so
             nothing is compared.
     """
 
-    def __init__(self, run: Path, ranks: Sequence[int], *, restarted: bool) -> None:
+    def __init__(
+        self, captures: Sequence[CaptureReport], ranks: Sequence[int], *, restarted: bool
+    ) -> None:
         self._restarted = restarted
         self._traced = [
             _Traced(report, trace, ranks.index(rank))
-            for report in read_all(run)
+            for report in captures
             for trace in report.ranks
             if (rank := rank_of(trace.file)) in ranks and rank is not None
         ]

@@ -3,11 +3,9 @@
 One step was counted and many are timed: where their batches differ in size there is no answer.
 """
 
-from pathlib import Path
-
-from trainperf.audited import StepAudit, read_audit
 from trainperf.blocks import StepBlock
-from trainperf.errors import RunError
+from trainperf.documents.audit import StepAudit
+from trainperf.documents.folder import Documents
 from trainperf.hardware import Chip, chip_of
 from trainperf.meters.fold import NO_STEADY_STATE, Reading
 
@@ -25,12 +23,12 @@ class UtilisationFold:
     """Sums what the readings need, over the steps of the rank that audited.
 
     Args:
-        run: The run directory.
+        documents: Those of the run.
     """
 
-    def __init__(self, run: Path) -> None:
-        self._reason = NOT_AUDITED
-        self._audit = self._read(run)
+    def __init__(self, documents: Documents) -> None:
+        self._reason = documents.problems.get(StepAudit.file, NOT_AUDITED)
+        self._audit = documents.audit
         self._steps = 0
         self._wall_s = 0.0
         self._sizes: dict[str, list[float]] = {name: [0.0, 0.0] for name in _SIZES}
@@ -70,13 +68,6 @@ class UtilisationFold:
             "mfu": self._share(audit, chip, audit.model_flops * rate),
             "hfu": self._share(audit, chip, audit.hardware_flops * rate),
         }
-
-    def _read(self, run: Path) -> StepAudit | None:
-        try:
-            return read_audit(run)
-        except RunError as error:
-            self._reason = str(error)
-            return None
 
     def _obstacle(self) -> str | None:
         if not self._steps or self._wall_s <= 0:

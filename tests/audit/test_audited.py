@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from trainperf.audit import audit_step
-from trainperf.audited import StepAudit, read_audit, write_audit
+from trainperf.documents import read_document, write_document
+from trainperf.documents.audit import StepAudit
 from trainperf.errors import RunError
 
 
@@ -20,15 +21,15 @@ def audit() -> StepAudit:
 
 def test_an_audit_survives_the_way_to_disk_and_back(audit: StepAudit, tmp_path: Path) -> None:
     """Equal in every field, and nothing else is left in the directory."""
-    path = write_audit(audit, tmp_path)
+    path = write_document(audit, tmp_path)
 
-    assert read_audit(tmp_path) == audit
+    assert read_document(StepAudit, tmp_path) == audit
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_run_without_an_audit_has_none(tmp_path: Path) -> None:
     """It is opt-in."""
-    assert read_audit(tmp_path) is None
+    assert read_document(StepAudit, tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -42,16 +43,17 @@ def test_a_damaged_audit_is_refused_in_one_line(
     (tmp_path / "audit.json").write_text(contents)
 
     with pytest.raises(RunError, match=complaint):
-        read_audit(tmp_path)
+        read_document(StepAudit, tmp_path)
 
 
 def test_an_audit_of_another_version_is_refused(audit: StepAudit, tmp_path: Path) -> None:
     """Rather than misread."""
-    path = write_audit(audit, tmp_path)
+    path = write_document(audit, tmp_path)
+    assert '"schema":1' in path.read_text()
     path.write_text(path.read_text().replace('"schema":1', '"schema":99'))
 
     with pytest.raises(RunError, match="version 99"):
-        read_audit(tmp_path)
+        read_document(StepAudit, tmp_path)
 
 
 def test_calls_that_agree_in_everything_are_one_row() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainperf.audit import audit_step
-from trainperf.audited import StepAudit
+from trainperf.documents.audit import StepAudit
 
 
 META = torch.device("meta")

@@ -5,8 +5,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from trainperf.audit import audit_step
-from trainperf.audited import StepAudit
 from trainperf.clocks.host import monotonic_ns
+from trainperf.documents.audit import StepAudit
 
 
 LAYERS, WIDTH, VOCABULARY = 2, 64, 258

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trainperf.audit.cache import memory_traffic
 from trainperf.audit.calls import Access, Call, Site, Work
 from trainperf.audit.fusion import survives
-from trainperf.audited import Kind, Part
+from trainperf.documents.audit import Kind, Part
 
 
 A, B, C, D = 1, 2, 3, 4

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainperf.audit import audit_step
-from trainperf.audited import OperatorUse, StepAudit
+from trainperf.documents.audit import OperatorUse, StepAudit
 
 
 class Block(nn.Module):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainperf.audited import Kind, OperatorUse, Part, Place, StepAudit
 from trainperf.dimensions import NAMES, dimensions
+from trainperf.documents.audit import Kind, OperatorUse, Part, Place, StepAudit
 from trainperf.hardware import Chip
 from trainperf.roofline import Roofline, roofline
 

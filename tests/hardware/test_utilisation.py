@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from support_runs import WARMUP_STEPS, make_step, make_steps
 
-from trainperf.audited import OperatorUse, StepAudit, write_audit
 from trainperf.blocks import StepBlock
+from trainperf.documents import write_document
+from trainperf.documents.audit import OperatorUse, StepAudit
+from trainperf.documents.folder import read_documents
 from trainperf.meters.fold import Reading
 from trainperf.phases import Tag
 from trainperf.records import StepRecord
@@ -59,7 +61,7 @@ def steps(size: int = 512, audited_size: int = 512) -> list[StepRecord]:
 
 def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
-    fold = UtilisationFold(run)
+    fold = UtilisationFold(read_documents(run))
     for part in (records[:25], records[25:]):
         fold.observe(StepBlock.from_records(part))
     return fold.readings()
@@ -67,7 +69,7 @@ def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
 
 def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Path) -> None:
     """8 TFLOP of the model and 10 of the hardware in 20 ms, at a peak of 989.4 TFLOP/s."""
-    write_audit(audit(), tmp_path)
+    write_document(audit(), tmp_path)
 
     found = readings(tmp_path, steps())
 
@@ -79,7 +81,7 @@ def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Pa
 
 def test_a_step_of_another_size_says_nothing_about_the_others(tmp_path: Path) -> None:
     """Its FLOPs are not theirs; a percent is."""
-    write_audit(audit(), tmp_path)
+    write_document(audit(), tmp_path)
 
     unlike = readings(tmp_path, steps(audited_size=256))
     alike = readings(tmp_path, steps(audited_size=510))
@@ -103,7 +105,7 @@ def test_without_a_peak_there_is_a_rate_and_no_share(
     tmp_path: Path, device: str, precision: str, reason: str
 ) -> None:
     """No peak is guessed."""
-    write_audit(audit(device, precision), tmp_path)
+    write_document(audit(device, precision), tmp_path)
 
     found = readings(tmp_path, steps())
 
@@ -119,12 +121,12 @@ def test_without_an_audit_or_with_a_damaged_one_the_reason_is_said(tmp_path: Pat
     damaged = readings(tmp_path, steps())
 
     assert missing["mfu"].reason == "no FLOP count was made of this model"
-    assert "damaged audit" in (damaged["flops_per_s"].reason or "")
+    assert "audit.json: damaged" in (damaged["flops_per_s"].reason or "")
 
 
 def test_without_steady_steps_there_is_no_rate(tmp_path: Path) -> None:
     """Only warm-up was seen."""
-    write_audit(audit(), tmp_path)
+    write_document(audit(), tmp_path)
 
     found = readings(tmp_path, make_steps(26, warmup=26, forward=20.0))
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from support_fits import Loader, Model, read, trainer
 
-from trainperf.audited import StepAudit, read_audit
+from trainperf.documents import read_document
+from trainperf.documents.audit import StepAudit
 from trainperf.errors import ConfigError
 from trainperf.lightning import TrainPerf
 from trainperf.phases import Tag
@@ -26,7 +27,7 @@ def fitted(tmp_path: Path, at: int | None = 3, *, steps: int = 6, **options: Any
 
 def audit_in(run: Path) -> StepAudit:
     """The audit of a run that has one."""
-    audit = read_audit(run)
+    audit = read_document(StepAudit, run)
     assert audit is not None
     return audit
 
@@ -73,7 +74,7 @@ def test_without_being_asked_nothing_is_audited(tmp_path: Path) -> None:
     model.in_forward = lambda: hooks.append(perf.on_train_batch_start)
     trainer(tmp_path, perf).fit(model, Loader(4))
 
-    assert read_audit(tmp_path / "trainperf") is None
+    assert read_document(StepAudit, tmp_path / "trainperf") is None
     assert hooks == [None] * 4
 
 
@@ -120,7 +121,7 @@ def test_an_exception_during_the_audited_step_leaves_no_mode_behind(tmp_path: Pa
         trainer(tmp_path, TrainPerf(audit_at=0, report=False)).fit(model, Loader(3))
 
     assert torch._C._len_torch_dispatch_stack() == 0
-    assert read_audit(tmp_path / "trainperf") is None
+    assert read_document(StepAudit, tmp_path / "trainperf") is None
 
 
 def test_a_fit_that_ends_before_says_that_nothing_was_audited(
@@ -129,7 +130,7 @@ def test_a_fit_that_ends_before_says_that_nothing_was_audited(
     """Rather than leave its user looking for a file."""
     run = fitted(tmp_path, at=20)
 
-    assert read_audit(run) is None
+    assert read_document(StepAudit, run) is None
     assert "no step was audited, the fit ended before step 20" in caplog.text
 
 
@@ -163,7 +164,7 @@ def test_a_fault_of_the_audit_does_not_stop_training(tmp_path: Path) -> None:
     assert len(ran.steps) == 6
     assert ran.totals is not None
     assert "no names today" in ran.totals.faults["audit"]
-    assert read_audit(tmp_path / "trainperf") is None
+    assert read_document(StepAudit, tmp_path / "trainperf") is None
     assert torch._C._len_torch_dispatch_stack() == 0
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support_runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
+from trainperf.evidence import Evidence
 from trainperf.rules import RULES, Rule
 
 
@@ -21,7 +22,7 @@ def test_it_is_documented_and_lives_in_a_file_of_its_name(rule: Rule) -> None:
 @EACH
 def test_it_says_nothing_about_a_run_without_steps(rule: Rule, tmp_path: Path) -> None:
     """No data, no diagnosis."""
-    assert rule(summary_of(tmp_path, [RankSpec(steps=[])])) is None
+    assert rule(Evidence(summary=summary_of(tmp_path, [RankSpec(steps=[])]))) is None
 
 
 @EACH
@@ -58,7 +59,7 @@ def test_it_says_nothing_about_a_healthy_run(rule: Rule, device: str, tmp_path: 
     )
     summary = summary_of(tmp_path, [RankSpec(steps=steps, info=make_info(device=device))])
 
-    assert rule(summary) is None
+    assert rule(Evidence(summary=summary)) is None
 
 
 @EACH
@@ -66,7 +67,7 @@ def test_it_says_nothing_where_its_data_is_missing(rule: Rule, tmp_path: Path) -
     """Only the core columns, from a healthy run."""
     summary = summary_of(tmp_path, [RankSpec(steps=make_steps(200, forward=20, backward=30))])
 
-    assert rule(summary) is None
+    assert rule(Evidence(summary=summary)) is None
 
 
 @EACH
@@ -87,4 +88,4 @@ def test_a_healthy_pair_of_ranks_gives_no_finding(rule: Rule, tmp_path: Path) ->
         ]
         specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
 
-    assert rule(summary_of(tmp_path, specs)) is None
+    assert rule(Evidence(summary=summary_of(tmp_path, specs))) is None

@@ -23,7 +23,8 @@ from trainperf.errors import RunError
 from trainperf.phases import PHASES, Gap, Tag
 from trainperf.records import Totals
 from trainperf.results import NOT_CLOSED, Summary
-from trainperf.summary import SILENT_S, write_summary
+from trainperf.runfacts import SILENT_S
+from trainperf.summary import write_summary
 
 
 CONTRACT = """data_wait_fraction data_stall_fraction h2d_s h2d_bytes_per_s h2d_fraction step_s

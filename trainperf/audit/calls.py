@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainperf.audited import Kind, Part
+from trainperf.documents.audit import Kind, Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 
 from trainperf.audit.calls import Work
-from trainperf.audited import Kind
+from trainperf.documents.audit import Kind
 
 
 Operator = OpOverload | HigherOrderOperator

@@ -6,7 +6,7 @@ from itertools import compress
 from trainperf.audit.cache import memory_traffic
 from trainperf.audit.calls import Call
 from trainperf.audit.fusion import survives
-from trainperf.audited import OperatorUse, Place
+from trainperf.documents.audit import OperatorUse, Place
 
 
 def rows_of(calls: Sequence[Call], device: str, cache_bytes: int | None) -> tuple[OperatorUse, ...]:

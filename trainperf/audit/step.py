@@ -14,8 +14,8 @@ from trainperf.audit.mode import AuditMode
 from trainperf.audit.rows import rows_of
 from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audit.where import Where
-from trainperf.audited import StepAudit
 from trainperf.clocks.host import monotonic_ns
+from trainperf.documents.audit import StepAudit
 
 
 def audit_step(step: Callable[[], object], *, model: nn.Module | None = None) -> StepAudit:

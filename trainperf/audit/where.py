@@ -22,7 +22,7 @@ from typing_extensions import Self
 from trainperf.audit.calls import Site
 from trainperf.audit.frames import Owner, frames, line_of
 from trainperf.audit.shield import Shield, as_it_is
-from trainperf.audited import Part
+from trainperf.documents.audit import Part
 
 
 class Where:

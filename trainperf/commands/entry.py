@@ -1,15 +1,14 @@
 """What do all subcommands have in common?  Parsing, exit codes, and one line for every error."""
 
+import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import Annotated, cast
-
-import typer
-from typer.main import get_command
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 from trainperf import __version__
-from trainperf.errors import TrainPerfError
+from trainperf.errors import ConfigError, TrainPerfError
 from trainperf.reports.safe import plain
 from trainperf.reports.stream import encodable
 
@@ -17,27 +16,35 @@ from trainperf.reports.stream import encodable
 UNUSABLE = 2
 INTERRUPTED = 130
 
-# Typer uses the installed Click or brings its own, depending on the version; this leaf of its
-# errors is the only one it exports in both, and the third in line is the base of all of them.
-_Refused = cast("type[Exception]", typer.BadParameter.__mro__[2])
+ABOUT = "Where every millisecond of a PyTorch training step goes, and what to change first."
 
 
-Command = Callable[..., str | None]
-"""A subcommand: its arguments are Typer's, its docstring the help, its result what it says."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A subcommand.  Its file imports what it needs when it runs: all files are loaded each time.
+
+    Args:
+        name: What is typed.
+        about: What it does, in one sentence of ASCII, as help texts must be.
+        declare: Adds its arguments to a parser.
+        run: Does it; what it returns is written to stdout.
+    """
+
+    name: str
+    about: str
+    declare: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], str | None]
 
 
-def run(commands: Iterable[Command]) -> int:
+def run(commands: Sequence[Command]) -> int:
     """Parse the process's arguments, run the subcommand, and return the exit code."""
-    app = get_command(_app(commands))
     try:
-        said = app.main(
-            args=sys.argv[1:] or ["--help"], prog_name="trainperf", standalone_mode=False
-        )
-        # Outside Typer, which would take a broken pipe for a failure.
-        if isinstance(said, str):
-            sys.stdout.write(encodable(said, sys.stdout))
+        sys.stdout.write(encodable(_said(commands, sys.argv[1:] or ["--help"]), sys.stdout))
         sys.stdout.flush()
-    except (KeyboardInterrupt, typer.Abort):
+    except SystemExit:
+        # Help and version were asked for; errors of arguments are no exits, see `_Parser`.
+        return 0
+    except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         _close_stdout()
@@ -46,37 +53,48 @@ def run(commands: Iterable[Command]) -> int:
     except OSError as error:
         said = error.strerror or str(error)
         return _refuse(f"{error.filename}: {said}" if error.filename else said)
-    except _Refused as error:
-        return _refuse(error.format_message() if hasattr(error, "format_message") else str(error))
     return 0
 
 
-def _app(commands: Iterable[Command]) -> typer.Typer:
-    app = typer.Typer(
-        name="trainperf",
-        help="Where every millisecond of a PyTorch training step goes, and what to change first.",
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
+def _said(commands: Sequence[Command], arguments: Sequence[str]) -> str:
+    named = {command.name: command for command in commands}
+    # By itself, so that the rest is parsed by the one command that is asked for.
+    first = _top(commands).parse_args(arguments[:1])
+    command = named[first.command]
+    parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
+    command.declare(parser)
+    # Options may stand between paths.
+    return command.run(parser.parse_intermixed_args(arguments[1:])) or ""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses with an exception instead of an exit, and takes only whole names of options."""
+
+    def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def _top(commands: Sequence[Command]) -> argparse.ArgumentParser:
+    wide = max(len(command.name) for command in commands)
+    listed = [f"  {command.name:<{wide}}  {command.about}" for command in commands]
+    parser = _Parser(prog="trainperf", description=ABOUT, epilog="\n".join(["commands:", *listed]))
+    parser.add_argument("--version", action="version", version=f"trainperf {__version__}")
+    parser.add_argument(
+        "command",
+        metavar="COMMAND",
+        choices=[command.name for command in commands],
+        help="one of those below; each has a --help of its own",
     )
-    app.callback()(_options)
-    for command in commands:
-        app.command()(command)
-    return app
-
-
-def _print_version(value: bool) -> None:  # noqa: FBT001 Typer calls it
-    if value:
-        sys.stdout.write(f"trainperf {__version__}\n")
-        raise typer.Exit
-
-
-def _options(
-    version: Annotated[  # noqa: FBT002 a flag of the command line
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
-    ] = False,
-) -> None:
-    del version
+    return parser
 
 
 def _refuse(message: str) -> int:

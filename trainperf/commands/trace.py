@@ -1,42 +1,49 @@
 """`trainperf trace PATH…`: what the profiler's traces say."""
 
+import argparse
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from trainperf.commands.entry import Command
 from trainperf.reports import NAMES
 
 
-def trace(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PATH…",
-            help="Traces (.json, .json.gz), or a directory with one per rank.",
-            show_default=False,
-        ),
-    ],
-    format_: Annotated[
-        str, typer.Option("--format", metavar="|".join(NAMES), help="How to show it.")
-    ] = "text",
-    hta: Annotated[  # noqa: FBT002 a flag of the command line
-        bool, typer.Option("--hta", help="Add the figures by HTA's definitions, to compare.")
-    ] = False,
-    lanes: Annotated[  # noqa: FBT002 same
-        bool, typer.Option("--lanes", help="With --format json: the lanes for drawing, too.")
-    ] = False,
-) -> str:
-    """Say what the device did in recorded steps, and what it waited for; of one rank or of all."""
-    if format_ not in NAMES:
-        raise typer.BadParameter(f"--format {format_}: choose from {', '.join(NAMES)}")
-    # Here, so that the other commands do not pay for it.
-    from trainperf.reports import trace_json, trace_markdown, trace_text  # noqa: PLC0415
-    from trainperf.traces.folder import Wanted, report  # noqa: PLC0415
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        help="trace (.json, .json.gz), or a directory with one per rank",
+    )
+    parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
+    parser.add_argument(
+        "--hta", action="store_true", help="add the figures by HTA's definitions, to compare"
+    )
+    parser.add_argument(
+        "--lanes", action="store_true", help="with --format json: the lanes for drawing, too"
+    )
 
-    render = {
-        "text": trace_text.render,
-        "json": trace_json.render,
-        "markdown": trace_markdown.render,
-    }[format_]
-    return render(report(paths, Wanted(lanes=lanes, hta=hta)))
+
+def _run(given: argparse.Namespace) -> str:
+    from trainperf.traces.folder import Wanted, report  # noqa: PLC0415 see `Command`
+
+    said = report(given.paths, Wanted(lanes=given.lanes, hta=given.hta))
+    if given.format == "json":
+        from trainperf.reports import trace_json  # noqa: PLC0415
+
+        return trace_json.render(said)
+    if given.format == "markdown":
+        from trainperf.reports import trace_markdown  # noqa: PLC0415
+
+        return trace_markdown.render(said)
+    from trainperf.reports import trace_text  # noqa: PLC0415
+
+    return trace_text.render(said)
+
+
+TRACE = Command(
+    name="trace",
+    about="Say what the device did in recorded steps, and what it waited for; of one rank or all.",
+    declare=_declare,
+    run=_run,
+)

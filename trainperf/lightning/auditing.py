@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 from typing_extensions import ParamSpec
 
 from trainperf.audit import Audit
-from trainperf.audited import write_audit
+from trainperf.documents import write_document
 from trainperf.lightning.session import Session
 from trainperf.phases import Tag
 
@@ -99,4 +99,4 @@ class Auditing:
         audit = self._audit.result(step=step, micro_batches=micro_batches)
         run = self._session.run
         if run is not None and self._session.writes:
-            write_audit(audit, run)
+            write_document(audit, run)

@@ -1,6 +1,7 @@
 """The diagnoses.  To add one: a file here and a line in `RULES`."""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
 from trainperf.rules.callbacks import callbacks
 from trainperf.rules.checkpoint import checkpoint
@@ -42,13 +43,14 @@ RULES: tuple[Rule, ...] = (
 __all__ = ["LIMITS", "RULES", "Rule", "Thresholds", "diagnose"]
 
 
-def diagnose(summary: Summary) -> tuple[Finding, ...]:
+def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """What all rules find, the largest predicted gain first.
 
     Gains are compared as shares of the whole fit; a finding without a bound comes after those
     that have one.
     """
-    found = [finding for rule in RULES if (finding := rule(summary)) is not None]
+    summary = evidence.summary
+    found = [finding for rule in RULES if (finding := rule(evidence)) is not None]
     steps = all_steps_s(summary) / summary.run.fit_s if summary.run.fit_s else 0.0
     return tuple(sorted(found, key=lambda finding: -_of_fit(finding, steps)))
 

@@ -1,4 +1,4 @@
-"""What is a rule?  A pure function from a summary to a finding, or to `None`.
+"""What is a rule?  A pure function from the evidence of a run to a finding, or to `None`.
 
 `None` means that the rule sees nothing wrong, or that the data it needs is missing: then it says
 nothing rather than guess.
@@ -7,11 +7,12 @@ nothing rather than guess.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainperf.evidence import Evidence
 from trainperf.phases import PHASES, Phase
 from trainperf.results import Finding, Level, Summary
 
 
-Rule = Callable[[Summary], Finding | None]
+Rule = Callable[[Evidence], Finding | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,18 @@
 """Do callbacks and hooks take a notable part of the step, and which ones?"""
 
+from trainperf.evidence import Evidence
 from trainperf.phases import Phase
-from trainperf.results import Finding, Summary
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, phase_fraction, severity, value
 from trainperf.units import duration, share
 
 
-def callbacks(summary: Summary) -> Finding | None:
+def callbacks(evidence: Evidence) -> Finding | None:
     """User hooks are a notable part of the step; the most expensive one is named.
 
     What trainperf costs, which is mostly in its own hooks, is not theirs.
     """
+    summary = evidence.summary
     lost, step_s = phase_fraction(summary, Phase.CALLBACKS), value(summary, "step_mean_s")
     if lost is None or not step_s:
         return None

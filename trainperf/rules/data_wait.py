@@ -2,6 +2,7 @@
 
 import math
 
+from trainperf.evidence import Evidence
 from trainperf.phases import Phase
 from trainperf.results import Finding, Summary
 from trainperf.rules.base import (
@@ -16,12 +17,13 @@ from trainperf.rules.base import (
 from trainperf.units import duration, share
 
 
-def data_wait(summary: Summary) -> Finding | None:
+def data_wait(evidence: Evidence) -> Finding | None:
     """The loader keeps the device waiting.
 
     Judged by the stall where it is known: a wait that hides behind queued device work costs
     nothing and is no finding.
     """
+    summary = evidence.summary
     waited = phase_fraction(summary, Phase.DATA_WAIT)
     step_s = value(summary, "step_mean_s")
     if waited is None or step_s is None:

@@ -1,15 +1,17 @@
 """Does every epoch begin with a wait for new workers?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, all_steps_s, at_most, setting, severity, value
 from trainperf.units import duration, share
 
 
-def epoch_start(summary: Summary) -> Finding | None:
+def epoch_start(evidence: Evidence) -> Finding | None:
     """The first batches of the epochs cost much more than the others.
 
     Steady steps leave them out, so they show only against the value over all steps.
     """
+    summary = evidence.summary
     steady, every = value(summary, "data_wait_fraction"), value(summary, "data_wait_all_fraction")
     epochs = summary.gaps.get("epoch_boundary", 0)
     if steady is None or every is None or epochs < 2 or not setting(summary, "num_workers"):

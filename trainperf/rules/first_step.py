@@ -1,12 +1,14 @@
 """Is the run too short to pay back its first step?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity, value
 from trainperf.units import duration, share
 
 
-def first_step(summary: Summary) -> Finding | None:
+def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit."""
+    summary = evidence.summary
     first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
     # A running fit will be longer than it is now.
     if first_s is None or step_s is None or summary.run.state == "running":

@@ -1,12 +1,14 @@
 """Does the Python garbage collector take a notable part of the fit?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity, worst
 from trainperf.units import duration, share
 
 
-def garbage(summary: Summary) -> Finding | None:
+def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector."""
+    summary = evidence.summary
     paused_s = worst(summary, "gc_s")
     if paused_s is None or not summary.run.fit_s:
         return None

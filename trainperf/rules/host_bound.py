@@ -1,15 +1,17 @@
 """Does the device wait for the host?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, value
 from trainperf.units import share
 
 
-def host_bound(summary: Summary) -> Finding | None:
+def host_bound(evidence: Evidence) -> Finding | None:
     """At the end of most forwards and backwards the device had already caught up.
 
     How much that costs cannot be told without a trace, so no bound is given.
     """
+    summary = evidence.summary
     bound = value(summary, "host_bound_fraction")
     stalled = value(summary, "data_stall_fraction") or 0.0
     if bound is None or summary.run.steady_steps < LIMITS.steps:

@@ -1,17 +1,19 @@
 """Does the framework itself take a notable part of the step between the steps' work?"""
 
+from trainperf.evidence import Evidence
 from trainperf.phases import Phase
-from trainperf.results import Finding, Summary
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, phase_fraction, severity, value
 from trainperf.units import duration, share
 
 
-def loop(summary: Summary) -> Finding | None:
+def loop(evidence: Evidence) -> Finding | None:
     """Logging, progress bars and metrics after the last hook take a notable part of the step.
 
     On several ranks only what even the last rank spends there counts.  Where a device works on
     while the host waits there, the wait is not lost: no finding, unless the run is host-bound.
     """
+    summary = evidence.summary
     lost, step_s = phase_fraction(summary, Phase.LOOP), value(summary, "step_mean_s")
     if lost is None or not step_s:
         return None

@@ -1,15 +1,17 @@
 """Is there a steady state to speak about at all?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.stats.steady import TOLERANCE, WINDOW
 from trainperf.units import plural, share
 
 
-def no_steady_state(summary: Summary) -> Finding | None:
+def no_steady_state(evidence: Evidence) -> Finding | None:
     """The warm-up was never seen to end, so there are no steady statistics.
 
     A run that is still being written may yet settle.
     """
+    summary = evidence.summary
     run = summary.run
     if run.steady_steps or not run.steps or run.state == "running":
         return None

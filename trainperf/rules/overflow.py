@@ -1,15 +1,17 @@
 """Does the GradScaler throw away too many updates?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity, value
 from trainperf.units import plural, scale_factor, share
 
 
-def overflow(summary: Summary) -> Finding | None:
+def overflow(evidence: Evidence) -> Finding | None:
     """A storm of overflows, beyond the few with which a scaler finds its scale.
 
     The bound is on useful updates per second: a skipped step costs what a step costs.
     """
+    summary = evidence.summary
     lost = value(summary, "overflow_rate")
     if lost is None or lost < LIMITS.overflow:
         return None

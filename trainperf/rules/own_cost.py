@@ -1,12 +1,14 @@
 """Does trainperf itself cost more than it promises?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, value
 from trainperf.units import duration, share
 
 
-def own_cost(summary: Summary) -> Finding | None:
+def own_cost(evidence: Evidence) -> Finding | None:
     """Our own hooks take more of the step than they may."""
+    summary = evidence.summary
     cost_s, step_s = value(summary, "overhead_s"), value(summary, "step_mean_s")
     if cost_s is None or not step_s or summary.run.steady_steps < LIMITS.steps:
         return None

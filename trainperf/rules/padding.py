@@ -1,16 +1,18 @@
 """Is much of the work done on padding?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity, value
 from trainperf.units import count, share
 
 
-def padding(summary: Summary) -> Finding | None:
+def padding(evidence: Evidence) -> Finding | None:
     """Many of the tokens that are computed are padding.
 
     The bound is on effective tokens per second: full sequences spread the whole step, its data
     wait excepted, over more of them.
     """
+    summary = evidence.summary
     wasted = value(summary, "padding_fraction")
     waited = value(summary, "data_wait_fraction") or 0.0
     if wasted is None or wasted < LIMITS.padding or summary.run.steady_steps < LIMITS.steps:

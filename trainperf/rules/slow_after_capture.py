@@ -1,12 +1,14 @@
 """Did profiling leave the run slower than it was?"""
 
-from trainperf.results import Finding, Summary
+from trainperf.evidence import Evidence
+from trainperf.results import Finding
 from trainperf.rules.base import at_most, severity
 from trainperf.units import duration, share
 
 
-def slow_after_capture(summary: Summary) -> Finding | None:
+def slow_after_capture(evidence: Evidence) -> Finding | None:
     """The steady steps after a capture are slower than those before it."""
+    summary = evidence.summary
     slower = [capture for capture in summary.captures if capture.slower]
     if not slower:
         return None

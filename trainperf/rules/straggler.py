@@ -1,13 +1,15 @@
 """Do ranks wait for each other, and for which one?"""
 
+from trainperf.evidence import Evidence
 from trainperf.phases import Phase
 from trainperf.results import Finding, Summary, SyncPoint
 from trainperf.rules.base import LIMITS, at_most, severity, value
 from trainperf.units import duration, share, words
 
 
-def straggler(summary: Summary) -> Finding | None:
+def straggler(evidence: Evidence) -> Finding | None:
     """The ranks lose a notable part of the step to skew; the late one is named if it is one."""
+    summary = evidence.summary
     step_s = value(summary, "step_mean_s")
     points = summary.synchronisation
     if not step_s or not points or summary.run.steady_steps < LIMITS.steps:

@@ -1,5 +1,6 @@
 """Does copying the batch to the device take a notable part of the step?"""
 
+from trainperf.evidence import Evidence
 from trainperf.phases import Phase
 from trainperf.results import Finding, Summary
 from trainperf.rules.base import LIMITS, at_most, phase_fraction, setting, severity, value, worst
@@ -10,8 +11,9 @@ MANY_TENSORS = 16
 """A batch of so many tensors pays the price of a copy that often."""
 
 
-def transfer(summary: Summary) -> Finding | None:
+def transfer(evidence: Evidence) -> Finding | None:
     """The host-to-device copy takes a notable part of the step."""
+    summary = evidence.summary
     host, step_s = phase_fraction(summary, Phase.H2D), value(summary, "step_mean_s")
     device = worst(summary, "h2d_fraction")
     if host is None or not step_s:

@@ -1,13 +1,15 @@
 """Does validation take a notable part of the fit?"""
 
+from trainperf.evidence import Evidence
 from trainperf.phases import Gap
-from trainperf.results import Finding, Summary
+from trainperf.results import Finding
 from trainperf.rules.base import LIMITS
 from trainperf.rules.fit_gaps import gap_finding
 
 
-def validation(summary: Summary) -> Finding | None:
+def validation(evidence: Evidence) -> Finding | None:
     """The fit stands still for validation."""
+    summary = evidence.summary
     return gap_finding(
         summary,
         Gap.VALIDATION,

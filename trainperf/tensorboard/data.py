@@ -17,7 +17,8 @@ from trainperf.errors import RunError
 from trainperf.replay import Replay
 from trainperf.results import Summary
 from trainperf.run import Run
-from trainperf.summary import SILENT_S, summarize
+from trainperf.runfacts import SILENT_S
+from trainperf.summary import summarize
 from trainperf.tensorboard.captures import Capture, Captures
 from trainperf.tensorboard.columns import columns
 from trainperf.tensorboard.decimate import Groups

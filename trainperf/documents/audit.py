@@ -6,18 +6,12 @@ an add are two), bytes are what an operator must at least read and write, times 
 """
 
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from trainperf.errors import RunError
+from trainperf.documents.base import Document
 
-
-AUDIT_VERSION = 1
-"""Version of `audit.json`."""
-
-AUDIT_FILE = "audit.json"
 
 Part = Literal["forward", "backward", "recompute", "optimizer"]
 Kind = Literal["matmul", "pointwise", "reduction", "copy", "other"]
@@ -75,10 +69,12 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
         return self.flops / self.moved_bytes if self.moved_bytes else None
 
 
-class StepAudit(msgspec.Struct, frozen=True, kw_only=True):
+class StepAudit(Document, frozen=True, kw_only=True):
     """Every operator of one training step."""
 
-    schema: int = AUDIT_VERSION
+    file: ClassVar[str] = "audit.json"
+    version: ClassVar[int] = 1
+    schema: int = version
     step: int | None = None
     """Number of the step in its fit; `None` outside of one."""
     micro_batches: int = 1
@@ -96,7 +92,7 @@ class StepAudit(msgspec.Struct, frozen=True, kw_only=True):
     """Operators whose arithmetic is not known: it counts as none."""
     audited_s: float
     """Host time of the step under audit: many times that of a normal step."""
-    software: dict[str, str] = {}
+    software: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -126,32 +122,3 @@ class StepAudit(msgspec.Struct, frozen=True, kw_only=True):
         """The operators of some parts of the step."""
         wanted = frozenset(parts)
         return [use for use in self.operators if use.part in wanted]
-
-
-def write_audit(audit: StepAudit, run: Path) -> Path:
-    """Write `audit.json` into a run directory, whole or not at all."""
-    target = run / AUDIT_FILE
-    draft = target.with_suffix(".tmp")
-    draft.write_bytes(msgspec.json.encode(audit) + b"\n")
-    return draft.replace(target)
-
-
-def read_audit(run: Path) -> StepAudit | None:
-    """The audit in a run directory, `None` if there is none.
-
-    Raises:
-        RunError: The file is damaged or of another version.
-    """
-    path = run / AUDIT_FILE
-    if not path.is_file():
-        return None
-    try:
-        audit = msgspec.json.decode(path.read_bytes(), type=StepAudit)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RunError(f"{path}: damaged audit ({error}); audit the step again") from None
-    if audit.schema != AUDIT_VERSION:
-        raise RunError(
-            f"{path}: audit version {audit.schema}, this trainperf reads version {AUDIT_VERSION}; "
-            "install the release that wrote it"
-        )
-    return audit

@@ -1,0 +1,34 @@
+"""What may a diagnosis stand on?  The summary of a run, and what was looked at once beside it."""
+
+from dataclasses import dataclass, field
+
+from trainperf.documents.folder import Documents
+from trainperf.hardware import Chip, chip_of
+from trainperf.results import Summary
+from trainperf.roofline import Roofline, roofline
+from trainperf.traces.captured import CaptureReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Recorded facts of one run; a rule that needs one that is missing abstains."""
+
+    summary: Summary
+    documents: Documents = field(default_factory=Documents)
+    light: Roofline | None = None
+    """The audited step against its chip; `None` without an audit, or where the chip is unknown."""
+    captures: tuple[CaptureReport, ...] = ()
+    """Traces that were read, in the order of their steps."""
+
+
+def light_of(documents: Documents) -> Roofline | None:
+    """Floors of the audited step on the chip it ran on: the measured one, else the table's."""
+    audit, chip = documents.audit, chip_used(documents)
+    return None if audit is None or chip is None else roofline(audit, chip)
+
+
+def chip_used(documents: Documents) -> Chip | None:
+    """The chip that the audited step ran on, as far as its limits are known."""
+    if documents.chip is not None:
+        return documents.chip.chip
+    return None if documents.audit is None else chip_of(documents.audit.device_name)
