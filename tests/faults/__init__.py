@@ -1,0 +1,1 @@
+"""Small training scripts with a known fault each, and healthy ones: the corpus of the rules."""

@@ -1,0 +1,79 @@
+"""What is a fault script?  A training run with a known cause, and a twin without it.
+
+A rule sees what the run recorded, never which script wrote it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import lightning.pytorch as pl
+import torch
+from support_fits import QUIET
+from torch.utils.data import DataLoader
+
+from trainperf.evidence import Evidence
+from trainperf.lightning import TrainPerf
+from trainperf.results import Finding, Summary
+from trainperf.run import Run
+from trainperf.summary import examine
+
+
+Kind = Literal["single", "healthy", "pairs", "near"]
+
+
+class Train(Protocol):
+    """Trains below a directory and leaves one run there."""
+
+    def __call__(self, out: Path, *, fixed: bool) -> None:
+        """With the fault, or *fixed*."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """One script of the corpus; its module has it under the name `SCRIPT`."""
+
+    expected: tuple[str, ...] = ()
+    """Ids of the findings that must be ranked first, in any order among them; none is healthy."""
+    train: Train
+    same_work: bool = True
+    """Whether the twin's gain can be measured: it does the same work in as many steps."""
+
+
+def train(
+    out: Path,
+    module: "pl.LightningModule",
+    loader: Iterable[Any],
+    *,
+    audit_at: int | None = 12,
+    **trainer: Any,
+) -> None:
+    """A quiet Lightning fit on the CPU with everything measured and one step audited."""
+    measured = TrainPerf(dirpath=str(out), report=False, audit_at=audit_at)
+    callbacks = [*trainer.pop("callbacks", []), measured]
+    pl.Trainer(**{**QUIET, **trainer}, callbacks=callbacks).fit(module, loader)
+
+
+def batches(number: int, *shape: int, size: int = 16) -> "DataLoader[Any]":
+    """Random rows and labels of ten classes that cost nothing to load."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(number * size, *shape, generator=generator)
+    labels = torch.randint(0, 10, (number * size,), generator=generator)
+    return DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=size)
+
+
+def evidence_of(out: Path) -> Evidence:
+    """What the run below *out* shows."""
+    return examine(Run.open(out))
+
+
+def measured_gain(before: Summary, after: Summary, finding: Finding) -> float | None:
+    """How many times faster the twin is, in what the finding's bound is about."""
+    if finding.id == "padding":
+        rates = [one.readings["effective_tokens_per_s"].value for one in (before, after)]
+        return rates[1] / rates[0] if rates[0] and rates[1] else None
+    if finding.scope == "fit":
+        return before.run.fit_s / after.run.fit_s
+    means = [one.readings["step_mean_s"].value for one in (before, after)]
+    return means[0] / means[1] if means[0] and means[1] else None

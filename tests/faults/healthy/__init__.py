@@ -1,0 +1,1 @@
+"""Scripts in which nothing is worth more than a tenth of the step."""

@@ -1,0 +1,1 @@
+"""Two planted faults a script: both are found, ahead of everything else."""
