@@ -4,14 +4,14 @@ Offline only: nothing here imports torch.
 """
 
 from trainperf.commands.entry import Command, run
-from trainperf.commands.report import report
-from trainperf.commands.trace import trace
-from trainperf.commands.view import view
+from trainperf.commands.report import REPORT
+from trainperf.commands.trace import TRACE
+from trainperf.commands.view import VIEW
 
 
-COMMANDS: tuple[Command, ...] = (report, trace, view)
+COMMANDS: tuple[Command, ...] = (REPORT, TRACE, VIEW)
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "Command", "main"]
 
 
 def main() -> int:

@@ -21,19 +21,18 @@ ABOUT = "Where every millisecond of a PyTorch training step goes, and what to ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A subcommand.  Its file imports what it needs when it runs: all files are loaded each time.
+    """A subcommand.
 
-    Args:
-        name: What is typed.
-        about: What it does, in one sentence of ASCII, as help texts must be.
-        declare: Adds its arguments to a parser.
-        run: Does it; what it returns is written to stdout.
+    The files of all are loaded for any of them, so what it needs to run it imports when it runs.
     """
 
     name: str
     about: str
+    """What it does, in a sentence; in ASCII, like all help texts."""
     declare: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], str | None]
+    """Adds its arguments."""
+    run: Callable[[argparse.Namespace], str]
+    """Does it; what is returned goes to stdout."""
 
 
 def run(commands: Sequence[Command]) -> int:
@@ -63,8 +62,9 @@ def _said(commands: Sequence[Command], arguments: Sequence[str]) -> str:
     command = named[first.command]
     parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
     command.declare(parser)
-    # Options may stand between paths.
-    return command.run(parser.parse_intermixed_args(arguments[1:])) or ""
+    # Options may stand between paths; the parser that allows it takes no `--`.
+    parse = parser.parse_args if "--" in arguments else parser.parse_intermixed_args
+    return command.run(parse(arguments[1:]))
 
 
 class _Parser(argparse.ArgumentParser):

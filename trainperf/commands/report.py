@@ -14,12 +14,12 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
-    from datetime import datetime, timezone  # noqa: PLC0415 as all of these: see `Command`
+    from datetime import datetime, timezone
 
-    from trainperf.reports.formats import FORMATS  # noqa: PLC0415
-    from trainperf.reports.terminal import rendered  # noqa: PLC0415
-    from trainperf.run import Run  # noqa: PLC0415
-    from trainperf.summary import summarize  # noqa: PLC0415
+    from trainperf.reports.formats import FORMATS
+    from trainperf.reports.terminal import rendered
+    from trainperf.run import Run
+    from trainperf.summary import summarize
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     summary = summarize(Run.open(given.run), now_s=now_s)

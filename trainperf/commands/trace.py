@@ -25,18 +25,18 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
-    from trainperf.traces.folder import Wanted, report  # noqa: PLC0415 see `Command`
+    from trainperf.traces.folder import Wanted, report
 
     said = report(given.paths, Wanted(lanes=given.lanes, hta=given.hta))
     if given.format == "json":
-        from trainperf.reports import trace_json  # noqa: PLC0415
+        from trainperf.reports import trace_json
 
         return trace_json.render(said)
     if given.format == "markdown":
-        from trainperf.reports import trace_markdown  # noqa: PLC0415
+        from trainperf.reports import trace_markdown
 
         return trace_markdown.render(said)
-    from trainperf.reports import trace_text  # noqa: PLC0415
+    from trainperf.reports import trace_text
 
     return trace_text.render(said)
 

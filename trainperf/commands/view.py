@@ -1,36 +1,36 @@
 """`trainperf view RUN`: TensorBoard on a run, at this machine's own address."""
 
+import argparse
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from trainperf.commands.entry import Command
 from trainperf.errors import ConfigError, RunError
-from trainperf.run import Run
 
 
 HOST = "127.0.0.1"
 
 _TAB = "#trainperf"
+_LAST_PORT = 65535
 
 
-def view(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="RUN", help="Run directory, or one above it.", show_default=False),
-    ],
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", min=0, max=65535, help="Port, 0 for any; 6006 or the next that is free."
-        ),
-    ] = None,
-) -> str:
-    """Show a run in TensorBoard, also while it is training; Ctrl-C ends it."""
-    address = _served(_log_directory(run), port)
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, or one above it")
+    parser.add_argument(
+        "--port", type=_port, help="0 for any; by default 6006 or the next that is free"
+    )
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isdecimal() else -1
+    if not 0 <= port <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0 to {_LAST_PORT}")
+    return port
+
+
+def _run(given: argparse.Namespace) -> str:
+    address = _served(_log_directory(given.run), given.port)
     sys.stdout.write(f"trainperf: {address}{_TAB}\n")
     sys.stdout.flush()
     try:
@@ -40,8 +40,18 @@ def view(
     return ""
 
 
+VIEW = Command(
+    name="view",
+    about="Show a run in TensorBoard, also while it is training; Ctrl-C ends it.",
+    declare=_declare,
+    run=_run,
+)
+
+
 def _log_directory(run: Path) -> Path:
     """A run is seen beside the runs next to it; a directory above runs is what was asked for."""
+    from trainperf.run import Run
+
     try:
         found = Run.open(run)
     except RunError:
@@ -49,20 +59,16 @@ def _log_directory(run: Path) -> Path:
         if run.is_dir() and next(run.rglob("steps-rank*.jsonl"), None):
             return run
         raise
-    return found.path.parent if run.resolve() in {found.path.resolve(), *_files(found)} else run
-
-
-def _files(run: Run) -> set[Path]:
-    return {file.path.resolve() for files in run.attempts for file in files}
+    files = {file.path.resolve() for attempt in found.attempts for file in attempt}
+    return found.path.parent if run.resolve() in {found.path.resolve(), *files} else run
 
 
 def _served(logdir: Path, port: int | None) -> str:
     """Start TensorBoard in this process; its address."""
-    if find_spec("tensorboard") is None:
-        raise ConfigError("tensorboard: not installed; pip install tensorboard")
-    # It takes seconds to load, which no other subcommand shall wait for.
-    from tensorboard import default, program  # noqa: PLC0415
-
+    try:
+        from tensorboard import default, program
+    except ModuleNotFoundError:
+        raise ConfigError("tensorboard: not installed; pip install tensorboard") from None
     server = program.TensorBoard(default.get_plugins())
     # Without a port given TensorBoard goes on to the next one where another of it is running.
     chosen = [] if port is None else ["--port", str(port)]

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from trainperf.traces.collectives import Collectives, collectives_of
-from trainperf.traces.columns import StepColumns, Value, by_step, not_measured, seconds
+from trainperf.traces.columns import StepColumns, Value, by_step, median, not_measured, seconds
 from trainperf.traces.communication import comm_columns, kinds
 from trainperf.traces.device import DeviceWork, Use, device_work
 from trainperf.traces.host import HostWork, host_columns, host_work
@@ -141,7 +141,7 @@ def _steps(columns: StepColumns, count: int) -> tuple[TraceStep, ...]:
 
 
 def _totals(parts: Parts, columns: StepColumns) -> Totals:
-    step_s = np.array(columns["step_s"], float)
+    step_s = [value for value in columns["step_s"] if value is not None]
     means = {name: _mean(columns[name]) for name in _MEANS}
     overlaps = {
         f"{what}_overlap_fraction": _weighted(
@@ -151,7 +151,7 @@ def _totals(parts: Parts, columns: StepColumns) -> Totals:
     }
     found: dict[str, Value] = {
         "steps": len(parts.steps),
-        "step_s": float(np.median(step_s)) if len(step_s) else 0.0,
+        "step_s": median(step_s) if step_s else 0.0,
         **means,
         **overlaps,
         **_fractions(parts),

@@ -37,6 +37,13 @@ def share(part: Sequence[int], whole: Sequence[int]) -> list[float | None]:
     return [one / all_ if all_ else None for one, all_ in zip(part, whole, strict=True)]
 
 
+def median(values: Column | Sequence[float]) -> float:
+    """The median of one value or more, without the 15 ms in which `np.median` loads `numpy.ma`."""
+    ordered = np.sort(values)
+    half = len(ordered) // 2
+    return float(ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2)
+
+
 def by_step(device: DeviceWork, wanted: Mask, count: int) -> list[Spans]:
     """When any of the wanted that each step launched ran."""
     rows = np.flatnonzero(wanted & device.in_steps)

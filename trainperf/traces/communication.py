@@ -10,6 +10,7 @@ from trainperf.traces.columns import (
     StepColumns,
     by_step,
     maybe_seconds,
+    median,
     not_measured,
     seconds,
     share,
@@ -87,7 +88,7 @@ def _kind(
     said = mine[(found.bytes[mine] >= 0) & (length > 0)]
     size, time = found.bytes[said], (found.end[said] - found.start[said]) / 1e9
     rate = float(size.sum() / time.sum()) if len(said) else None
-    small = float(np.median(size)) < SMALL_BYTES if len(said) else np.median(length) < SMALL_NS
+    small = median(size) < SMALL_BYTES if len(said) else median(length) < SMALL_NS
     return Collective(
         kind=kind,
         count=len(mine),
