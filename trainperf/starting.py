@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from trainperf import identity, rundir
+from trainperf import identity, rundir, settings
 from trainperf.agreeing import run_directory
 from trainperf.answer import first_answer
 from trainperf.closing import close_run
@@ -143,7 +143,8 @@ def _info(objects: Objects, chosen: Chosen, wishes: Wishes, rank: int, loader: o
         config={
             **(_model(model) if isinstance(model, torch.nn.Module) else {}),
             "loop": "plain",
-            "optimizers": ", ".join(type(o).__name__ for o in objects.optimizers),
+            "optimizers": settings.names(objects.optimizers),
+            **settings.settings(model, objects.optimizers, objects.scaler),
             "seed": torch.initial_seed(),
             **identity.loader(loader),
         },

@@ -1,9 +1,14 @@
-"""What is a fit made of?  Reads a Trainer once, at its start."""
+"""What is a fit made of?  Reads a Trainer once, at its start.
+
+Beside what every loop has (`trainperf.settings`) a Trainer tells: `scheduler_interval` and
+`scheduler_frequency`, `gradient_clip_val` and `gradient_clip_algorithm`, `val_check_interval`,
+`check_val_every_n_epoch` and `limit_val_batches`, and the class names of `callbacks` and `loggers`.
+"""
 
 import lightning.pytorch as pl
 import torch
 
-from trainperf import identity
+from trainperf import identity, settings
 from trainperf.probes.choose import Objects
 from trainperf.probes.tokens import MaskFunction
 from trainperf.records import RunInfo, Scalar
@@ -36,7 +41,11 @@ def run_info(trainer: "pl.Trainer", module: "pl.LightningModule", started_at: st
         hardware=identity.hardware(device),
         config={
             **identity.model(module),
+            **settings.settings(
+                trainer.model, trainer.optimizers, getattr(trainer.precision_plugin, "scaler", None)
+            ),
             **_configuration(trainer, module),
+            **_schedulers(trainer),
             **identity.loader(trainer.train_dataloader),
         },
     )
@@ -49,9 +58,25 @@ def _configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[
         "strategy": type(trainer.strategy).__name__,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "automatic_optimization": module.automatic_optimization,
-        "optimizers": ", ".join(type(o).__name__ for o in trainer.optimizers),
+        "optimizers": settings.names(trainer.optimizers),
         "seed": torch.initial_seed(),
         "max_steps": trainer.max_steps,
         "max_epochs": trainer.max_epochs,
         "log_every_n_steps": trainer.log_every_n_steps,
+        "gradient_clip_val": trainer.gradient_clip_val,
+        "gradient_clip_algorithm": trainer.gradient_clip_algorithm,
+        "val_check_interval": trainer.val_check_interval,
+        "check_val_every_n_epoch": trainer.check_val_every_n_epoch,
+        "limit_val_batches": trainer.limit_val_batches,
+        "callbacks": settings.names(trainer.callbacks),
+        "loggers": settings.names(trainer.loggers),
+    }
+
+
+def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:
+    configured = trainer.lr_scheduler_configs
+    return {
+        "schedulers": settings.names(one.scheduler for one in configured),
+        "scheduler_interval": settings.together(one.interval for one in configured),
+        "scheduler_frequency": settings.together(one.frequency for one in configured),
     }
