@@ -5,7 +5,8 @@ from trainperf.lightning import TrainPerf
 Trainer(callbacks=[TrainPerf()]).fit(model, loader)
 """
 
-from trainperf.lightning.callback import (
+from trainperf.lightning.callback import TrainPerf
+from trainperf.lightning.monitors import (
     AllReduceTailMonitor,
     DataWaitMonitor,
     GradScalerMonitor,
@@ -13,7 +14,6 @@ from trainperf.lightning.callback import (
     MemoryMonitor,
     StepTimeMonitor,
     TokenThroughputMonitor,
-    TrainPerf,
 )
 from trainperf.lightning.profiler import ScheduledProfiler
 

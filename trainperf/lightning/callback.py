@@ -1,4 +1,4 @@
-"""The callbacks to attach to a Trainer: one for everything, one per measurement.
+"""The callback to attach to a Trainer for everything, and the base of those for one thing.
 
 Any set of them on one trainer shares one recorder: the first of them leads, the others only say
 what they want measured.
@@ -247,54 +247,3 @@ class TrainPerf(Measurement):
         """Totals of the fit that a resumed one continues."""
         if isinstance(state_dict, Mapping):
             self._restored = dict(state_dict)
-
-
-class StepTimeMonitor(Measurement):
-    """Step time alone: steady-state median, percentiles, phases, pauses."""
-
-    measures = frozenset({measures.STEP_TIME})
-
-
-class DataWaitMonitor(Measurement):
-    """Data wait and data stall alone."""
-
-    measures = frozenset({measures.DATA_WAIT})
-
-
-class H2DMonitor(Measurement):
-    """The batch transfer alone: time, bytes, rate."""
-
-    measures = frozenset({measures.H2D})
-
-
-class GradScalerMonitor(Measurement):
-    """The GradScaler alone: overflow rate and loss scale."""
-
-    measures = frozenset({measures.SCALER})
-
-
-class TokenThroughputMonitor(Measurement):
-    """Tokens and samples per second alone.
-
-    Args:
-        tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
-            nor `labels` tells which tokens count.
-    """
-
-    measures = frozenset({measures.TOKENS})
-
-    def __init__(self, *, tokens: MaskFunction | None = None) -> None:
-        super().__init__()
-        self.mask = tokens
-
-
-class AllReduceTailMonitor(Measurement):
-    """DDP's all-reduce tail alone."""
-
-    measures = frozenset({measures.TAIL})
-
-
-class MemoryMonitor(Measurement):
-    """Memory peaks alone."""
-
-    measures = frozenset({measures.MEMORY})
