@@ -80,12 +80,14 @@ MEMORY = Measure(
         "peak_bytes",
         "reserved_peak_bytes",
         "resident_bytes",
+        "owned_bytes",
     ),
     readings=(
         "memory_peak_bytes",
         "memory_reserved_peak_bytes",
         "fragmentation_bytes",
         "resident_peak_bytes",
+        "memory_slope_bytes_per_step",
     ),
 )
 LOSS = Measure(name="loss", facts=("loss",), readings=("loss",))

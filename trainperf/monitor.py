@@ -24,7 +24,7 @@ from trainperf.probes.base import Batch, overriding
 from trainperf.progress import counted
 from trainperf.recorder import Draft, Recorder
 from trainperf.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
-from trainperf.schedule import FlushSchedule, Interval
+from trainperf.schedule import FlushSchedule, Interval, Thinning
 from trainperf.sinks.base import Sink
 from trainperf.stats.steady import WarmupDetector
 from trainperf.timeline import calibrate
@@ -32,8 +32,8 @@ from trainperf.window import Window
 
 
 TOTALS_EVERY_NS = 10_000_000_000
-SAMPLE_EVERY_NS = 250_000_000
-"""Least time between two samples of what is dear to read, such as the allocator's statistics."""
+SAMPLE_NS = (10_000_000, 250_000_000)
+"""Time between samples of what is dear to read, e.g. of the allocator: at first, and later on."""
 
 _DEVICE = "device clock"
 _READINGS = "readings"
@@ -74,7 +74,7 @@ class Monitor:
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
-        self._sample_due = Interval(SAMPLE_EVERY_NS)
+        self._sample_due = Thinning(*SAMPLE_NS)
         self._look_ns = 0
         """Host time from which on something may be due after the next step."""
         self._totals_due = Interval(TOTALS_EVERY_NS)

@@ -74,6 +74,11 @@ FACTS: dict[str, Fact] = {
             meaning="highest reserved_bytes since process start",
         ),
         Fact(name="resident_bytes", unit="B", meaning="resident set of the process (CPU runs)"),
+        Fact(
+            name="owned_bytes",
+            unit="B",
+            meaning="resident set without the pages of mapped files (CPU runs on Linux)",
+        ),
         Fact(name="gc_ns", unit="ns", meaning="time the garbage collector ran inside the step"),
         Fact(name="recompiles", unit="1", meaning="graphs torch.compile built inside the step"),
         Fact(name="overhead_ns", unit="ns", meaning="what trainperf itself cost on the host"),

@@ -37,7 +37,7 @@ ON_A_CPU = {
     GradScalerMonitor: set(),
     TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded"},
     AllReduceTailMonitor: set(),
-    MemoryMonitor: {"resident_bytes"},
+    MemoryMonitor: {"resident_bytes", "owned_bytes"},
 }
 """Facts that each feeds on one rank of a CPU, without a GradScaler."""
 

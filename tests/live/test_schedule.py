@@ -1,6 +1,8 @@
 """When something is due: a few steps or seconds, and never so often that it costs."""
 
-from trainperf.schedule import FlushSchedule, Interval
+import itertools
+
+from trainperf.schedule import FlushSchedule, Interval, Thinning
 
 
 SECOND = 1_000_000_000
@@ -64,3 +66,15 @@ def test_an_interval_is_due_once_per_interval() -> None:
     interval = Interval(10)
 
     assert [now for now in range(0, 45, 3) if interval.due(now)] == [0, 12, 24, 36]
+
+
+def test_a_thinning_schedule_is_due_ever_less_often() -> None:
+    """The pauses are a thirty-second of what has passed, within their limits."""
+    schedule = Thinning(10, 40)
+    due = [now for now in range(100, 3000) if schedule.due(now)]
+    pauses = [later - at for at, later in itertools.pairwise(due)]
+
+    assert due[0] == 100
+    assert pauses[:3] == [10, 10, 10]
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 40

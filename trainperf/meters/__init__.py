@@ -5,7 +5,13 @@ from trainperf.meters.base import Meter, Scope
 from trainperf.meters.data_wait import DataStall, DataWait, DataWaitAll
 from trainperf.meters.host_bound import HostBound
 from trainperf.meters.loss import Loss
-from trainperf.meters.memory import Fragmentation, MemoryPeak, MemoryReservedPeak, ResidentPeak
+from trainperf.meters.memory import (
+    Fragmentation,
+    MemoryPeak,
+    MemoryReservedPeak,
+    MemorySlope,
+    ResidentPeak,
+)
 from trainperf.meters.overflow import LossScale, OverflowRate
 from trainperf.meters.pauses import GarbageCollection, Overhead, Recompiles
 from trainperf.meters.phases import PHASE_METERS
@@ -57,6 +63,7 @@ METERS: tuple[Meter, ...] = (
     MemoryReservedPeak(),
     Fragmentation(),
     ResidentPeak(),
+    MemorySlope(),
     GarbageCollection(),
     Recompiles(),
     Loss(),

@@ -1,9 +1,10 @@
-"""Memory: how close the run came to the limit, and how much of that was holes."""
+"""Memory: how close the run came to the limit, how much of it was holes, and does it grow?"""
 
 from trainperf.blocks import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import largest
 from trainperf.stats.reductions import LargestLast, Maximum
+from trainperf.stats.trend import Trend
 
 
 class MemoryPeak(Meter):
@@ -63,7 +64,7 @@ class Fragmentation(Meter):
 class ResidentPeak(Meter):
     """Largest resident set of the training process seen, in bytes; CPU runs, sampled.
 
-    Sampled at most four times a second, so a short peak can be missed.
+    Sampled, in the long run four times a second, so a short peak can be missed.
     """
 
     name = "resident_peak_bytes"
@@ -75,3 +76,25 @@ class ResidentPeak(Meter):
     def observe(self, block: StepBlock) -> Maximum | None:
         """Largest sample."""
         return largest(block, "resident_bytes")
+
+
+class MemorySlope(Meter):
+    """What the memory held after a step grows by, in bytes per step; fastest rank.
+
+    Device memory held by tensors, or on a CPU run the process's own memory (the resident set
+    without mapped files).  Theil and Sen's slope of the least value in each stretch of the latter
+    half of the steady steps: what fills up and stops has none.  It is not the peak's growth.
+    """
+
+    name = "memory_slope_bytes_per_step"
+    unit = "B"
+    better = "lower"
+
+    def observe(self, block: StepBlock) -> Trend | None:
+        """Least values held after these steps."""
+        for fact in ("allocated_bytes", "owned_bytes"):
+            known = block.having(fact)
+            values = known.fact(fact) if known else None
+            if known is not None and values is not None:
+                return Trend.of(known.index, values)
+        return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -10,16 +11,20 @@ from torch.optim import Optimizer
 from trainperf import measures
 from trainperf.clocks.cuda import events_of
 from trainperf.clocks.device import DeviceClock
+from trainperf.guard import Guard
 from trainperf.measures import Measure
 from trainperf.probes.base import Probe
 from trainperf.probes.batches import SamplesProbe, TransferProbe
+from trainperf.probes.compilation import CompileProbe
 from trainperf.probes.ddp import TailProbe
 from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import Mark, MarksProbe
 from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
-from trainperf.probes.pauses import CompileProbe, GarbageProbe
+from trainperf.probes.pauses import GarbageProbe
 from trainperf.probes.scaler import ScalerProbe
+from trainperf.probes.schedulers import SchedulersProbe
 from trainperf.probes.tokens import MaskFunction, TokensProbe
+from trainperf.records import Scalar
 
 
 CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
@@ -35,6 +40,7 @@ class Objects:
     module: object = None
     """The module as it is trained: wrapped in DDP, if it is."""
     optimizers: Sequence[Optimizer] = ()
+    schedulers: Sequence[object] = ()
     scaler: object = None
     world_size: int = 1
     precision: str = "this loop"
@@ -42,6 +48,8 @@ class Objects:
     loss_scale: float = 1.0
     """Undoes a division of the loss that the loop has applied already."""
     mask: MaskFunction | None = None
+    run: Path | None = None
+    """Where what is looked at once is written; `None` on every rank but the first."""
 
 
 @dataclass(slots=True)
@@ -62,6 +70,11 @@ class Chosen:
         for fact in facts:
             self.reasons.setdefault(fact, reason)
 
+    def config(self, guard: Guard) -> dict[str, Scalar]:
+        """What the probes have learned of the run's configuration, each under its own guard."""
+        told = [guard.run(probe.name, probe.config) or {} for probe in self.probes]
+        return {name: value for one in told for name, value in one.items()}
+
 
 def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
     """The probes for what was asked and applies."""
@@ -76,7 +89,9 @@ def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
         chosen.tokens = TokensProbe(objects.mask)
         chosen.probes += [SamplesProbe(), chosen.tokens]
     if "gc_ns" in facts:
-        chosen.probes += [GarbageProbe(), CompileProbe()]
+        chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
+    if "gc_ns" in facts and objects.schedulers:
+        chosen.probes.append(SchedulersProbe(objects.schedulers))
     _device(chosen, facts, objects)
     _scaler(chosen, facts, objects)
     _tail(chosen, facts, objects)
@@ -95,7 +110,9 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
     if objects.device.type not in ("cpu", "cuda"):
         not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
         everything = {fact for measure in measures.EVERYTHING for fact in measure.facts}
-        chosen.without(everything - {"gc_ns", "recompiles", "resident_bytes"}, not_covered)
+        chosen.without(
+            everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
+        )
     if clock is None:
         chosen.without(measures.H2D.facts, CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)

@@ -1,5 +1,6 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
+from pathlib import Path
 from typing import ClassVar
 
 import psutil
@@ -42,17 +43,46 @@ class DeviceMemoryProbe(Probe):
 
 
 class ResidentMemoryProbe(Probe):
-    """The resident set of this process after a step, sampled; workers are not in it."""
+    """The resident set of this process after a step, sampled; workers are not in it.
+
+    What the process owns is the resident set without mapped files: these are the kernel's to drop.
+    """
 
     name = "memory"
-    facts: ClassVar[tuple[str, ...]] = ("resident_bytes",)
+    facts: ClassVar[tuple[str, ...]] = ("resident_bytes", "owned_bytes")
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to sample."""
         super().attach(recorder)
-        self._column = recorder.column("resident_bytes")
+        self._columns = [recorder.column(name) for name in self.facts]
         self._process = psutil.Process()
 
     def sample(self, draft: Draft) -> None:
         """Read what is held now."""
-        draft.facts[self._column] = self._process.memory_info().rss
+        held = status_bytes() or (self._process.memory_info().rss, None)
+        for column, value in zip(self._columns, held, strict=True):
+            draft.facts[column] = value
+
+    def reasons(self) -> dict[str, str]:
+        """Only Linux tells mapped files from the rest."""
+        return {} if _STATUS.is_file() else {"memory_slope_bytes_per_step": NOT_LINUX}
+
+
+NOT_LINUX = "not measured: only Linux tells what a process holds beside mapped files"
+
+_STATUS = Path("/proc/self/status")
+
+
+def status_bytes(status: Path = _STATUS) -> tuple[int, int] | None:
+    """Resident set of this process, and that without mapped files; `None` where it is not told."""
+    if not status.is_file():
+        return None
+    told = status.read_bytes()
+    sizes = [_size(told, b"\nRss%s:" % kind) for kind in (b"Anon", b"Shmem", b"File")]
+    known = [size for size in sizes if size is not None]
+    return (sum(known), known[0] + known[1]) if len(known) == len(sizes) else None
+
+
+def _size(told: bytes, name: bytes) -> int | None:
+    found = told.partition(name)[2].split(None, 1)
+    return int(found[0]) * 1024 if found else None

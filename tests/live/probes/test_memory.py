@@ -1,21 +1,59 @@
 """Memory is sampled, because reading it costs."""
 
+from pathlib import Path
+
+import numpy as np
 import psutil
 import pytest
 import torch
 from support_live import HostFit
 
-from trainperf.monitor import SAMPLE_EVERY_NS
-from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
+from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe, status_bytes
 
 
-def test_the_resident_set_is_sampled_four_times_a_second_at_most() -> None:
+def test_the_resident_set_is_sampled_often_at_first_and_less_and_less() -> None:
+    """Steps of a millisecond: ten apart until a third of a second, then a thirty-second of it."""
+    fit = HostFit(ResidentMemoryProbe()).steps(1000, ms=1).finish()
+
+    sampled = [at for at, value in enumerate(fit.facts("resident_bytes")) if value is not None]
+    assert sampled[:4] == [0, 10, 20, 30]
+    assert sampled[-3] - sampled[-4] == 1000 // 32 - 2
+    assert len(sampled) < 80
+
+
+def test_in_the_long_run_memory_is_sampled_four_times_a_second() -> None:
     """Steps of 100 ms: every third has a value."""
-    fit = HostFit(ResidentMemoryProbe()).steps(10, ms=100).finish()
+    fit = HostFit(ResidentMemoryProbe()).steps(200, ms=100).finish()
 
     measured = [value is not None for value in fit.facts("resident_bytes")]
-    assert measured == [True, False, False] * 3 + [True]
-    assert SAMPLE_EVERY_NS == 250_000_000
+    assert sum(measured[-30:]) in {10, 11}
+
+
+def test_the_pages_of_mapped_files_are_not_the_processs_own(tmp_path: Path) -> None:
+    """A data set that is mapped and read grows the resident set, and nothing that can leak."""
+    size = 64 << 20
+    file = tmp_path / "mapped"
+    file.write_bytes(bytes(size))
+    before = status_bytes()
+    mapped = np.memmap(file, mode="r")
+    assert int(mapped.sum()) == 0
+    mapped_bytes = status_bytes()
+    kept = np.ones(size // 8)
+    after = status_bytes()
+
+    if before is None or mapped_bytes is None or after is None:
+        pytest.skip("the system does not tell")
+    assert mapped_bytes[0] - before[0] > 0.9 * size
+    assert mapped_bytes[1] - before[1] < 0.1 * size
+    assert after[1] - mapped_bytes[1] > 0.9 * kept.nbytes
+
+
+def test_without_a_file_that_tells_nothing_is_told(tmp_path: Path) -> None:
+    """Neither where there is none, nor where it says something else."""
+    (tmp_path / "status").write_text("VmRSS: 12 kB\nRssAnon: 3 kB\n")
+
+    assert status_bytes(tmp_path / "none") is None
+    assert status_bytes(tmp_path / "status") is None
 
 
 def test_a_slow_step_is_always_sampled() -> None:
@@ -28,11 +66,11 @@ def test_a_slow_step_is_always_sampled() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device holds something here")
 def test_the_device_is_asked_as_rarely() -> None:
     """Where nothing was allocated all four values are zero, which is a measurement."""
-    fit = HostFit(DeviceMemoryProbe(torch.device("cuda"))).steps(7, ms=100).finish()
+    fit = HostFit(DeviceMemoryProbe(torch.device("cuda"))).steps(26, ms=4).finish()
 
     for name in DeviceMemoryProbe.facts:
-        measured = [value is not None for value in fit.facts(name)]
-        assert measured == [True, False, False, True, False, False, True], name
+        measured = [at for at, value in enumerate(fit.facts(name)) if value is not None]
+        assert measured == [0, 3, 6, 9, 12, 15, 18, 21, 24, 25], name
 
 
 def test_the_sample_is_this_process() -> None:
