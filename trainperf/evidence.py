@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from trainperf.documents.folder import Documents
 from trainperf.hardware import Chip, chip_of
 from trainperf.results import Summary
-from trainperf.roofline import Roofline, roofline
+from trainperf.roofline import Roofline, faster, roofline
 from trainperf.traces.captured import CaptureReport
 
 
@@ -21,10 +21,21 @@ class Evidence:
     """Traces that were read, in the order of their steps."""
 
 
-def light_of(documents: Documents) -> Roofline | None:
-    """Floors of the audited step on the chip it ran on: the measured one, else the table's."""
+def light_of(documents: Documents, step_s: float | None = None) -> Roofline | None:
+    """Floors of the audited step on the chip it ran on: the measured one, else the table's.
+
+    Args:
+        documents: Those of the run.
+        step_s: What a steady step takes.  A chip that was measured cannot be slower than that:
+            where its floor says so, others used the machine meanwhile, and its rates are raised.
+    """
     audit, chip = documents.audit, chip_used(documents)
-    return None if audit is None or chip is None else roofline(audit, chip)
+    if audit is None or chip is None:
+        return None
+    light = roofline(audit, chip)
+    if not step_s or light.step.floor_s <= step_s or chip_of(audit.device_name) is not None:
+        return light
+    return roofline(audit, faster(chip, light.step.floor_s / step_s))
 
 
 def chip_used(documents: Documents) -> Chip | None:

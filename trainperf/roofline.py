@@ -118,6 +118,15 @@ def roofline(audit: StepAudit, chip: Chip) -> Roofline:
     )
 
 
+def faster(chip: Chip, factor: float) -> Chip:
+    """The same chip with every rate that many times higher."""
+    return msgspec.structs.replace(
+        chip,
+        flops_per_s={name: peak * factor for name, peak in chip.flops_per_s.items()},
+        memory_bytes_per_s=chip.memory_bytes_per_s * factor,
+    )
+
+
 def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     launch_s = use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
     if use.place == "host":

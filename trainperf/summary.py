@@ -65,9 +65,8 @@ def examine(run: Run, *, now_s: float | None = None) -> Evidence:
     """
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
     summary = _summary(run, documents, captures, now_s)
-    evidence = Evidence(
-        summary=summary, documents=documents, light=light_of(documents), captures=captures
-    )
+    light = light_of(documents, summary.readings["step_s"].value)
+    evidence = Evidence(summary=summary, documents=documents, light=light, captures=captures)
     found = msgspec.structs.replace(summary, findings=diagnose(evidence))
     return replace(evidence, summary=found)
 

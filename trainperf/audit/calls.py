@@ -55,3 +55,9 @@ class Call:
     work: Work
     accesses: tuple[Access, ...]
     host_ns: int
+    busy_ns: int = 0
+    """The part of it in which the calling thread computed."""
+    constant: bool = False
+    """Whether it computes with numbers and with results of such calls only."""
+    channels_last: bool | None = None
+    """Whether a convolution was given its channels last in memory; `None` for other operators."""

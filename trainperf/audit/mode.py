@@ -1,19 +1,23 @@
 """Which operators does the step call, and with what?  Seen below autograd and autocast."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
+from typing_extensions import Self
 
 from trainperf.audit.calls import Call, Work
+from trainperf.audit.constants import Constants
 from trainperf.audit.elementwise import Operator
 from trainperf.audit.flops import work_of
+from trainperf.audit.layout import channels_last
 from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audit.traffic import accesses_of, tensors_in
 from trainperf.audit.where import Where
-from trainperf.clocks.host import monotonic_ns
+from trainperf.clocks.host import monotonic_ns, thread_ns
 
 
 class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -32,7 +36,14 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self.calls: list[Call] = []
         self.views = 0
         self._where = where
+        self._constants = Constants()
         self._seen = shield(self._observe)
+
+    def __enter__(self) -> Self:
+        """What ran since it was left may have used the memory of any tensor it had seen."""
+        self._constants.forget()
+        super().__enter__()  # type: ignore[no-untyped-call]  # same
+        return self
 
     def __torch_dispatch__(
         self,
@@ -51,9 +62,10 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             if _is_composite(func):
                 with self:
                     return func.decompose(*args, **given)
-        start = monotonic_ns()
+        busy, start = thread_ns(), monotonic_ns()
         out = func(*args, **given)
-        self._seen(func, args, given, out, monotonic_ns() - start)
+        took = _Took(host_ns=monotonic_ns() - start, busy_ns=thread_ns() - busy)
+        self._seen(func, args, given, out, took)
         return out
 
     def _observe(
@@ -62,12 +74,13 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         args: Sequence[object],
         kwargs: Mapping[str, object],
         out: object,
-        host_ns: int,
+        took: "_Took",
     ) -> None:
         part, site = self._where.here()
         accesses = accesses_of(func, args, kwargs, out)
         if not accesses:
             self.views += 1
+            self._constants.allocated(func, out)
             return
         given = [*tensors_in(args), *tensors_in(list(kwargs.values()))]
         touched = given or list(tensors_in(out))
@@ -83,9 +96,20 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 devices=frozenset(_devices(given, out)),
                 work=work,
                 accesses=accesses,
-                host_ns=host_ns,
+                host_ns=took.host_ns,
+                busy_ns=min(took.busy_ns, took.host_ns),
+                constant=self._constants.made_by(func, accesses),
+                channels_last=channels_last(func, given),
             )
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Took:
+    """What a call took of the host."""
+
+    host_ns: int
+    busy_ns: int
 
 
 @lru_cache(maxsize=256)

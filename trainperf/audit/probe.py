@@ -17,7 +17,14 @@ from trainperf.hardware import Chip, chip_of
 
 SOURCE = "measured on this machine: the best of several large products, copies and sums"
 
-_PRECISIONS = (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16))
+PRECISIONS = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+"""What a product is timed in."""
+
 _ROUNDS = 2
 """So that a moment in which others use the machine does not hit all runs of one kind."""
 
@@ -53,10 +60,11 @@ def probe(device: torch.device, *, budget_s: float = 2.5) -> Chip:
 def best_of(chips: Sequence[Chip]) -> Chip:
     """One chip of several measurements of it: the best of each figure."""
     launches = [chip.launch_s for chip in chips if chip.launch_s is not None]
+    names = dict.fromkeys(name for chip in chips for name in chip.flops_per_s)
     return msgspec.structs.replace(
         chips[0],
         flops_per_s={
-            name: max(chip.flops_per_s[name] for chip in chips) for name in chips[0].flops_per_s
+            name: max(chip.flops_per_s.get(name, 0.0) for chip in chips) for name in names
         },
         memory_bytes_per_s=max(chip.memory_bytes_per_s for chip in chips),
         launch_s=min(launches) if launches else None,
@@ -64,10 +72,10 @@ def best_of(chips: Sequence[Chip]) -> Chip:
 
 
 def _measure(device: torch.device, budget_s: float) -> Chip:
-    each_s = budget_s / (len(_PRECISIONS) + 2)
+    each_s = budget_s / (len(PRECISIONS) + 2)
     return Chip(
         name=device_name(device.type),
-        flops_per_s={name: _product(dtype, device, each_s) for name, dtype in _PRECISIONS},
+        flops_per_s={name: _product(dtype, device, each_s) for name, dtype in PRECISIONS.items()},
         memory_bytes_per_s=_bandwidth(device, each_s),
         link_bytes_per_s=None,
         launch_s=_launch(device, each_s),

@@ -1,6 +1,7 @@
 """Which calls are the same?  Calls become one row per operator, shapes, module, line and part."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import compress
 
 from trainperf.audit.cache import memory_traffic
@@ -13,19 +14,47 @@ def rows_of(calls: Sequence[Call], device: str, cache_bytes: int | None) -> tupl
     """The rows of a step, in the order of their first call."""
     own = [call for call in calls if place_of(call, device) == "device"]
     memory = memory_traffic(own, cache_bytes)
-    kept = survives(own)
     moved = {
-        id(call): (sum(traffic), sum(compress(traffic, standing)))
-        for call, traffic, standing in zip(own, memory, kept, strict=True)
+        id(call): _Moved(
+            memory_bytes=sum(traffic),
+            fused_bytes=sum(compress(traffic, standing)),
+            inner_bytes=_bytes_of(call) - sum(compress(_sizes(call), standing)),
+        )
+        for call, traffic, standing in zip(own, memory, survives(own), strict=True)
     }
     alike: dict[tuple[object, ...], list[Call]] = {}
     for call in calls:
-        same = (call.name, call.part, call.site, call.shapes, call.dtypes, place_of(call, device))
-        alike.setdefault(same, []).append(call)
+        alike.setdefault((*_kind_of(call), place_of(call, device)), []).append(call)
     return tuple(
-        _row(same, device, [moved.get(id(call), (0, 0)) for call in same])
+        _row(same, device, [moved.get(id(call), _NOTHING) for call in same])
         for same in alike.values()
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moved:
+    """What becomes of a call's accesses behind a cache, and as part of a fused chain."""
+
+    memory_bytes: int = 0
+    fused_bytes: int = 0
+    inner_bytes: int = 0
+
+
+_NOTHING = _Moved()
+
+
+def _kind_of(call: Call) -> tuple[object, ...]:
+    """What calls of one row have in common."""
+    layout = (call.constant, call.channels_last)
+    return (call.name, call.part, call.site, call.shapes, call.dtypes, *layout)
+
+
+def _sizes(call: Call) -> list[int]:
+    return [access.size_bytes for access in call.accesses]
+
+
+def _bytes_of(call: Call) -> int:
+    return sum(_sizes(call))
 
 
 def place_of(call: Call, device: str) -> Place:
@@ -35,7 +64,7 @@ def place_of(call: Call, device: str) -> Place:
     return "link" if device in call.devices and len(call.devices) > 1 else "host"
 
 
-def _row(calls: Sequence[Call], device: str, moved: Sequence[tuple[int, int]]) -> OperatorUse:
+def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> OperatorUse:
     first = calls[0]
     return OperatorUse(
         name=first.name,
@@ -53,9 +82,13 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[tuple[int, int]]) -
         repeated_flops=sum(_repeated(call) for call in calls),
         read_bytes=sum(_bytes(call, writes=False) for call in calls),
         written_bytes=sum(_bytes(call, writes=True) for call in calls),
-        memory_bytes=sum(memory for memory, _ in moved),
-        fused_bytes=sum(fused for _, fused in moved),
+        memory_bytes=sum(one.memory_bytes for one in moved),
+        fused_bytes=sum(one.fused_bytes for one in moved),
+        inner_bytes=sum(one.inner_bytes for one in moved),
+        constant=first.constant,
+        channels_last=first.channels_last,
         host_s=sum(call.host_ns for call in calls) / 1e9,
+        busy_s=sum(call.busy_ns for call in calls) / 1e9,
     )
 
 

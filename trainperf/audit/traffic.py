@@ -24,6 +24,11 @@ def tensors_in(value: object) -> Iterator[Tensor]:
             yield from tensors_in(inner)
 
 
+def storages_of(value: object) -> set[int]:
+    """Addresses of the storages of every tensor of an argument."""
+    return {_key(tensor) for tensor in tensors_in(value)}
+
+
 def accesses_of(
     func: Operator,
     args: Sequence[object],

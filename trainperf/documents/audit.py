@@ -55,8 +55,16 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """The least that passes between memory and a cache of `cache_bytes`: the floors stand on it."""
     fused_bytes: int
     """The part of `memory_bytes` left when chains of elementwise operators are one kernel each."""
+    inner_bytes: int = 0
+    """The part of `moved_bytes` that a chain of elementwise operators hands on inside itself."""
+    constant: bool = False
+    """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
+    channels_last: bool | None = None
+    """Whether a convolution was given its channels last in memory; `None` for other operators."""
     host_s: float
     """Host time inside the calls, audit excluded: on CPU their run time, elsewhere the launch."""
+    busy_s: float = 0.0
+    """The part of it in which the calling thread computed: not while others had its core."""
 
     @property
     def moved_bytes(self) -> int:

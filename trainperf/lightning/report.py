@@ -6,6 +6,7 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from trainperf.answer import first_answer
+from trainperf.audit.chips import note_chip
 from trainperf.closing import close_run, of_all_ranks, show
 from trainperf.lightning.session import Session
 from trainperf.meters.fold import Reading
@@ -23,6 +24,7 @@ def report(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) 
     run = session.run
     if run is None or not trainer.is_global_zero:
         return
+    session.monitor.guard.run("chip", lambda: note_chip(run, measure=wait))
     ranks = trainer.world_size if wait else 1
     session.monitor.guard.run("report", lambda: _report(run, trainer, ranks, aloud=aloud))
 

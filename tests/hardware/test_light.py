@@ -1,0 +1,85 @@
+"""The floor of an audited run on its chip: never above what a steady step takes."""
+
+import pytest
+
+from trainperf.documents.audit import OperatorUse, StepAudit
+from trainperf.documents.chip import MeasuredChip
+from trainperf.documents.folder import Documents
+from trainperf.evidence import light_of
+from trainperf.hardware import Chip
+
+
+CHIP = Chip(
+    name="planted",
+    flops_per_s={"fp32": 1e12},
+    memory_bytes_per_s=1e10,
+    link_bytes_per_s=None,
+    launch_s=1e-6,
+    source="this test",
+)
+
+PRODUCT = OperatorUse(
+    name="aten.mm.default",
+    part="forward",
+    kind="matmul",
+    place="device",
+    module=None,
+    line=None,
+    shapes=(),
+    dtypes=(),
+    precision="fp32",
+    calls=1,
+    flops=10**9,
+    matmul_flops=10**9,
+    repeated_flops=0,
+    read_bytes=0,
+    written_bytes=0,
+    memory_bytes=10**6,
+    fused_bytes=10**6,
+    host_s=0.0,
+)
+"""One millisecond of arithmetic on the planted chip, a tenth of memory."""
+
+
+def documents(*, device: str = "planted", chip: Chip | None = CHIP) -> Documents:
+    """Of a run with an audit."""
+    audit = StepAudit(
+        device="cpu",
+        device_name=device,
+        cache_bytes=None,
+        operators=(PRODUCT,),
+        views=0,
+        audited_s=1.0,
+    )
+    return Documents(audit=audit, chip=None if chip is None else MeasuredChip(chip=chip))
+
+
+def floor_s(known: Documents, step_s: float | None) -> float:
+    """Speed of light of the step."""
+    light = light_of(known, step_s)
+    assert light is not None
+    return light.step.floor_s
+
+
+@pytest.mark.parametrize("step_s", [None, 1e-3, 5e-3])
+def test_the_floor_is_that_of_the_measured_chip(step_s: float | None) -> None:
+    """As long as no step is faster."""
+    assert floor_s(documents(), step_s) == pytest.approx(1e-3)
+
+
+def test_a_chip_that_was_measured_too_slow_is_made_as_fast_as_its_steps() -> None:
+    """Steps of half the floor: others had the machine when it was probed."""
+    assert floor_s(documents(), 0.5e-3) == pytest.approx(0.5e-3)
+
+
+def test_a_data_sheet_is_not_corrected() -> None:
+    """A step below its floor is then a fault of ours, and must be seen."""
+    known = documents(device="NVIDIA H100 80GB HBM3", chip=None)
+
+    assert floor_s(known, 1e-9) > 1e-9
+
+
+def test_without_a_chip_there_is_no_floor() -> None:
+    """Nor without an audit."""
+    assert light_of(documents(chip=None)) is None
+    assert light_of(Documents()) is None
