@@ -8,11 +8,13 @@ from typing import Literal
 
 import msgspec
 
+from trainperf.dimensions import Dimensions
 from trainperf.documents.compilation import Compilation
 from trainperf.documents.loader import LoaderAnatomy
 from trainperf.documents.memory import MemoryLedger
 from trainperf.meters.fold import Reading
 from trainperf.records import SCHEMA_VERSION, Scalar
+from trainperf.speed import SpeedOfLight
 
 
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
@@ -181,6 +183,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     Hooks of ours are not among them: their time is in the reading `overhead_s`.
     """
+    dimensions: Dimensions | None = None
+    light: SpeedOfLight | None = None
+    """`None` without an audited step, or where the chip's limits are not known."""
     memory: MemoryLedger | None = None
     compilation: Compilation | None = None
     loader: LoaderAnatomy | None = None

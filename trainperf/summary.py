@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.breakdown import broken_down
 from trainperf.captures import CaptureFold
 from trainperf.documents.folder import Documents, read_documents
 from trainperf.doubts import diverged, warnings_of
@@ -66,6 +67,7 @@ def examine(run: Run, *, now_s: float | None = None) -> Evidence:
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
     summary = _summary(run, documents, captures, now_s)
     light = light_of(documents, summary.readings["step_s"].value)
+    summary = broken_down(summary, documents.audit, light, captures)
     evidence = Evidence(summary=summary, documents=documents, light=light, captures=captures)
     found = msgspec.structs.replace(summary, findings=diagnose(evidence))
     return replace(evidence, summary=found)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from trainperf.dimensions import NAMES, dimensions
 from trainperf.documents.audit import Kind, OperatorUse, Part, Place, StepAudit
 from trainperf.hardware import Chip
 from trainperf.roofline import Roofline, roofline
@@ -143,55 +142,3 @@ def test_three_quarters_of_the_roof_are_left_alone() -> None:
     assert floor.near_roof(1.3e-3) is True
     assert floor.near_roof(1.4e-3) is False
     assert floor.share_of_roof(2e-3) == pytest.approx(0.5)
-
-
-READINGS = {
-    "phase_data_wait_s": 0.010,
-    "phase_h2d_s": 0.005,
-    "phase_forward_s": 0.020,
-    "phase_backward_s": 0.040,
-    "phase_optimizer_s": 0.010,
-    "phase_callbacks_s": 0.005,
-    "phase_loop_s": 0.008,
-    "phase_other_s": 0.002,
-    "allreduce_tail_s": 0.010,
-}
-"""A step of 100 ms, of which 70 are forward, backward and update, 10 of them waiting."""
-
-
-def test_the_five_shares_and_the_rest_sum_to_one() -> None:
-    """Sixty milliseconds of work, half compute and half memory."""
-    found = dimensions(light(COMPUTE, MEMORY), READINGS, loop_wait_s=0.003)
-
-    assert found is not None
-    assert found.shares == pytest.approx(
-        {
-            "compute": 0.30,
-            "memory": 0.30,
-            "launch": 0.0,
-            "transfer": 0.05,
-            "synchronisation": 0.13,
-            "other": 0.22,
-        }
-    )
-    assert sum(found.shares.values()) == pytest.approx(1.0)
-    assert tuple(found.shares) == NAMES
-
-
-def test_the_dominant_dimension_names_its_operators() -> None:
-    """The largest of the five, with what weighs most in it first."""
-    larger = use(memory=5 * 10**7)
-
-    found = dimensions(light(COMPUTE, MEMORY, larger), READINGS)
-
-    assert found is not None
-    assert found.dominant == "memory"
-    assert [floor.use for floor in found.leading] == [larger, MEMORY]
-
-
-def test_without_the_phases_there_are_no_shares() -> None:
-    """Not measured is not zero."""
-    lacking: dict[str, float | None] = {**READINGS, "phase_backward_s": None}
-
-    assert dimensions(light(COMPUTE), lacking) is None
-    assert dimensions(light(), READINGS) is None

@@ -1,0 +1,89 @@
+"""What does a step spend itself on, and how fast could it be?  From all that a run knows of it."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainperf.dimensions import DeviceShares, Facts, dimensions
+from trainperf.documents.audit import StepAudit
+from trainperf.phases import PHASES
+from trainperf.results import Summary
+from trainperf.roofline import Roofline
+from trainperf.speed import speed_of_light
+from trainperf.traces.captured import CaptureReport
+from trainperf.traces.results import RankTrace
+
+
+def broken_down(
+    summary: Summary,
+    audit: StepAudit | None,
+    light: Roofline | None,
+    captures: Sequence[CaptureReport],
+) -> Summary:
+    """The summary with its dimensions and, where a step was audited, its speed of light."""
+    phases_s = phases_of(summary)
+    facts = Facts(
+        phases_s=phases_s,
+        tail_s=_value(summary, "allreduce_tail_s"),
+        loop_wait_s=_loop_wait_s(summary),
+        light=light,
+        timed=audit is not None and audit.device == "cpu",
+        trace=_traced(captures),
+    )
+    speed = None
+    if audit is not None and light is not None:
+        # A warm-up says nothing about how fast a step is.
+        speed = speed_of_light(light, audit, phases_s if summary.run.steady_steps else {})
+    return msgspec.structs.replace(summary, dimensions=dimensions(facts), light=speed)
+
+
+def phases_of(summary: Summary) -> dict[str, float]:
+    """Mean host time of each phase, by label: of steady steps, of all where none is steady."""
+    if summary.run.steady_steps:
+        return {phase.label: _value(summary, f"phase_{phase.label}_s") for phase in PHASES}
+    steps = max(1, summary.run.steps)
+    return {phase.label: summary.ledger_s.get(phase.label, 0.0) / steps for phase in PHASES}
+
+
+def _value(summary: Summary, name: str) -> float:
+    reading = summary.readings.get(name)
+    return (reading.value if reading else None) or 0.0
+
+
+def _loop_wait_s(summary: Summary) -> float:
+    waits = [point.wait_s for point in summary.synchronisation if point.point == "loop"]
+    return sum(waits[0]) / len(waits[0]) if waits and waits[0] else 0.0
+
+
+def _traced(captures: Sequence[CaptureReport]) -> DeviceShares | None:
+    """The latest trace in which a device worked, on the lowest rank that has one."""
+    for report in reversed(captures):
+        for rank in report.ranks:
+            found = _shares(report, rank)
+            if found is not None:
+                return found
+    return None
+
+
+def _shares(report: CaptureReport, rank: RankTrace) -> DeviceShares | None:
+    totals = rank.totals
+    busy, compute = totals.gpu_busy_fraction, totals.compute_fraction
+    if busy is None or compute is None:
+        return None
+    # Exposed communication is known in seconds a step; busy time in both says what share that is.
+    per_s = busy / totals.gpu_busy_s if totals.gpu_busy_s else 0.0
+    beside = max(0.0, busy - compute)
+    comm = min((totals.comm_exposed_s or 0.0) * per_s, beside)
+    host, sync = totals.idle_host_bound_fraction or 0.0, totals.idle_sync_fraction or 0.0
+    first = report.capture.first_index
+    last = first + report.capture.complete_steps - 1
+    return DeviceShares(
+        steps=f"step {first}" if last <= first else f"steps {first}–{last}",
+        compute=compute,
+        comm_exposed=comm,
+        copies_exposed=beside - comm,
+        idle_host_bound=host,
+        idle_sync=sync,
+        idle_other=max(0.0, 1.0 - busy - host - sync),
+        kernels=totals.kernels,
+    )
