@@ -45,7 +45,7 @@ def frames() -> Iterator[tuple[Owner, FrameType]]:
 
 def line_of(frame: FrameType) -> str:
     """`file:line`, the file relative to the working directory where it lies below it."""
-    return f"{_shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 @lru_cache(maxsize=4096)
@@ -80,7 +80,8 @@ def _package(path: Path) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """A file's name as reports print it: relative to the working directory if it lies below."""
     here = Path.cwd()
     path = Path(name)
     return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else name

@@ -8,7 +8,8 @@ import torch
 from support_live import MS, HostFit
 
 from trainperf.phases import Gap, Tag
-from trainperf.probes.pauses import CompileProbe, GarbageProbe
+from trainperf.probes.compilation import CompileProbe
+from trainperf.probes.pauses import GarbageProbe
 
 
 @pytest.fixture
