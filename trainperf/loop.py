@@ -21,6 +21,7 @@ from typing import TypeVar
 
 import torch
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from typing_extensions import Self
 
 from trainperf.brackets import Brackets
@@ -101,9 +102,8 @@ class LoopMonitor:
         self._chosen = Chosen()
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
         self._batch: object = _NO_BATCH
-        self._ended = False
         self._attempted: set[int] = set()
-        self._unended = 0
+        self._ended, self._unended = False, 0
         self._pid = os.getpid()
         atexit.register(self._at_exit)
 
@@ -113,6 +113,7 @@ class LoopMonitor:
         optimizers: Optimizer | Sequence[Optimizer] = (),
         scaler: torch.amp.GradScaler | None = None,
         device: torch.device | str | None = None,
+        schedulers: LRScheduler | Sequence[LRScheduler] = (),
     ) -> Self:
         """Say what the loop trains, before the first epoch: names the run and finds its device.
 
@@ -121,18 +122,19 @@ class LoopMonitor:
             optimizers: Those under the scaler.
             scaler: Its overflows are counted around `phase("optimizer")`.
             device: Where the model is; by default its first parameter's device.
+            schedulers: Their steps are counted.
 
         Raises:
             ConfigError: The first epoch has begun already.
         """
         if self.monitor.started:
             raise ConfigError("watch(): the first epoch has begun; call it before batches()")
-        several = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
         self._objects = replace(
             self._objects,
             device=device_of(device, model),
             module=model,
-            optimizers=several,
+            optimizers=[optimizers] if isinstance(optimizers, Optimizer) else list(optimizers),
+            schedulers=[schedulers] if isinstance(schedulers, LRScheduler) else list(schedulers),
             scaler=scaler,
         )
         return self
@@ -235,8 +237,6 @@ class LoopMonitor:
             self.close()
         else:
             self.close("interrupted" if issubclass(kind, KeyboardInterrupt) else kind.__name__)
-
-    # -- inside -------------------------------------------------------------------------------
 
     def _measures(self, loader: object) -> bool:
         """Whether the fit is measured; it begins here, with the first epoch."""

@@ -69,18 +69,19 @@ def begin(
     rank = 0
     if dist.is_available() and dist.is_initialized():
         rank, objects.world_size = dist.get_rank(), dist.get_world_size()
-    chosen = choose(objects, EVERYTHING)
     run = run_directory(wishes.base, rank, objects.world_size)
-    plain = PlainLoopProbe(objects.module, objects.device.type)
+    objects.run = run if rank == 0 else None
+    chosen = choose(objects, EVERYTHING)
+    chosen.probes.append(PlainLoopProbe(objects.module, objects.device.type))
     traced = _traced(objects, wishes, run, rank, monitor.guard)
     monitor.start(
         Parts(
             info=_info(objects, chosen, wishes, rank, loader),
-            probes=[*chosen.probes, plain, *traced],
+            probes=[*chosen.probes, *traced],
             sinks=_sinks(run, wishes, rank),
             device=chosen.clock,
             log_every=wishes.log_every,
-            totals=lambda: _totals(chosen, plain, notes()),
+            totals=lambda: _totals(chosen, notes(), monitor.guard),
             first_answer=_say if wishes.aloud and rank == 0 else None,
         )
     )
@@ -144,6 +145,7 @@ def _info(objects: Objects, chosen: Chosen, wishes: Wishes, rank: int, loader: o
             **(_model(model) if isinstance(model, torch.nn.Module) else {}),
             "loop": "plain",
             "optimizers": settings.names(objects.optimizers),
+            "schedulers": settings.names(objects.schedulers),
             **settings.settings(model, objects.optimizers, objects.scaler),
             "seed": torch.initial_seed(),
             **identity.loader(loader),
@@ -155,10 +157,10 @@ def _model(module: torch.nn.Module) -> dict[str, Scalar]:
     return {**identity.model(module), "precision": identity.precision(module)}
 
 
-def _totals(chosen: Chosen, plain: PlainLoopProbe, notes: dict[str, str]) -> Totals:
+def _totals(chosen: Chosen, notes: dict[str, str], guard: Guard) -> Totals:
     tokens = chosen.tokens
     lengths = dict(sorted(tokens.lengths.items())) if tokens else {}
-    config = {**plain.config(), **(tokens.config() if tokens else {})}
+    config = chosen.config(guard)
     return Totals(at_step=0, sequence_lengths=lengths, notes=notes, config=config)
 
 

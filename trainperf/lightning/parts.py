@@ -20,6 +20,7 @@ def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
         device=trainer.strategy.root_device,
         module=trainer.model,
         optimizers=trainer.optimizers,
+        schedulers=[one.scheduler for one in trainer.lr_scheduler_configs],
         scaler=getattr(trainer.precision_plugin, "scaler", None),
         world_size=trainer.world_size,
         precision=f"precision {trainer.precision}",

@@ -15,6 +15,7 @@ from trainperf.clocks.host import wall_clock_anchor
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
+from trainperf.lightning.logged import LoggedProbe
 from trainperf.lightning.parts import objects, run_info
 from trainperf.lightning.updates import Updates
 from trainperf.measures import Measure
@@ -24,7 +25,7 @@ from trainperf.monitor import Monitor
 from trainperf.parts import Parts
 from trainperf.phases import Tag
 from trainperf.probes.base import Probe
-from trainperf.probes.choose import choose
+from trainperf.probes.choose import Chosen, choose
 from trainperf.probes.ddp import TailProbe
 from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import MarksProbe
@@ -72,6 +73,7 @@ class Session:
         self._updates = Updates(trainer)
         self._step = 0
         self._batch_is_step = False
+        self._found = Chosen()
         self._tokens: TokensProbe | None = None
         self._loss: LossProbe | None = None
         self._accumulation = 1
@@ -92,7 +94,11 @@ class Session:
     ) -> None:
         """Model, optimizers and loaders exist: attach probes, open sinks."""
         trainer = self._trainer
-        found = choose(objects(trainer, mask), self._measures)
+        watched = objects(trainer, mask)
+        watched.run = self.run if self.writes else None
+        found = choose(watched, self._measures)
+        found.probes.append(LoggedProbe(trainer))
+        self._found = found
         self._tokens, self._loss, self.scaler = found.tokens, found.loss, found.scaler
         self._accumulation = trainer.accumulate_grad_batches
         self._connect(found.marks, found.tail)
@@ -229,7 +235,7 @@ class Session:
             actions_ns=self.boundaries.hooks_ns(),
             sequence_lengths=dict(sorted(lengths.items())),
             notes=self._notes(),
-            config=self._tokens.config() if self._tokens else {},
+            config=self._found.config(self.monitor.guard),
         )
 
     def _rescale(self, accumulation: int) -> None:

@@ -11,6 +11,7 @@ from typing_extensions import ParamSpec
 
 from trainperf.probes.ring import Ring
 from trainperf.recorder import Draft, Recorder
+from trainperf.records import Scalar
 
 
 P = ParamSpec("P")
@@ -75,6 +76,10 @@ class Probe:
 
     def notes(self) -> dict[str, str]:
         """How a number was obtained, as far as known now."""
+        return {}
+
+    def config(self) -> dict[str, Scalar]:
+        """What of the run's configuration only seeing it run can tell, as far as known now."""
         return {}
 
     def dropped(self) -> int:

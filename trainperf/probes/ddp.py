@@ -13,8 +13,10 @@ from torch.utils.hooks import RemovableHandle
 
 from trainperf.phases import Tag
 from trainperf.probes.base import Probe, add
+from trainperf.probes.buckets import buckets
 from trainperf.probes.marks import Mark
 from trainperf.recorder import Draft, Recorder
+from trainperf.records import Scalar
 
 
 RELEARN_EVERY = 1000
@@ -44,7 +46,7 @@ class TailProbe(Probe):
         self._ready_ns = 0
         self._synchronizes = self._fired = self._learning = False
         self._silent = False
-        self._passes = 0
+        self._passes = self._steps = self._micro_batches = 0
         self._learn_at = _FIRST_LEARNT
         self._patience = 1
 
@@ -62,7 +64,8 @@ class TailProbe(Probe):
     def backward_begins(self) -> None:
         """Look for the last parameter when it is time to.  Runs every micro-batch."""
         self._fired = False
-        self._synchronizes = self._module.require_backward_grad_sync
+        # What the last forward has prepared: a `no_sync()` around backward alone changes nothing.
+        self._synchronizes = self._module.require_forward_param_sync
         if not self._synchronizes:
             return
         self._passes += 1
@@ -85,10 +88,22 @@ class TailProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """A step of which one backward was not heard has no tail: a part of it is none."""
+        self._steps += 1
+        self._micro_batches += draft.micro_batches
         if self._silent:
             self._silent = False
             draft.facts[self._column] = None
             draft.marks = [pair for pair in draft.marks if pair[0] != Mark.LAST_GRADIENT]
+
+    def config(self) -> dict[str, Scalar]:
+        """How often gradients were reduced in a step, and what DDP itself knows of its buckets."""
+        if not self._steps:
+            return {}
+        counted: dict[str, Scalar] = {
+            "allreduces_per_step": self._passes / self._steps,
+            "micro_batches_per_step": self._micro_batches / self._steps,
+        }
+        return {**counted, **buckets(self._module)}
 
     def _relearn_soon(self) -> None:
         """The hook was silent: an unused parameter, or compiled anew.  Ever later, if in vain."""

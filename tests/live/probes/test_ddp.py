@@ -72,12 +72,14 @@ class Training:
         self.fit = HostFit(self.probe)
         return self.probe
 
-    def step(self, *, micro_batches: int = 1, user_hook_ms: float = 0.0) -> None:
-        """Micro-batches, of which the last one synchronises."""
+    def step(
+        self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: bool = True
+    ) -> None:
+        """Micro-batches, of which only the last one synchronises under *no_sync*."""
         for number in range(micro_batches):
             last = number == micro_batches - 1
             self.fit.monitor.recorder.boundary()
-            with nullcontext() if last else self.module.no_sync():
+            with self.module.no_sync() if no_sync and not last else nullcontext():
                 loss = self.module(torch.ones(2, 8))
                 self.probe.backward_begins()
                 loss.backward()
@@ -108,6 +110,50 @@ def test_the_tail_is_what_follows_the_last_gradient() -> None:
     assert training.reduced >= 4 * 5
     assert tails == [None, None, 5, 5, 5, 5]
     assert tagged(training.fit) == [1]
+
+
+def test_reductions_are_counted_beside_the_micro_batches() -> None:
+    """Three micro-batches a step: one reduction under `no_sync`, three without it."""
+    sound, missing = Training(), Training()
+    for training, synchronized in ((sound, False), (missing, True)):
+        probe = training.on_host()
+        for _ in range(4):
+            training.step(micro_batches=3, no_sync=not synchronized)
+        training.fit.monitor.finish("finished")
+        found = probe.config()
+        assert found["allreduces_per_step"] == (3 if synchronized else 1)
+        assert found["micro_batches_per_step"] == 3
+
+
+def test_no_sync_around_backward_alone_holds_nothing_back() -> None:
+    """DDP prepares the reduction in forward: it happens, and its tail is measured."""
+    training = Training()
+    probe = training.on_host()
+    for _ in range(4):
+        training.fit.monitor.recorder.boundary()
+        loss = training.module(torch.ones(2, 8))
+        with training.module.no_sync():
+            probe.backward_begins()
+            loss.backward()
+        probe.backward_ends()
+        training.fit.monitor.micro_batch(None, None, complete=True)
+
+    training.fit.monitor.finish("finished")
+    assert training.fit.facts("tail_ns")[2:] == [5 * MS, 5 * MS]
+    assert probe.config()["allreduces_per_step"] == 1
+
+
+def test_ddp_tells_its_buckets_and_what_it_found_unused() -> None:
+    """As many as are reduced in a step; of four layers of 72 parameters the last takes no part."""
+    training = Training()
+    probe = training.on_host()
+    training.model.order = [0, 1, 2]
+    for _ in range(4):
+        training.step()
+
+    found = probe.config()
+    assert found["ddp_buckets"] == training.reduced / 4
+    assert found["ddp_unused_bytes"] == 72 * 4
 
 
 def test_nothing_to_reduce_is_a_tail_of_nothing() -> None:
