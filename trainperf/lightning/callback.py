@@ -15,6 +15,7 @@ from trainperf.errors import ConfigError
 from trainperf.lightning.auditing import Auditing
 from trainperf.lightning.report import announce, report
 from trainperf.lightning.session import Session
+from trainperf.loaders.probe import LoaderProbe
 from trainperf.measures import Measure
 from trainperf.monitor import Monitor
 from trainperf.probes.base import Probe
@@ -204,6 +205,8 @@ class TrainPerf(Measurement):
         report: Whether to print the report when the fit ends.
         audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
             it takes longer, and no statistic counts it.
+        loader_anatomy: Whether to look into the loader before the first step, for two seconds:
+            what a batch costs in `__getitem__`, collate and transport goes to `loader.json`.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
@@ -219,6 +222,7 @@ class TrainPerf(Measurement):
         log_every_n_steps: int | None = None,
         report: bool = True,
         audit_at: int | None = None,
+        loader_anatomy: bool = False,
     ) -> None:
         super().__init__()
         if tokens is not None and not callable(tokens):
@@ -234,10 +238,17 @@ class TrainPerf(Measurement):
         if audit_at is not None and audit_at < 0:
             raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
         self.audit_at = audit_at
+        self.loader_anatomy = loader_anatomy
         self.mask = tokens
         self.dirpath = dirpath
         self.log_every_n_steps = log_every_n_steps
         self.report = report
+
+    def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
+        """What looks once, where it was asked for."""
+        if not self.loader_anatomy or session.run is None:
+            return []
+        return [LoaderProbe(trainer.train_dataloader, session.run if session.writes else None)]
 
     def state_dict(self) -> dict[str, Any]:
         """Totals so far; no clock values.  Written into checkpoints."""

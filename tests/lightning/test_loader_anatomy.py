@@ -1,0 +1,130 @@
+"""A fit looks into its loader before the first step, if it was asked to, and trains the same."""
+
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support_fits import Loader, Model, read, trainer
+from support_loaders import FromFile, Naps, Rows, Slowly
+from torch.utils.data import DataLoader
+
+from trainperf.documents import read_document
+from trainperf.documents.loader import LoaderAnatomy
+from trainperf.lightning import TrainPerf
+from trainperf.phases import Gap
+
+
+class Recording(Model):
+    """Remembers what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """As its base."""
+        self.seen.append(batch.clone())
+        return super().training_step(batch, batch_idx)
+
+
+def fitted(tmp_path: Path, loader: object, model: Model | None = None, **asked: Any) -> Path:
+    """The run directory of a fit."""
+    perf = TrainPerf(dirpath=str(tmp_path), report=False, **asked)
+    trainer(tmp_path, perf).fit(model or Model(), loader)
+    return tmp_path / "trainperf"
+
+
+def anatomy_in(run: Path) -> LoaderAnatomy | None:
+    """What the fit wrote of its loader."""
+    return read_document(LoaderAnatomy, run)
+
+
+def test_the_fit_writes_what_a_batch_costs(tmp_path: Path) -> None:
+    """20 ms in the collate function; the look is part of the start, and no step's."""
+    nap = Naps(0.020)
+    loader = DataLoader(Rows(number=40), batch_size=4, collate_fn=Slowly(nap))
+
+    run = fitted(tmp_path, loader, loader_anatomy=True)
+
+    found, ran = anatomy_in(run), read(run)
+    assert found is not None
+    assert found.collate.mean_s == pytest.approx(nap.mean_s, rel=0.1)
+    assert ran.gap_ns(Gap.STARTUP) > found.took_s * 1e9
+    assert len(ran.steps) == 10
+
+
+def test_a_fit_that_was_looked_into_trains_as_one_that_was_not(tmp_path: Path) -> None:
+    """The same batches in the same order, the same weights."""
+    weights, seen = [], []
+    for asked in (False, True):
+        torch.manual_seed(0)
+        model = Recording()
+        loader = DataLoader(Rows(number=40), batch_size=4, shuffle=True, num_workers=1)
+        fitted(tmp_path / str(asked), loader, model, loader_anatomy=asked)
+        weights.append(model.layer.weight.detach().clone())
+        seen.append(torch.cat(model.seen))
+
+    assert torch.equal(*seen)
+    assert torch.equal(*weights)
+
+
+def test_without_being_asked_no_process_is_started(tmp_path: Path) -> None:
+    """Nor a file written."""
+    model = Model()
+    children: list[int] = []
+    model.in_forward = lambda: children.append(len(multiprocessing.active_children()))
+
+    run = fitted(tmp_path, DataLoader(Rows(number=8), batch_size=4), model)
+
+    assert anatomy_in(run) is None
+    assert children == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("list", "Loader: only a torch"), ("file", "FromFile: it holds an open file")],
+)
+def test_why_a_loader_was_not_looked_into_is_noted(tmp_path: Path, kind: str, why: str) -> None:
+    """And training goes on with every sample."""
+    path = tmp_path / "lines.txt"
+    path.write_text("a\nb\nc\n")
+    dataset = FromFile(path)
+    model = Recording()
+    loader = Loader(3) if kind == "list" else DataLoader(dataset, 1, collate_fn=_as_rows)
+
+    run = fitted(tmp_path, loader, model, loader_anatomy=True)
+    dataset.source["lines"].close()
+
+    totals = read(run).totals
+    assert totals is not None
+    assert totals.notes["loader"].startswith(f"not looked into: {why}")
+    assert totals.faults == {}
+    assert len(model.seen) == 3
+
+
+def _as_rows(lines: list[str]) -> torch.Tensor:
+    return torch.full((len(lines), 4), float(ord(lines[0][0])))
+
+
+def test_a_fault_while_looking_does_not_stop_training(tmp_path: Path) -> None:
+    """A dataset that works in the training process only."""
+    dataset = _Here()
+
+    run = fitted(tmp_path, DataLoader(dataset, batch_size=4), loader_anatomy=True)
+
+    totals = read(run).totals
+    assert totals is not None
+    assert "not in a worker" in totals.faults["loader anatomy"]
+    assert len(read(run).steps) == 5
+
+
+class _Here(Rows):
+    def __init__(self) -> None:
+        super().__init__(number=20)
+
+    def __getitem__(self, key: int) -> torch.Tensor:
+        if torch.utils.data.get_worker_info() is not None:
+            raise RuntimeError("not in a worker")
+        return super().__getitem__(key)
