@@ -12,18 +12,17 @@ Phases are told apart with `with monitor.phase("forward"): …`; what no phase b
 import atexit
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 import torch
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
 from typing_extensions import Self
 
+from trainperf.asked import Asked
 from trainperf.brackets import Brackets
 from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns, wall_clock_anchor
@@ -32,9 +31,8 @@ from trainperf.monitor import Monitor
 from trainperf.phases import Phase
 from trainperf.probes.choose import Chosen, Objects
 from trainperf.probes.tokens import MaskFunction
-from trainperf.profiles import ScheduledProfile
 from trainperf.sinks.tensorboard import Writer
-from trainperf.starting import Wishes, begin, device_of, end
+from trainperf.starting import Wishes, begin, end
 
 
 log = logging.getLogger("trainperf")
@@ -52,7 +50,7 @@ FINISHED, NOT_CLOSED = "finished", "not closed"
 """Ends of a fit that no exception caused."""
 
 
-class LoopMonitor:
+class LoopMonitor(Asked):
     """Measures a training loop that you wrote yourself.  The fit begins when this is made.
 
     Args:
@@ -87,17 +85,19 @@ class LoopMonitor:
                 f"tokens={tokens!r}: must be a function from a batch to a mask; try "
                 "tokens=lambda batch: batch['mask']"
             )
-        self.monitor = Monitor(clock)
+        super().__init__(
+            Monitor(clock),
+            Objects(device=torch.device("cpu"), mask=tokens),
+            Wishes(
+                base=Path(dirpath) if dirpath is not None else None,
+                writer=writer,
+                log_every=log_every_n_steps,
+                aloud=report,
+                started_at=wall_clock_anchor(),
+            ),
+        )
         self.run: Path | None = None
         """The run directory, once the first epoch has begun."""
-        self._wishes = Wishes(
-            base=Path(dirpath) if dirpath is not None else None,
-            writer=writer,
-            log_every=log_every_n_steps,
-            aloud=report,
-            started_at=wall_clock_anchor(),
-        )
-        self._objects = Objects(device=torch.device("cpu"), mask=tokens)
         self._rank = 0
         self._chosen = Chosen()
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
@@ -106,49 +106,6 @@ class LoopMonitor:
         self._ended, self._unended = False, 0
         self._pid = os.getpid()
         atexit.register(self._at_exit)
-
-    def watch(
-        self,
-        model: torch.nn.Module,
-        optimizers: Optimizer | Sequence[Optimizer] = (),
-        scaler: torch.amp.GradScaler | None = None,
-        device: torch.device | str | None = None,
-        schedulers: LRScheduler | Sequence[LRScheduler] = (),
-    ) -> Self:
-        """Say what the loop trains, before the first epoch: names the run and finds its device.
-
-        Args:
-            model: The module as it is trained; wrapped in DDP, its all-reduce tail is measured.
-            optimizers: Those under the scaler.
-            scaler: Its overflows are counted around `phase("optimizer")`.
-            device: Where the model is; by default its first parameter's device.
-            schedulers: Their steps are counted.
-
-        Raises:
-            ConfigError: The first epoch has begun already.
-        """
-        if self.monitor.started:
-            raise ConfigError("watch(): the first epoch has begun; call it before batches()")
-        self._objects = replace(
-            self._objects,
-            device=device_of(device, model),
-            module=model,
-            optimizers=[optimizers] if isinstance(optimizers, Optimizer) else list(optimizers),
-            schedulers=[schedulers] if isinstance(schedulers, LRScheduler) else list(schedulers),
-            scaler=scaler,
-        )
-        return self
-
-    def profile(self, profile: ScheduledProfile) -> Self:
-        """Say which steps are traced, before the first epoch.
-
-        Raises:
-            ConfigError: The first epoch has begun already.
-        """
-        if self.monitor.started:
-            raise ConfigError("profile(): the first epoch has begun; call it before batches()")
-        self._wishes = replace(self._wishes, profiler=profile)
-        return self
 
     # -- the loop -----------------------------------------------------------------------------
 

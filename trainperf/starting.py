@@ -14,6 +14,7 @@ from trainperf.agreeing import run_directory
 from trainperf.answer import first_answer
 from trainperf.closing import close_run
 from trainperf.guard import Guard
+from trainperf.loaders.probe import LoaderProbe
 from trainperf.measures import EVERYTHING
 from trainperf.meters.fold import Reading
 from trainperf.monitor import Monitor
@@ -44,6 +45,8 @@ class Wishes:
     started_at: str
     profiler: ScheduledProfile | None = None
     """What is traced."""
+    loader_anatomy: bool = False
+    """Whether the loader is looked into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,8 @@ def begin(
     objects.run = run if rank == 0 else None
     chosen = choose(objects, EVERYTHING)
     chosen.probes.append(PlainLoopProbe(objects.module, objects.device.type))
+    if wishes.loader_anatomy and run is not None:
+        chosen.probes.append(LoaderProbe(loader, objects.run))
     traced = _traced(objects, wishes, run, rank, monitor.guard)
     monitor.start(
         Parts(
