@@ -26,6 +26,8 @@ class Site:
 
     module: str | None
     line: str | None
+    logs: bool = False
+    """Whether a framework's logging makes the call, e.g. Lightning's `self.log`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,11 @@ class Call:
     host_ns: int
     busy_ns: int = 0
     """The part of it in which the calling thread computed."""
+    before_ns: int = 0
+    """Between the call before it, in the same part and thread, and this one; the audit excluded."""
     constant: bool = False
     """Whether it computes with numbers and with results of such calls only."""
+    result_dtype: str | None = None
+    """Of the first tensor that it returns."""
     channels_last: bool | None = None
     """Whether a convolution was given its channels last in memory; `None` for other operators."""

@@ -12,9 +12,10 @@ from typing import Literal
 import torch
 
 
-Owner = Literal["user", "framework", "torch", "checkpoint", "update"]
+Owner = Literal["user", "framework", "torch", "checkpoint", "update", "logging"]
 """`checkpoint` and `update` are torch's own: activation checkpointing, and the work of an update
-(optimizers, gradient clipping, unscaling)."""
+(optimizers, gradient clipping, unscaling); `logging` is the part of a framework that keeps and
+writes metrics."""
 
 _TORCH = Path(torch.__file__).parent
 _OURS = Path(__file__).parent.parent
@@ -29,6 +30,14 @@ _FRAMEWORKS = (
     "torch",
     "torchgen",
 )
+_LOGGING = "logger_connector"
+"""Lightning's package behind `self.log`."""
+_CLOSURE = "loops/optimization/automatic.py"
+"""Lightning runs forward and backward in there, inside the optimizer's step."""
+
+_LOG = ("log", "_LightningModule__to_tensor", "__to_tensor")
+"""Functions of the module that do a part of it."""
+
 _UPDATES = ("optim", "nn/utils/clip_grad.py", "nn/utils/clip_grad_norm.py", "amp/grad_scaler.py")
 _NO_UPDATE = ("scale", "apply_scale")
 """Functions of the GradScaler that belong to forward: they scale the loss."""
@@ -43,9 +52,24 @@ def frames() -> Iterator[tuple[Owner, FrameType]]:
         frame = frame.f_back
 
 
+def in_closure() -> bool:
+    """Whether the optimizer has called back, and what runs is the step that it asks for."""
+    for owner_, frame in frames():
+        if owner_ == "update":
+            return False
+        if frame.f_code.co_filename.endswith(_CLOSURE):
+            return True
+    return False
+
+
 def line_of(frame: FrameType) -> str:
     """`file:line`, the file relative to the working directory where it lies below it."""
     return f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def is_torchmetrics(frame: FrameType) -> bool:
+    """Whether that library's code runs."""
+    return f"{os.sep}torchmetrics{os.sep}" in frame.f_code.co_filename
 
 
 @lru_cache(maxsize=4096)
@@ -60,8 +84,10 @@ def owner(code: CodeType) -> Owner:
     if path.is_relative_to(_OURS):
         return "framework"
     package = _package(path)
+    if package in _FRAMEWORKS:
+        return "logging" if _logs(path, code.co_name) else "framework"
     if package is not None:
-        return "framework" if package in _FRAMEWORKS else "user"
+        return "user"
     return "framework" if path.is_relative_to(_STANDARD) else "user"
 
 
@@ -70,6 +96,10 @@ def _part_of_torch(path: str, function: str) -> Owner:
         return "checkpoint"
     updates = path.startswith(_UPDATES) and function not in _NO_UPDATE
     return "update" if updates or function == "zero_grad" else "torch"
+
+
+def _logs(path: Path, function: str) -> bool:
+    return _LOGGING in path.parts or (path.name == "module.py" and function in _LOG)
 
 
 def _package(path: Path) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import get_ident
 
 import torch
 from torch._ops import OpOverload
@@ -18,6 +19,7 @@ from trainperf.audit.shield import Shield, as_it_is
 from trainperf.audit.traffic import accesses_of, tensors_in
 from trainperf.audit.where import Where
 from trainperf.clocks.host import monotonic_ns, thread_ns
+from trainperf.documents.audit import Part
 
 
 class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -37,11 +39,13 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self.views = 0
         self._where = where
         self._constants = Constants()
+        self._between = _Between()
         self._seen = shield(self._observe)
 
     def __enter__(self) -> Self:
         """What ran since it was left may have used the memory of any tensor it had seen."""
         self._constants.forget()
+        self._between = _Between()
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
 
@@ -64,8 +68,13 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                     return func.decompose(*args, **given)
         busy, start = thread_ns(), monotonic_ns()
         out = func(*args, **given)
-        took = _Took(host_ns=monotonic_ns() - start, busy_ns=thread_ns() - busy)
+        took = _Took(
+            host_ns=monotonic_ns() - start,
+            busy_ns=thread_ns() - busy,
+            before_ns=self._between.until(start),
+        )
         self._seen(func, args, given, out, took)
+        self._between.since(monotonic_ns())
         return out
 
     def _observe(
@@ -78,6 +87,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     ) -> None:
         part, site = self._where.here()
         accesses = accesses_of(func, args, kwargs, out)
+        before_ns = self._between.take(part, took, counts=bool(accesses))
         if not accesses:
             self.views += 1
             self._constants.allocated(func, out)
@@ -98,7 +108,9 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 accesses=accesses,
                 host_ns=took.host_ns,
                 busy_ns=min(took.busy_ns, took.host_ns),
+                before_ns=before_ns,
                 constant=self._constants.made_by(func, accesses),
+                result_dtype=next((dtype_name(one.dtype) for one in tensors_in(out)), None),
                 channels_last=channels_last(func, given),
             )
         )
@@ -110,6 +122,35 @@ class _Took:
 
     host_ns: int
     busy_ns: int
+    before_ns: int
+
+
+class _Between:
+    """Adds up what passes between operators; views count as such."""
+
+    def __init__(self) -> None:
+        self._since_ns: int | None = None
+        self._thread = 0
+        self._part: Part | None = None
+        self._views_ns = 0
+
+    def since(self, now_ns: int) -> None:
+        """The audit is done with a call."""
+        self._since_ns, self._thread = now_ns, get_ident()
+
+    def until(self, now_ns: int) -> int:
+        """The next call begins; backward may run on a thread of its own."""
+        if self._since_ns is None or self._thread != get_ident():
+            return 0
+        return now_ns - self._since_ns
+
+    def take(self, part: Part, took: _Took, *, counts: bool) -> int:
+        """The time before this call, if it is no view and not the first of its part."""
+        inside = part == self._part
+        self._part = part
+        passed_ns = (self._views_ns + took.before_ns) if inside else 0
+        self._views_ns = 0 if counts else passed_ns + took.host_ns
+        return passed_ns
 
 
 @lru_cache(maxsize=256)

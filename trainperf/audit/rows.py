@@ -45,8 +45,8 @@ _NOTHING = _Moved()
 
 def _kind_of(call: Call) -> tuple[object, ...]:
     """What calls of one row have in common."""
-    layout = (call.constant, call.channels_last)
-    return (call.name, call.part, call.site, call.shapes, call.dtypes, *layout)
+    result = (call.result_dtype, call.constant, call.channels_last)
+    return (call.name, call.part, call.site, call.shapes, call.dtypes, *result)
 
 
 def _sizes(call: Call) -> list[int]:
@@ -86,9 +86,12 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         fused_bytes=sum(one.fused_bytes for one in moved),
         inner_bytes=sum(one.inner_bytes for one in moved),
         constant=first.constant,
+        result_dtype=first.result_dtype,
         channels_last=first.channels_last,
         host_s=sum(call.host_ns for call in calls) / 1e9,
         busy_s=sum(call.busy_ns for call in calls) / 1e9,
+        before_s=sum(call.before_ns for call in calls) / 1e9,
+        logs=first.site.logs,
     )
 
 

@@ -20,7 +20,7 @@ from torch.optim.optimizer import (
 from typing_extensions import Self
 
 from trainperf.audit.calls import Site
-from trainperf.audit.frames import Owner, frames, line_of
+from trainperf.audit.frames import Owner, frames, in_closure, is_torchmetrics, line_of
 from trainperf.audit.shield import Shield, as_it_is
 from trainperf.documents.audit import Part
 
@@ -41,6 +41,8 @@ class Where:
         self._updating = 0
         self._made: dict[int, Site] = {}
         self._hooks = ExitStack()
+        self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
+        """The last answer of `here`."""
 
     def __enter__(self) -> Self:
         if self._root is not None:
@@ -60,15 +62,19 @@ class Where:
 
     def here(self) -> tuple[Part, Site]:
         """Part and place of the operator call that is being dispatched."""
+        self.last = self._here()
+        return self.last
+
+    def _here(self) -> tuple[Part, Site]:
         in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
         owners, line = _stack(beyond_user=in_backward)
         computing = torch.is_grad_enabled()
         if in_backward and not (computing and (self._running or "checkpoint" in owners)):
             return "backward", self._origin(line)
-        site = Site(module=self._module(), line=line)
+        site = Site(module=self._module(), line=line, logs="logging" in owners)
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
-        if updates and not computing and not in_backward:
+        if updates and not computing and not in_backward and not in_closure():
             part = "optimizer"
         # The node of this call was made just before: its number is the last one given out.
         self._made.setdefault(torch._C._autograd._get_sequence_nr() - 1, site)  # noqa: SLF001 same
@@ -119,8 +125,12 @@ def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], str | None]:
     for owner, frame in frames():
         if owner == "checkpoint" or (innermost and owner == "update"):
             owners.add(owner)
-        innermost = innermost and owner not in ("user", "framework")
-        if owner == "user" and line is None:
+        if owner == "logging" and line is None:
+            owners.add(owner)
+        innermost = innermost and owner not in ("user", "framework", "logging")
+        # Lightning keeps what it logs in a metric of its own, made with torchmetrics.
+        own = owner == "user" and not ("logging" in owners and is_torchmetrics(frame))
+        if own and line is None:
             line = line_of(frame)
         if line is not None and not beyond_user:
             break

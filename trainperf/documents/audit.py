@@ -59,12 +59,21 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """The part of `moved_bytes` that a chain of elementwise operators hands on inside itself."""
     constant: bool = False
     """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
+    result_dtype: str | None = None
+    """Of the first tensor it returns, by the name it has in `dtypes`; `None` if it returns none."""
     channels_last: bool | None = None
     """Whether a convolution was given its channels last in memory; `None` for other operators."""
     host_s: float
     """Host time inside the calls, audit excluded: on CPU their run time, elsewhere the launch."""
     busy_s: float = 0.0
     """The part of it in which the calling thread computed: not while others had its core."""
+    before_s: float = 0.0
+    """Host time before the calls, since the operator before them in this part and thread.
+
+    Python of yours and of a framework, views, torch's dispatch, and some microseconds of the audit.
+    """
+    logs: bool = False
+    """Whether a framework's logging made the calls, e.g. Lightning's `self.log`."""
 
     @property
     def moved_bytes(self) -> int:
