@@ -13,6 +13,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `schedulers` | class names |
 | `wrapper` | class of the parallel wrapper: `DistributedDataParallel`, `DataParallel`, … |
 | `compiled` | whether the module, or one inside it, is compiled |
+| `data_parallel_devices` | devices that one process drives under `DataParallel`; 0 on a CPU |
 | `parameter_tensors` | number of tensors that are trained |
 | `gradient_bytes` | their size in the types they have |
 | `ddp_bucket_cap_mb` | in MiB, as DDP counts |
@@ -117,7 +118,13 @@ def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
     found = next(filter(None, map(_parallel, kinds)), None)
     ddp = next((part for part in parts if isinstance(part, DistributedDataParallel)), None)
     compiled = any(hasattr(part, "_orig_mod") or _compiled_in_place(part) for part in parts)
-    return {"wrapper": found, "compiled": compiled, **(_ddp(ddp) if ddp is not None else {})}
+    copied = next((part for part in parts if isinstance(part, DataParallel)), None)
+    return {
+        "wrapper": found,
+        "compiled": compiled,
+        **(_ddp(ddp) if ddp is not None else {}),
+        **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
+    }
 
 
 def _parallel(kind: type) -> str | None:

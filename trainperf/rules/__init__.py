@@ -2,9 +2,11 @@
 
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
+from trainperf.rules.allreduce_tail import allreduce_tail
 from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
 from trainperf.rules.callbacks import callbacks
 from trainperf.rules.checkpoint import checkpoint
+from trainperf.rules.data_parallel import data_parallel
 from trainperf.rules.data_wait import data_wait
 from trainperf.rules.epoch_start import epoch_start
 from trainperf.rules.first_step import first_step
@@ -13,8 +15,10 @@ from trainperf.rules.host_bound import host_bound
 from trainperf.rules.loop import loop
 from trainperf.rules.no_steady_state import no_steady_state
 from trainperf.rules.overflow import overflow
+from trainperf.rules.no_sync import no_sync
 from trainperf.rules.own_cost import own_cost
 from trainperf.rules.padding import padding
+from trainperf.rules.scheduler_per_micro_batch import scheduler_per_micro_batch
 from trainperf.rules.slow_after_capture import slow_after_capture
 from trainperf.rules.straggler import straggler
 from trainperf.rules.transfer import transfer
@@ -29,6 +33,10 @@ RULES: tuple[Rule, ...] = (
     callbacks,
     loop,
     straggler,
+    no_sync,
+    allreduce_tail,
+    data_parallel,
+    scheduler_per_micro_batch,
     host_bound,
     padding,
     overflow,

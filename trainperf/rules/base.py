@@ -45,6 +45,10 @@ class Thresholds:
     """Of the fit: a compilation that the run is too short to pay back."""
     first_step_s: float = 10.0
     """In a fit of seconds the first step always stands out and never matters."""
+    redundant: float = 0.25
+    """Of the all-reduces: two micro-batches a step waste half of them."""
+    schedule: float = 1.5
+    """Scheduler steps an update; one is right, and less is a schedule by the epoch."""
     own_cost: float = 0.03
     """Our promise (design §8)."""
     steps: int = 20
@@ -69,11 +73,22 @@ def worst(summary: Summary, name: str) -> float | None:
 
 
 def phase_fraction(summary: Summary, phase: Phase) -> float | None:
-    """Share of the mean steady step on the rank where it is largest; `None` without enough."""
+    """Share of the mean steady step on the rank where it is largest; `None` without enough.
+
+    What one late rank alone spends there is left out: that is the straggler's.
+    """
     if summary.run.steady_steps < LIMITS.steps:
         return None
     spent, step = worst(summary, f"phase_{phase.label}_s"), value(summary, "step_mean_s")
-    return min(spent / step, 1.0) if spent is not None and step else None
+    if spent is None or not step:
+        return None
+    return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)
+
+
+def late_s(summary: Summary, phase: Phase) -> float:
+    """Seconds of a step by which one named rank is late because of a phase."""
+    caused = [point.cause_s for point in summary.synchronisation if point.cause == phase.label]
+    return sum(filter(None, caused))
 
 
 def gap_fraction(summary: Summary, gap: str) -> float:
