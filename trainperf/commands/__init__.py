@@ -3,13 +3,14 @@
 Offline only: nothing here imports torch.
 """
 
+from trainperf.commands.doctor import DOCTOR
 from trainperf.commands.entry import Command, run
 from trainperf.commands.report import REPORT
 from trainperf.commands.trace import TRACE
 from trainperf.commands.view import VIEW
 
 
-COMMANDS: tuple[Command, ...] = (REPORT, TRACE, VIEW)
+COMMANDS: tuple[Command, ...] = (REPORT, DOCTOR, TRACE, VIEW)
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -17,6 +18,6 @@ __all__ = ["COMMANDS", "Command", "main"]
 def main() -> int:
     """Run `trainperf` with the process's arguments and return the exit code.
 
-    0; 2 for unusable input, said in one line on stderr.
+    0; 1 if a gate was asked for and failed; 2 for unusable input, said in one line on stderr.
     """
     return run(COMMANDS)

@@ -20,6 +20,15 @@ ABOUT = "Where every millisecond of a PyTorch training step goes, and what to ch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a command that is a gate has to say, and whether the gate failed."""
+
+    text: str
+    code: int
+    """Exit code: 0, or 1 for a gate that was asked for and failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A subcommand.
 
@@ -31,14 +40,17 @@ class Command:
     """What it does, in a sentence; in ASCII, like all help texts."""
     declare: Callable[[argparse.ArgumentParser], None]
     """Adds its arguments."""
-    run: Callable[[argparse.Namespace], str]
+    run: Callable[[argparse.Namespace], str | Said]
     """Does it; what is returned goes to stdout."""
 
 
 def run(commands: Sequence[Command]) -> int:
     """Parse the process's arguments, run the subcommand, and return the exit code."""
+    code = 0
     try:
-        sys.stdout.write(encodable(_said(commands, sys.argv[1:] or ["--help"]), sys.stdout))
+        said = _said(commands, sys.argv[1:] or ["--help"])
+        code = said.code
+        sys.stdout.write(encodable(said.text, sys.stdout))
         sys.stdout.flush()
     except SystemExit:
         # Help and version were asked for; errors of arguments are no exits, see `_Parser`.
@@ -46,16 +58,17 @@ def run(commands: Sequence[Command]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
+        # The reader left: what a gate decided holds all the same.
         _close_stdout()
     except TrainPerfError as error:
         return _refuse(str(error))
     except OSError as error:
-        said = error.strerror or str(error)
-        return _refuse(f"{error.filename}: {said}" if error.filename else said)
-    return 0
+        why = error.strerror or str(error)
+        return _refuse(f"{error.filename}: {why}" if error.filename else why)
+    return code
 
 
-def _said(commands: Sequence[Command], arguments: Sequence[str]) -> str:
+def _said(commands: Sequence[Command], arguments: Sequence[str]) -> Said:
     named = {command.name: command for command in commands}
     # By itself, so that the rest is parsed by the one command that is asked for.
     first = _top(commands).parse_args(arguments[:1])
@@ -64,7 +77,8 @@ def _said(commands: Sequence[Command], arguments: Sequence[str]) -> str:
     command.declare(parser)
     # Options may stand between paths; the parser that allows it takes no `--`.
     parse = parser.parse_args if "--" in arguments else parser.parse_intermixed_args
-    return command.run(parse(arguments[1:]))
+    said = command.run(parse(arguments[1:]))
+    return Said(text=said, code=0) if isinstance(said, str) else said
 
 
 class _Parser(argparse.ArgumentParser):

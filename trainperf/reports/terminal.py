@@ -3,9 +3,11 @@
 import io
 import os
 import shutil
+from collections.abc import Sequence
 from typing import TextIO
 
 from rich.console import Console
+from rich.text import Text
 
 from trainperf.reports.stream import encodable
 from trainperf.reports.text import WIDTH, lines
@@ -23,7 +25,11 @@ def write_report(summary: Summary, stream: TextIO) -> None:
 
 def rendered(summary: Summary, stream: TextIO) -> str:
     """The text report for a stream: styled if it is a terminal that wants it, else plain."""
-    report = lines(summary, _width(stream))
+    return styled(lines(summary, width_of(stream)), stream)
+
+
+def styled(report: Sequence[Text], stream: TextIO) -> str:
+    """Lines for a stream, with their styles where it takes them."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return encodable("".join(line.plain.rstrip() + "\n" for line in report), stream)
     canvas = io.StringIO()
@@ -33,7 +39,8 @@ def rendered(summary: Summary, stream: TextIO) -> str:
     return encodable(canvas.getvalue(), stream)
 
 
-def _width(stream: TextIO) -> int:
+def width_of(stream: TextIO) -> int:
+    """Columns of a terminal, within bounds in which a report reads well; `WIDTH` elsewhere."""
     columns = shutil.get_terminal_size((WIDTH, 24)).columns
     if not stream.isatty() and "COLUMNS" not in os.environ:
         columns = WIDTH

@@ -1,13 +1,12 @@
 """The report for a terminal: at most 25 lines, the answer first."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rich.cells import cell_len
 from rich.text import Text
 
 from trainperf.phases import Phase
+from trainperf.reports.flow import PLUS, flow, words_of
 from trainperf.reports.headline import bound, headline
 from trainperf.reports.safe import plain
 from trainperf.reports.view import (
@@ -32,7 +31,6 @@ WIDTH = 100
 _INDENT = "  "
 _LABEL = 6
 _CONTINUES = " " * _LABEL
-_PLUS = " + "
 _BAR = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _COLOURS = {Phase.DATA_WAIT: "red", Phase.CALLBACKS: "yellow", Phase.LOOP: "yellow"}
@@ -56,7 +54,7 @@ def render(summary: Summary) -> str:
 def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
     """The report line by line, none wider than *width*; styles are Rich's."""
     inner = width - len(_INDENT)
-    answer = _flow(_words(headline(summary)), inner, " ", style="bold")
+    answer = flow(words_of(headline(summary)), inner, " ", style="bold")
     sections = [
         _Section(lines=answer, keep=3, apart=True),
         _Section(lines=_phases(summary), keep=8, apart=True),
@@ -66,7 +64,7 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
         _Section(lines=_notes(summary.warnings, inner, "yellow"), keep=1),
         _Section(lines=_notes(remarks(summary), inner, "dim"), keep=0),
     ]
-    title = _flow(_title(summary), width, " · ", style="bold cyan")
+    title = flow(_title(summary), width, " · ", style="bold cyan")
     _shorten(sections, MOST_LINES - len(title))
     out = list(title)
     for section in sections:
@@ -130,7 +128,7 @@ def _numbers(summary: Summary, width: int) -> list[Text]:
         f"{fact.said} {fact.name}" if fact.first else f"{fact.name} {fact.said}"
         for fact in facts(summary)
     ]
-    return [*_flow(said, width, " · "), *_flow(_fit(summary), width, _PLUS)]
+    return [*flow(said, width, " · "), *flow(_fit(summary), width, PLUS)]
 
 
 def _fit(summary: Summary) -> list[str]:
@@ -192,34 +190,10 @@ def _notes(sentences: Iterable[str], width: int, style: str) -> list[Text]:
 
 
 def _paragraph(label: str, text: str, width: int, style: str) -> list[Text]:
-    said = _flow(_words(text), width - len(_CONTINUES), " ")
+    said = flow(words_of(text), width - len(_CONTINUES), " ")
     labels = [label, *[""] * (len(said) - 1)]
     return [_joined(label, line.plain, style) for label, line in zip(labels, said, strict=True)]
 
 
-def _words(text: str) -> list[str]:
-    """Words to break lines between; a number stays with its unit."""
-    return re.split(r"(?<!\d) ", text)
-
-
 def _joined(label: str, text: str, style: str = "") -> Text:
     return Text(f"{label:<{_LABEL}}{plain(text)}", style=style)
-
-
-def _flow(parts: Iterable[str], width: int, joint: str, style: str = "") -> list[Text]:
-    """Parts set one after the other, broken into lines between parts only.
-
-    A plus stays at the end of its line: a sum must be seen to go on.
-    """
-    out: list[str] = []
-    for part in parts:
-        safe = plain(part)
-        if out and cell_len(out[-1]) + cell_len(joint) + cell_len(safe) <= width - (
-            2 if joint == _PLUS else 0
-        ):
-            out[-1] += joint + safe
-        else:
-            if out and joint == _PLUS:
-                out[-1] += joint.rstrip()
-            out.append(safe)
-    return [Text(line, style=style) for line in out]

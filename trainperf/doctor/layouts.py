@@ -1,0 +1,22 @@
+"""Is data turned around in every step?"""
+
+from trainperf.doctor.base import AUDIT, Case, Outcome, passed, refused, unknown
+from trainperf.units import plural, share
+
+
+RULES = ("layout_copies", "channels_last")
+
+
+def layouts(case: Case) -> Outcome:
+    """Layouts do not cause repeated `contiguous()`."""
+    bad = refused(case, RULES)
+    if bad is not None:
+        return bad
+    audit = case.evidence.documents.audit
+    if audit is None:
+        return unknown("no step was audited", AUDIT)
+    copies = [use for use in audit.operators if use.kind == "copy" and use.place == "device"]
+    moved = sum(use.moved_bytes for use in audit.operators)
+    copied = sum(use.moved_bytes for use in copies)
+    much = f", {share(copied / moved)} of the bytes that operators move" if moved else ""
+    return passed(f"{plural(sum(use.calls for use in copies), 'copy call')} a step{much}")

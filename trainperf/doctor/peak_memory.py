@@ -1,0 +1,32 @@
+"""Is memory held that nobody needs?"""
+
+from trainperf.doctor.base import AUDIT, Case, Outcome, passed, refused, unknown
+from trainperf.rules.base import LIMITS, value
+from trainperf.units import size
+
+
+RULES = ("out_of_memory", "leak", "graph_held", "memory_limit", "fragmentation")
+
+
+def peak_memory(case: Case) -> Outcome:
+    """Peak memory is not raised by activations kept, temporaries or logging references."""
+    bad = refused(case, RULES)
+    if bad is not None:
+        return bad
+    summary, ledger = case.summary, case.evidence.documents.memory
+    peak, resident = value(summary, "memory_peak_bytes"), value(summary, "resident_peak_bytes")
+    if ledger is None and peak is None and resident is None:
+        return unknown("memory was not measured", "TrainPerf() or MemoryMonitor()")
+    if summary.run.steady_steps < LIMITS.steps:
+        return unknown("too few steady steps to see memory grow", "train past the warm-up")
+    if ledger is None and peak is None:
+        # The resident set sees growth only: what it is made of, an audit tells.
+        said = f"{size(resident or 0.0)} resident; no tensor was counted"
+        return unknown(said, AUDIT)
+    activations = None if ledger is None else ledger.activations_bytes
+    return passed(
+        "" if ledger is None else f"{size(ledger.static_bytes)} of model and optimizer",
+        "" if activations is None else f"{size(activations)} of activations at most",
+        "" if peak is None else f"peak {size(peak)}",
+        "nothing grows from step to step",
+    )

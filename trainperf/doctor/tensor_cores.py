@@ -1,0 +1,41 @@
+"""Do contractions run on the units that are made for them?"""
+
+from trainperf.doctor.base import AUDIT, Case, Outcome, not_applicable, passed, refused, unknown
+from trainperf.units import share
+
+
+RULES = ("matmul_precision", "matmul_shapes")
+
+SOUNDS = 0.5
+"""Share of a trace's kernel time in kernels that sound of tensor cores: a heuristic."""
+
+
+def tensor_cores(case: Case) -> Outcome:
+    """Matmul and convolution shapes use tensor cores."""
+    bad = refused(case, RULES)
+    if bad is not None:
+        return bad
+    summary, audit = case.summary, case.evidence.documents.audit
+    if summary.run.device == "cpu":
+        return not_applicable("a CPU has no tensor cores")
+    sounded = _sounds(case)
+    traced = "" if sounded is None else f"{share(sounded)} of kernel time sounds of tensor cores"
+    if audit is not None and audit.precision is None:
+        return not_applicable("the step has no contraction")
+    if audit is not None:
+        return passed(f"most contractions in {audit.precision}, shapes aligned", traced)
+    if sounded is not None and sounded >= SOUNDS:
+        return passed(traced)
+    return unknown(traced or "no step was audited or traced", AUDIT)
+
+
+def _sounds(case: Case) -> float | None:
+    """Mean over the traced steps that tell."""
+    told = [
+        step.tensor_core_fraction
+        for report in case.evidence.captures
+        for rank in report.ranks
+        for step in rank.steps
+        if step.tensor_core_fraction is not None
+    ]
+    return sum(told) / len(told) if told else None
