@@ -85,3 +85,33 @@ class Threads(dict[tuple[Key, Key], int]):
         pair = (str(key[0]), str(key[1]))
         code = self[key] = self.pairs.setdefault(pair, len(self.pairs))
         return code
+
+
+Place = tuple[str | None, Key, Key]
+
+
+class Places(dict[Place, int]):
+    """Category, process and thread to one code, which stands for a kind and a thread.
+
+    One look-up an event for what is two columns.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = Threads()
+        self.kind_of: list[Kind] = []
+        self.thread_of: list[int] = []
+        self._kinds = Kinds()
+        self._codes: dict[tuple[Kind, int], int] = {}
+
+    def __missing__(self, key: Place) -> int:
+        category, process, row = key
+        kind, thread = self._kinds[category], self.threads[(process, row)]
+        code = self._codes.setdefault((kind, thread), len(self._codes))
+        if code == len(self.kind_of):
+            self.kind_of.append(kind)
+            self.thread_of.append(thread)
+        # A file may have any number of categories; of those that are not kept this is not either.
+        if category in self._kinds:
+            self[key] = code
+        return code

@@ -4,19 +4,18 @@ A file may be hostile or cut short: what it unpacks to is bounded, and damage en
 """
 
 import codecs
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from trainperf.errors import TraceError
+from trainperf.traces.reading.packed import GZIP, Packed
 
 
-BLOCK_BYTES = 2**20
+BLOCK_BYTES = 2**18
 """Large enough that a block costs more than what happens around it, small enough for memory."""
 
-_GZIP = b"\x1f\x8b"
 _GIB = 2**30
 
 
@@ -36,11 +35,7 @@ class Limits:
 
 
 class Source:
-    """The bytes of one file, unpacked, block by block.
-
-    Packed data that is cut or damaged just ends: whether something of the document is missing is
-    for its reader to say.
-    """
+    """The bytes of one file, unpacked, block by block.  Packed data that is damaged just ends."""
 
     def __init__(self, path: Path, limits: Limits) -> None:
         self.trailing = False
@@ -55,7 +50,7 @@ class Source:
             raise TraceError(f"{what}; give a .json or .json.gz trace")
         try:
             with self._path.open("rb") as file:
-                packed = file.read(2) == _GZIP
+                packed = file.read(2) == GZIP
                 file.seek(0)
                 raw = self._unpacked(file) if packed else _plain(file)
                 yield from _as_utf8(self._bounded(raw))
@@ -74,31 +69,9 @@ class Source:
             yield block
 
     def _unpacked(self, file: IO[bytes]) -> Iterator[bytes]:
-        unpacker = zlib.decompressobj(wbits=31)
-        packed = unpacked = 0
-        pending = b""
-        while True:
-            pending = pending or file.read(BLOCK_BYTES // 4)
-            if not pending:
-                return
-            before, sound = len(pending), unpacker.copy()
-            try:
-                block = unpacker.decompress(pending, BLOCK_BYTES)
-            except zlib.error:
-                yield from _up_to_damage(sound, pending)
-                return
-            pending = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            packed += before - len(pending)
-            unpacked += len(block)
-            self._refuse_bomb(packed, unpacked)
-            if block:
-                yield block
-            if unpacker.eof:
-                pending = (pending + file.read(BLOCK_BYTES // 4)).lstrip(b"\0")
-                if not pending.startswith(_GZIP):
-                    self.trailing = bool(pending)
-                    return
-                unpacker = zlib.decompressobj(wbits=31)
+        content = Packed(file, BLOCK_BYTES, self._refuse_bomb)
+        yield from content.blocks()
+        self.trailing = content.trailing
 
     def _refuse_bomb(self, packed: int, unpacked: int) -> None:
         if unpacked < self._limits.gzip_ratio_from_bytes:
@@ -108,17 +81,6 @@ class Source:
                 f"it unpacks to more than {self._limits.gzip_ratio:g} times its size, "
                 "as no trace does; unpack it yourself if you trust it"
             )
-
-
-def _up_to_damage(unpacker: "zlib._Decompress", pending: bytes) -> Iterator[bytes]:
-    """What a damaged stretch gives before the damage, found by feeding it in small pieces."""
-    for at in range(0, len(pending), 64):
-        try:
-            block = unpacker.decompress(pending[at : at + 64], BLOCK_BYTES)
-        except zlib.error:
-            return
-        if block:
-            yield block
 
 
 def _plain(file: IO[bytes]) -> Iterator[bytes]:
