@@ -11,6 +11,11 @@ from trainperf.reports import NAMES
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory, or one above it")
     parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="with text: everything that is known beyond the answer; the other formats have it all",
+    )
 
 
 def _run(given: argparse.Namespace) -> str:
@@ -24,7 +29,7 @@ def _run(given: argparse.Namespace) -> str:
     now_s = datetime.now(tz=timezone.utc).timestamp()
     summary = summarize(Run.open(given.run), now_s=now_s)
     if given.format == "text":
-        return rendered(summary, sys.stdout)
+        return rendered(summary, sys.stdout, full=given.full)
     return FORMATS[given.format](summary)
 
 

@@ -2,8 +2,9 @@
 
 from trainperf.phases import Phase
 from trainperf.reports.view import PhaseRow, phase_rows
+from trainperf.reports.worth import gain, to_act_on
 from trainperf.results import Finding, Summary
-from trainperf.units import bracket, duration, plural, share, times
+from trainperf.units import bracket, duration, plural, share
 
 
 COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
@@ -59,8 +60,9 @@ def _mean(median_s: float, mean_s: float) -> str:
 
 
 def _what_first(summary: Summary) -> str:
-    first = next(iter(summary.findings), None)
-    if first is not None:
+    first = next(iter(to_act_on(summary.findings)), None)
+    # One that gains nothing only explains what looks like a loss.
+    if first is not None and first.fraction != 0.0:
         return f"{first.advice} first{bound(first)}."
     if not summary.run.steady_steps:
         return ""
@@ -69,14 +71,12 @@ def _what_first(summary: Summary) -> str:
 
 def bound(finding: Finding) -> str:
     """The most a finding can gain, e.g. `: at most 1.58 × faster`; empty where it is not known."""
-    if finding.gain_upper_bound is None:
-        return ""
-    whole = "the fit " if finding.scope == "fit" else ""
-    return f": {whole}at most {times(finding.gain_upper_bound)} faster"
+    most = gain(finding)
+    return f": {most}" if most else ""
 
 
 def _largest(summary: Summary, rows: list[PhaseRow]) -> str:
-    first = next(iter(summary.findings), None)
+    first = next(iter(to_act_on(summary.findings)), None)
     if first is not None and first.fraction is not None:
         if first.id == "straggler":
             return f", {share(first.fraction)} of it lost by ranks that wait for each other"

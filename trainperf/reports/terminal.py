@@ -9,6 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from trainperf.reports.full_text import full_lines
 from trainperf.reports.stream import encodable
 from trainperf.reports.text import WIDTH, lines
 from trainperf.results import Summary
@@ -23,9 +24,11 @@ def write_report(summary: Summary, stream: TextIO) -> None:
     stream.write(rendered(summary, stream))
 
 
-def rendered(summary: Summary, stream: TextIO) -> str:
+def rendered(summary: Summary, stream: TextIO, *, full: bool = False) -> str:
     """The text report for a stream: styled if it is a terminal that wants it, else plain."""
-    return styled(lines(summary, width_of(stream)), stream)
+    width = width_of(stream)
+    more = full_lines(summary, width) if full else []
+    return styled([*lines(summary, width), *more], stream)
 
 
 def styled(report: Sequence[Text], stream: TextIO) -> str:

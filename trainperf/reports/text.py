@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from trainperf.phases import Phase
+from trainperf.reports.details import dimension_parts, light_line
 from trainperf.reports.flow import PLUS, flow, words_of
 from trainperf.reports.headline import bound, headline
 from trainperf.reports.safe import plain
@@ -19,6 +20,7 @@ from trainperf.reports.view import (
     progress,
     remarks,
 )
+from trainperf.reports.worth import to_act_on
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
 from trainperf.units import Scale, bracket, duration, fine_share, plural
@@ -58,7 +60,7 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
     sections = [
         _Section(lines=answer, keep=3, apart=True),
         _Section(lines=_phases(summary), keep=8, apart=True),
-        _Section(lines=_numbers(summary, inner), keep=4, apart=True),
+        _Section(lines=_numbers(summary, inner), keep=5, apart=True),
         _Section(lines=_ranks(summary), keep=2),
         _Section(lines=_next(summary, inner), keep=2),
         _Section(lines=_notes(summary.warnings, inner, "yellow"), keep=1),
@@ -123,12 +125,20 @@ def _bar(fraction: float) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
 
 
+def _why(summary: Summary, width: int) -> list[Text]:
+    """What the step is spent on, and how far that is from what the chip allows."""
+    spent = [] if summary.dimensions is None else dimension_parts(summary.dimensions)
+    parts = [f"spent on {spent[0]}", *spent[1:]] if spent else []
+    light = "" if summary.light is None else light_line(summary.light)
+    return [*flow(parts, width, " · "), *flow(words_of(light), width)]
+
+
 def _numbers(summary: Summary, width: int) -> list[Text]:
     said = [
         f"{fact.said} {fact.name}" if fact.first else f"{fact.name} {fact.said}"
         for fact in facts(summary)
     ]
-    return [*flow(said, width, " · "), *flow(_fit(summary), width, PLUS)]
+    return [*_why(summary, width), *flow(said, width, " · "), *flow(_fit(summary), width, PLUS)]
 
 
 def _fit(summary: Summary) -> list[str]:
@@ -174,10 +184,12 @@ def _spread(summary: Summary, name: str, label: str) -> str:
 
 
 def _next(summary: Summary, width: int) -> list[Text]:
-    if not summary.findings:
-        return []
-    first, *others = summary.findings
-    said = _paragraph("next", first.action, width, "bold")
+    acted = to_act_on(summary.findings)
+    first, others = acted[:1], acted[1:] + [f for f in summary.findings if f not in acted]
+    said = []
+    for finding in first:
+        where = f" ({finding.where})" if finding.where else ""
+        said += _paragraph("next", f"{finding.action}{where}", width, "bold")
     return [*said, *(_joined("also", _also(finding)) for finding in others)]
 
 

@@ -1,0 +1,86 @@
+"""Everything that is known of a run, for a terminal: `report --full` shows it after the answer."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from trainperf.reports.details import Table, tables
+from trainperf.reports.flow import flow, words_of
+from trainperf.reports.safe import plain
+from trainperf.reports.worth import effort, gain
+from trainperf.results import Finding, Summary
+
+
+_GAP = 2
+_LEAST = 12
+"""Columns of a cell of words that are kept when a row is too wide."""
+
+_LABEL = 9
+
+
+def full_lines(summary: Summary, width: int) -> list[Text]:
+    """Tables, then every finding with all that is known of it; none wider than *width*."""
+    out: list[Text] = []
+    for table in tables(summary):
+        out += [Text(), Text(f"  {table.title}", style="bold cyan"), *_table(table, width - 4)]
+    if summary.findings:
+        out += [Text(), Text("  Findings, the largest gain first", style="bold cyan")]
+    for place, finding in enumerate(summary.findings, start=1):
+        out += _finding(place, finding, width - 4)
+    for line in out:
+        line.truncate(width, overflow="ellipsis")
+    return out
+
+
+def _table(table: Table, width: int) -> Iterator[Text]:
+    rows = [[plain(cell) for cell in row] for row in (table.head, *table.rows)]
+    wide = _widths(rows, table.words, width)
+    if table.rows:
+        for place, row in enumerate(rows):
+            yield Text(f"    {_row(row, wide, table.words)}", style="" if place else "dim")
+    for note in table.notes:
+        yield from (Text("    ").append(line.plain, "dim") for line in flow(words_of(note), width))
+
+
+def _widths(rows: Sequence[Sequence[str]], words: int, width: int) -> list[int]:
+    """Columns of each cell; the widest cells of words give way where a row is too wide."""
+    wide = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    while sum(wide) + _GAP * (len(wide) - 1) > width:
+        widest = max(range(words), key=lambda place: wide[place])
+        if wide[widest] <= _LEAST:
+            break
+        wide[widest] -= 1
+    return wide
+
+
+def _row(row: Sequence[str], wide: Sequence[int], words: int) -> str:
+    cells = []
+    for place, (cell, columns) in enumerate(zip(row, wide, strict=True)):
+        if cell_len(cell) > columns:
+            # The end of a path says more than its beginning.
+            cells.append("…" + cell[len(cell) - columns + 1 :])
+        elif place < words:
+            cells.append(set_cell_size(cell, columns))
+        else:
+            cells.append(" " * (columns - cell_len(cell)) + cell)
+    return (" " * _GAP).join(cells)
+
+
+def _finding(place: int, finding: Finding, width: int) -> Iterator[Text]:
+    most = gain(finding)
+    head = f"{place}. {finding.title}{f': {most}' if most else ''}"
+    for line in flow(words_of(head), width):
+        yield Text("    ").append(line.plain, style="bold")
+    said = (
+        ("", "; ".join(finding.evidence)),
+        ("next", finding.action),
+        ("where", finding.where),
+        ("effort", effort(finding)),
+        ("sure", f"{finding.confidence} confidence, {finding.severity} severity"),
+        ("confirm", finding.confirm),
+    )
+    for label, text in said:
+        labels = [label]
+        for line in flow(words_of(text), width - _LABEL - 3):
+            yield Text(f"       {labels.pop() if labels else '':<{_LABEL}}{line.plain}")
