@@ -21,6 +21,7 @@ from trainperf.monitor import Monitor
 from trainperf.parts import Parts
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import Chosen, Objects, choose
+from trainperf.probes.habits import ValidationProbe
 from trainperf.probes.plain import PlainLoopProbe
 from trainperf.profiles import Place, ScheduledProfile, trace_scalars
 from trainperf.records import RunInfo, Scalar, Totals
@@ -76,6 +77,8 @@ def begin(
     objects.run = run if rank == 0 else None
     chosen = choose(objects, EVERYTHING)
     chosen.probes.append(PlainLoopProbe(objects.module, objects.device.type))
+    if isinstance(objects.module, torch.nn.Module):
+        chosen.probes.append(ValidationProbe(objects.module))
     if wishes.loader_anatomy and run is not None:
         chosen.probes.append(LoaderProbe(loader, objects.run))
     traced = _traced(objects, wishes, run, rank, monitor.guard)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from typing_extensions import Self
 
+from trainperf.audit.allocations import Allocations, gradients
 from trainperf.audit.device import cache_bytes, computing, device_name
 from trainperf.audit.mode import AuditMode
 from trainperf.audit.rows import rows_of
@@ -45,6 +46,9 @@ class Audit:
     def __init__(self, model: nn.Module | None = None, shield: Shield = as_it_is) -> None:
         self._where = Where(model, shield)
         self._mode = AuditMode(self._where, shield)
+        self._model = model
+        self.allocations = Allocations(self._where, shield)
+        """The memory that was taken meanwhile."""
         self._entered = ExitStack()
         self._start_ns = 0
         self._wall_ns = 0
@@ -58,6 +62,9 @@ class Audit:
         warnings.filterwarnings("ignore", message="Using `torch.compile\\(module\\)` when")
         self._entered.enter_context(self._where)
         self._entered.enter_context(self._mode)
+        if self._model is not None:
+            self.allocations.follow(gradients(self._model))
+        self._entered.enter_context(self.allocations)
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -90,6 +90,10 @@ class Auditing:
             return False
         self._over = True
         self._guard.run(self.part, lambda: self._write(draft.index, draft.micro_batches))
+        ledger = self._session.ledger
+        if ledger is not None:
+            audited, made = self._guard.wrap(ledger.name, ledger.audited), self._audit.allocations
+            audited(made, draft.index, draft.micro_batches)
         return True
 
     def _shield(self, function: Callable[P, None]) -> Callable[P, None]:

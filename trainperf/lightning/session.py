@@ -27,6 +27,7 @@ from trainperf.phases import Tag
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import Chosen, choose
 from trainperf.probes.ddp import TailProbe
+from trainperf.probes.ledger import LedgerProbe
 from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import MarksProbe
 from trainperf.probes.scaler import ScalerProbe
@@ -74,6 +75,7 @@ class Session:
         self._step = 0
         self._batch_is_step = False
         self._found = Chosen()
+        self.ledger: LedgerProbe | None = None
         self._tokens: TokensProbe | None = None
         self._loss: LossProbe | None = None
         self._accumulation = 1
@@ -98,7 +100,7 @@ class Session:
         watched.run = self.run if self.writes else None
         found = choose(watched, self._measures)
         found.probes.append(LoggedProbe(trainer))
-        self._found = found
+        self._found, self.ledger = found, found.ledger
         self._tokens, self._loss, self.scaler = found.tokens, found.loss, found.scaler
         self._accumulation = trainer.accumulate_grad_batches
         self._connect(found.marks, found.tail)

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainperf import measures
+from trainperf.audit.ledger import Trained
 from trainperf.clocks.cuda import events_of
 from trainperf.clocks.device import DeviceClock
 from trainperf.guard import Guard
@@ -17,6 +18,8 @@ from trainperf.probes.base import Probe
 from trainperf.probes.batches import SamplesProbe, TransferProbe
 from trainperf.probes.compilation import CompileProbe
 from trainperf.probes.ddp import TailProbe
+from trainperf.probes.habits import ZeroGradProbe
+from trainperf.probes.ledger import LedgerProbe
 from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import Mark, MarksProbe
 from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
@@ -62,6 +65,7 @@ class Chosen:
     marks: MarksProbe | None = None
     scaler: ScalerProbe | None = None
     tail: TailProbe | None = None
+    ledger: LedgerProbe | None = None
     tokens: TokensProbe | None = None
     clock: DeviceClock | None = None
 
@@ -95,6 +99,7 @@ def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
     _device(chosen, facts, objects)
     _scaler(chosen, facts, objects)
     _tail(chosen, facts, objects)
+    _ledger(chosen, facts, objects)
     return chosen
 
 
@@ -146,6 +151,23 @@ def _tail(chosen: Chosen, facts: set[str], objects: Objects) -> None:
     elif "tail_ns" in facts:
         chosen.tail = TailProbe(objects.module, _last_gradient(chosen.marks))
         chosen.probes.append(chosen.tail)
+
+
+def _ledger(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    module, optimizers = objects.module, objects.optimizers
+    if "peak_bytes" not in facts or not isinstance(module, torch.nn.Module):
+        return
+    if len(optimizers) == 1:
+        chosen.probes.append(ZeroGradProbe(optimizers[0]))
+    if objects.run is not None:
+        trained = Trained(
+            model=module,
+            optimizers=optimizers,
+            device=objects.device,
+            precision=objects.precision.removeprefix("precision "),
+        )
+        chosen.ledger = LedgerProbe(trained, objects.run)
+        chosen.probes.append(chosen.ledger)
 
 
 def _last_gradient(marks: MarksProbe | None) -> Callable[[], object] | None:

@@ -1,0 +1,145 @@
+"""What has gathered tensors?  Containers with many of them, found once by the garbage collector.
+
+Parameters, gradients and optimizer state are not counted.  What only C++ holds is not seen.
+"""
+
+import gc
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainperf.audit.allocations import storage_of
+from trainperf.audit.owners import Owner, owner_of
+from trainperf.documents.memory import Holder
+
+
+LEAST = 8
+"""Fewer tensors in a container are no gathering."""
+
+SHOWN = 3
+"""Containers that are named: naming one walks all objects."""
+
+_MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+_SEQUENCES = frozenset({list, tuple, deque, set})
+_CONTAINERS = _MAPPINGS | _SEQUENCES - {tuple}
+_Found = dict[int, int]
+"""Identity of the memory to its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Gathered:
+    """A container and what is in it."""
+
+    container: object
+    count: int
+    graphs: int
+    sizes: _Found
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.sizes.values())
+
+
+def holders(named: Collection[int], line_of: Callable[[int], str | None]) -> tuple[Holder, ...]:
+    """The largest containers of tensors and arrays, the largest first.
+
+    Args:
+        named: Identities of storages that are no news.
+        line_of: Where a storage was made, as far as that is known.
+    """
+    found = [
+        gathered
+        for one in gc.get_objects()
+        if type(one) in _CONTAINERS and _may_hold(one)
+        for gathered in _gathered(one, named)
+    ]
+    found.sort(key=lambda gathered: (-(gathered.graphs >= LEAST), -gathered.size_bytes))
+    return tuple(_holder(one, line_of) for one in _outermost(found)[:SHOWN])
+
+
+def _may_hold(container: object) -> bool:
+    """By its newest element: to look at all of all containers would take seconds."""
+    newest = _newest(container)
+    return _is_data(newest) or any(map(_is_data, _inside(newest)))
+
+
+def _newest(container: object) -> object:
+    if not isinstance(container, dict | list | deque | set) or not container:
+        return None
+    if isinstance(container, dict):
+        return next(reversed(container.values()))
+    return next(iter(container)) if isinstance(container, set) else container[-1]
+
+
+def _inside(element: object) -> list[object]:
+    """What a plain container holds; one of another class might compute what it is asked for."""
+    if type(element) in _MAPPINGS:
+        return list(element.values())  # type: ignore[attr-defined]  # checked by its exact type
+    return list(element) if type(element) in _SEQUENCES else []  # type: ignore[call-overload]  # same
+
+
+def _is_data(one: object) -> bool:
+    # By the type: `isinstance` asks the object for its class, which lazy modules answer at length.
+    return issubclass(type(one), (Tensor, np.ndarray))
+
+
+def _gathered(container: object, named: Collection[int]) -> Iterator[_Gathered]:
+    sizes: _Found = {}
+    count = graphs = 0
+    for element in _elements(container):
+        identity, size = _memory(element)
+        if identity not in named and size:
+            sizes[identity] = size
+            count += 1
+            graphs += isinstance(element, Tensor) and element.grad_fn is not None
+    if count >= LEAST:
+        yield _Gathered(container=container, count=count, graphs=graphs, sizes=sizes)
+
+
+def _elements(container: object) -> Iterator[object]:
+    """Tensors and arrays in it, and one level deeper."""
+    for element in _inside(container):
+        if _is_data(element):
+            yield element
+        else:
+            yield from filter(_is_data, _inside(element))
+
+
+def _memory(element: object) -> tuple[int, int]:
+    """Identity and size of the memory behind an element; views share it."""
+    if isinstance(element, Tensor):
+        if element.layout is not torch.strided or element.device.type == "meta":
+            return id(element), element.numel() * element.element_size()
+        return storage_of(element), element.untyped_storage().nbytes()
+    if isinstance(element, np.ndarray):
+        whole = element.base if isinstance(element.base, np.ndarray) else element
+        return id(whole), whole.nbytes
+    return id(element), 0
+
+
+def _outermost(found: list[_Gathered]) -> list[_Gathered]:
+    """Without those whose memory is in a container before them."""
+    kept: list[_Gathered] = []
+    for one in found:
+        if not any(one.sizes.keys() <= other.sizes.keys() for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _holder(gathered: _Gathered, line_of: Callable[[int], str | None]) -> Holder:
+    owner = owner_of(gathered.container) or Owner(name="")
+    kind = type(gathered.container).__name__
+    lines = (line_of(identity) for identity in gathered.sizes)
+    return Holder(
+        kind=kind,
+        name=owner.name,
+        where=owner.where,
+        count=gathered.count,
+        graphs=gathered.graphs,
+        size_bytes=gathered.size_bytes,
+        made=next(filter(None, lines), ""),
+    )
