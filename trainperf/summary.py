@@ -23,6 +23,7 @@ from trainperf.records import RunInfo
 from trainperf.replay import Replay
 from trainperf.results import Summary, encode_summary
 from trainperf.rules import diagnose
+from trainperf.rules.loading import keeping_up
 from trainperf.run import Run
 from trainperf.runfacts import learned, run_facts
 from trainperf.traced import TracedFold, disagreements
@@ -67,7 +68,7 @@ def examine(run: Run, *, now_s: float | None = None) -> Evidence:
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
     summary = _summary(run, documents, captures, now_s)
     light = light_of(documents, summary.readings["step_s"].value)
-    summary = broken_down(summary, documents.audit, light, captures)
+    summary = broken_down(keeping_up(summary), documents.audit, light, captures)
     evidence = Evidence(summary=summary, documents=documents, light=light, captures=captures)
     found = msgspec.structs.replace(summary, findings=diagnose(evidence))
     return replace(evidence, summary=found)

@@ -124,7 +124,7 @@ def test_large_batches_take_the_time_of_their_copy() -> None:
 
 def test_pinning_is_timed_where_the_loader_pins() -> None:
     """The loader calls the parcel's `pin_memory`, and that the batch's own."""
-    nap = Naps(0.010)
+    nap = Naps(0.020)
 
     class Pinned:
         def pin_memory(self) -> str:
@@ -136,7 +136,7 @@ def test_pinning_is_timed_where_the_loader_pins() -> None:
 
     assert parcel.batch == "pinned"
     assert parcel.pinning_ns is not None
-    assert parcel.pinning_ns / 1e9 == pytest.approx(nap.mean_s, rel=0.05)
+    assert parcel.pinning_ns / 1e9 == pytest.approx(nap.mean_s, rel=0.10)
 
 
 def test_two_workers_bring_batches_twice_as_often_as_one() -> None:

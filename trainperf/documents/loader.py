@@ -60,6 +60,10 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     """Until the first batch, with the start of the workers."""
     took_s: float
     """All of the looking."""
+    getitem_line: str | None = None
+    """`file:line` at which the user's code for a sample begins; `None` where it is torch's."""
+    collate_line: str | None = None
+    """The same of the code for a batch."""
     workers_needed: int | None = None
     """That keep up with the step; `None` where the time of a step is not known."""
 
@@ -75,4 +79,5 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
 
     def workers_for(self, step_s: float) -> int:
         """How many workers give a batch every *step_s*, the step without its wait for data."""
-        return max(1, math.ceil(self.worker_s / step_s))
+        # To a hundredth: nothing here is known better, and 3.0001 workers are three.
+        return max(1, math.ceil(round(self.worker_s / step_s, 2)))

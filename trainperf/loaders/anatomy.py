@@ -17,6 +17,7 @@ from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns
 from trainperf.documents.loader import LoaderAnatomy, Spread
 from trainperf.errors import ConfigError
+from trainperf.loaders.lines import getitem_line, line_of
 from trainperf.loaders.second import loaders, random_state_kept, second
 from trainperf.loaders.timed import Parcel
 from trainperf.probes.batches import tensors
@@ -133,6 +134,8 @@ def _summed(
         interval_s=_interval_s(arrived),
         start_s=(looked[0].got_ns - begun) / 1e9,
         took_s=(ended - begun) / 1e9,
+        getitem_line=getitem_line(loader.dataset),
+        collate_line=line_of(loader.collate_fn),
     )
 
 

@@ -7,12 +7,14 @@ from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
 from trainperf.rules.callbacks import callbacks
 from trainperf.rules.checkpoint import checkpoint
 from trainperf.rules.data_parallel import data_parallel
+from trainperf.rules.data_hidden import data_hidden
 from trainperf.rules.data_wait import data_wait
 from trainperf.rules.epoch_start import epoch_start
 from trainperf.rules.first_step import first_step
 from trainperf.rules.garbage import garbage
 from trainperf.rules.host_bound import host_bound
 from trainperf.rules.loop import loop
+from trainperf.rules.many_small_tensors import many_small_tensors
 from trainperf.rules.no_steady_state import no_steady_state
 from trainperf.rules.overflow import overflow
 from trainperf.rules.no_sync import no_sync
@@ -28,6 +30,7 @@ from trainperf.rules.validation import validation
 RULES: tuple[Rule, ...] = (
     no_steady_state,
     data_wait,
+    many_small_tensors,
     epoch_start,
     transfer,
     callbacks,
@@ -46,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     first_step,
     slow_after_capture,
     own_cost,
+    data_hidden,
 )
 
 __all__ = ["LIMITS", "RULES", "Rule", "Thresholds", "diagnose"]

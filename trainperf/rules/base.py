@@ -25,6 +25,14 @@ class Thresholds:
     """Severe from here on (TraceML's critical band)."""
     hidden: float = 0.25
     """A stall below this share of the host's data wait: the device hides the rest."""
+    many_tensors: int = 16
+    """In a batch: from here on handling them stands out beside what is in them."""
+    small_tensor_bytes: int = 1 << 18
+    """A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
+    handling_s: float = 10e-6
+    """To take one small tensor of a sample out of its dataset and stack it; more is work."""
+    uneven: float = 2.0
+    """One batch in twenty takes so many times the mean."""
     epoch_start: float = 0.05
     """Of all step time: what the data wait of epoch starts adds to that of steady steps."""
     validation: float = 0.20

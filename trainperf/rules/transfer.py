@@ -1,45 +1,63 @@
 """Does copying the batch to the device take a notable part of the step?"""
 
 from trainperf.evidence import Evidence
-from trainperf.phases import Phase
+from trainperf.hardware import chip_of
 from trainperf.results import Finding, Summary
-from trainperf.rules.base import LIMITS, at_most, phase_fraction, setting, severity, value, worst
+from trainperf.rules.base import LIMITS, at_most, setting, severity, value
+from trainperf.rules.loading import moved, small_copies
 from trainperf.units import count, duration, rate, share, size
 
 
-MANY_TENSORS = 16
-"""A batch of so many tensors pays the price of a copy that often."""
-
-
 def transfer(evidence: Evidence) -> Finding | None:
-    """The host-to-device copy takes a notable part of the step."""
+    """The host-to-device copy takes a notable part of the step.
+
+    What a trace shows to run beside computing is not counted.  A batch of many small tensors has a
+    rule of its own.
+    """
     summary = evidence.summary
-    host, step_s = phase_fraction(summary, Phase.H2D), value(summary, "step_mean_s")
-    device = worst(summary, "h2d_fraction")
-    if host is None or not step_s:
+    lost, step_s = moved(summary), value(summary, "step_mean_s")
+    if lost is None or not step_s or small_copies(summary):
         return None
-    lost = host if device is None else device
+    overlapped = _overlapped(evidence)
+    lost *= 1.0 - overlapped
     if lost < LIMITS.notable:
         return None
+    said = [f"{duration(lost * step_s)} of {duration(step_s)} a step", *_evidence(summary)]
+    if overlapped:
+        said.append(f"{share(overlapped)} of the copying runs beside computing: not counted")
     return Finding(
         id="transfer",
         title=f"moving the batch to the device takes {share(lost)} of the step",
         advice="Make the batch transfer cheaper",
-        evidence=(f"{duration(lost * step_s)} of {duration(step_s)} a step", *_evidence(summary)),
+        evidence=tuple(said),
         action=_action(summary),
         fraction=lost,
         gain_upper_bound=at_most(lost),
-        confidence="high" if device is not None else "medium",
+        confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
         severity=severity(lost),
+        effort="minutes" if _pageable(summary) else "hours",
+        confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
     )
+
+
+def _overlapped(evidence: Evidence) -> float:
+    """Share of the copying that ran beside kernels, in the latest trace; 0 where none says so."""
+    for capture in reversed(evidence.captures):
+        for rank in capture.ranks:
+            if rank.totals.h2d_overlap_fraction is not None:
+                return rank.totals.h2d_overlap_fraction
+    return 0.0
 
 
 def _evidence(summary: Summary) -> list[str]:
     copied, speed = value(summary, "h2d_bytes"), value(summary, "h2d_bytes_per_s")
     tensors, pinned = value(summary, "h2d_tensors"), setting(summary, "pin_memory")
+    chip = chip_of(str(summary.run.hardware.get("device_name", "")))
     said = []
     if copied is not None:
         said.append(f"{size(copied)} a step" + (f" at {rate(speed)}" if speed else ""))
+    if speed and chip is not None and chip.link_bytes_per_s:
+        said.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
     if tensors is not None:
         said.append(f"{count(tensors)} tensors a step")
     if pinned is not None:
@@ -47,11 +65,17 @@ def _evidence(summary: Summary) -> list[str]:
     return said
 
 
+def _pageable(summary: Summary) -> bool:
+    return setting(summary, "pin_memory") == 0
+
+
 def _action(summary: Summary) -> str:
+    plain = summary.run.config.get("loop") == "plain"
     if summary.run.device == "cpu":
         return "nothing is copied on a CPU: look at the batch-transfer hooks of the module"
-    if setting(summary, "pin_memory") == 0:
+    if _pageable(summary):
+        if plain:
+            return "DataLoader(pin_memory=True), and batch.to(device, non_blocking=True)"
         return "DataLoader(pin_memory=True): Lightning then copies without blocking"
-    if (value(summary, "h2d_tensors") or 0) >= MANY_TENSORS:
-        return "put the batch into a few large tensors in collate_fn"
-    return "send less: smaller dtypes, or make on the device what can be made there"
+    less = "send less: smaller dtypes, or make on the device what can be made there"
+    return f"batch.to(device, non_blocking=True); {less}" if plain else less
