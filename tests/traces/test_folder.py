@@ -9,7 +9,7 @@ from support_planted import planted_steps
 from support_traces import MS, Launches, event, step_mark, write_trace
 
 from trainperf.errors import TraceError
-from trainperf.traces import folder
+from trainperf.traces import processes
 from trainperf.traces.folder import Wanted, report
 from trainperf.traces.results import TraceReport
 
@@ -192,9 +192,27 @@ def test_two_processes_give_the_same_as_one(
     """Several large files are read side by side."""
     job = ranks(tmp_path / "job", [0, 6, 1])
     alone = report([job])
-    monkeypatch.setattr(folder, "LARGE_BYTES", 1)
+    monkeypatch.setattr(processes, "LARGE_BYTES", 1)
 
     assert report([job]) == alone
+
+
+def test_what_is_no_trace_is_left_out_wherever_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process or in another one; named, it is refused."""
+    job = ranks(tmp_path / "job", [0, 6, 1])
+    for name in ("a.json", "z.json"):
+        (job / name).write_text('{"a": 1}' + " " * 10_000 * (name == "a.json"))
+    monkeypatch.setattr(processes, "LARGE_BYTES", 1)
+
+    found = report([job], FEWER)
+
+    assert [trace.rank for trace in found.ranks] == [0, 1, 2]
+    left_out = [said for said in found.warnings if said.startswith("left out: ")]
+    assert [said.split(": ")[1] for said in left_out] == [str(job / "a.json"), str(job / "z.json")]
+    with pytest.raises(TraceError, match=r"a\.json"):
+        report([job / "a.json", job / "z.json", job / "rank0.json"], FEWER)
 
 
 def test_a_report_survives_being_written_and_read(tmp_path: Path) -> None:

@@ -2,64 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.traces.backward import backward_windows
-from trainperf.traces.collectives import Collectives
-from trainperf.traces.host import HostWork
+from trainperf.traces.ranked import Key, RankCollectives
 from trainperf.traces.results import Straggler
-from trainperf.traces.steps import Steps
-from trainperf.traces.table import NONE, EventTable
 
 
 FORWARD = "forward"
 BACKWARD = "backward"
 
-_TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
-"""Kinds in which every rank waits for every other; in the rest some ranks go on at once."""
-
 AS_LATE = 0.8
 """A rank with so much of the largest lateness is named too."""
-
-
-Key = tuple[int, str, str, int]
-"""Step number, process group, kind, and how many of these came before it in the step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankCollectives:
-    """What one rank spent in each collective, to be set beside the others."""
-
-    seconds: Mapping[Key, float]
-    backward: frozenset[Key]
-    """Those that were asked for once backward had begun."""
-    first: Key | None
-    """The first of the recording."""
-
-
-def rank_collectives(
-    table: EventTable, steps: Steps, host: HostWork, found: Collectives
-) -> RankCollectives:
-    """The collectives of the recorded steps that all ranks take part in, each with its key."""
-    begin, _ = backward_windows(table, steps, host)
-    seen: Counter[tuple[int, str, str]] = Counter()
-    seconds: dict[Key, float] = {}
-    backward: set[Key] = set()
-    for place in np.argsort(found.start, kind="stable").tolist():
-        step = int(found.step[place])
-        if step == NONE or found.kind[place] not in _TOGETHER:
-            continue
-        kind = (int(steps.number[step]), found.group[place], found.kind[place])
-        key = (*kind, seen[kind])
-        seen[kind] += 1
-        seconds[key] = int(found.end[place] - found.start[place]) / 1e9
-        if found.asked[place] >= begin[step]:
-            backward.add(key)
-    return RankCollectives(
-        seconds=seconds, backward=frozenset(backward), first=next(iter(seconds), None)
-    )
 
 
 def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, ...], list[str]]:
