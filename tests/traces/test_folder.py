@@ -211,7 +211,7 @@ def test_what_is_no_trace_is_left_out_wherever_it_is_read(
     assert [trace.rank for trace in found.ranks] == [0, 1, 2]
     left_out = [said for said in found.warnings if said.startswith("left out: ")]
     assert [said.split(": ")[1] for said in left_out] == [str(job / "a.json"), str(job / "z.json")]
-    with pytest.raises(TraceError, match=r"a\.json"):
+    with pytest.raises(TraceError, match=r"/(a|z)\.json: it holds no events"):
         report([job / "a.json", job / "z.json", job / "rank0.json"], FEWER)
 
 
