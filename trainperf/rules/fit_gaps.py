@@ -1,26 +1,57 @@
 """What the rules about gaps have in common: a kind of pause and its share of the fit."""
 
+from dataclasses import dataclass
+
 from trainperf.phases import Gap
-from trainperf.results import Finding, Summary
+from trainperf.results import Effort, Finding, Summary
 from trainperf.rules.base import at_most, gap_fraction, severity
 from trainperf.units import duration, plural, share
 
 
-def gap_finding(
-    summary: Summary, gap: Gap, limit: float, *, advice: str, action: str
-) -> Finding | None:
+AIM = 0.05
+"""Of the fit: so much a pause may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    """What to do about one kind of pause."""
+
+    advice: str
+    action: str
+    effort: Effort = "minutes"
+
+
+def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: Remedy) -> Finding | None:
     """A finding when gaps of one kind take at least *limit* of the fit."""
     lost, number = gap_fraction(summary, gap.label), summary.gaps.get(gap.label, 0)
     if lost < limit or not number:
         return None
+    spent_s = summary.ledger_s[gap.label]
     return Finding(
         id=gap.label,
         title=f"{gap.label} takes {share(lost)} of the fit",
-        advice=advice,
-        evidence=(f"{duration(summary.ledger_s[gap.label])} in {plural(number, 'pause')}",),
-        action=action,
+        advice=remedy.advice,
+        evidence=(f"{duration(spent_s)} in {plural(number, 'pause')}", *_pace(summary, gap)),
+        action=remedy.action,
         fraction=lost,
         scope="fit",
         gain_upper_bound=at_most(lost),
         severity=severity(lost),
+        effort=remedy.effort,
+        confirm=f"trainperf report: {gap.label} takes at most {share(AIM)} of the fit",
     )
+
+
+def less_often(summary: Summary, gap: Gap) -> int:
+    """By how many times fewer such pauses make them `AIM` of the fit; at least 2."""
+    lost = min(gap_fraction(summary, gap.label), 0.999)
+    return max(2, round(lost * (1 - AIM) / ((1 - lost) * AIM)))
+
+
+def _pace(summary: Summary, gap: Gap) -> tuple[str, ...]:
+    """How long one pause is, and how many steps lie between two."""
+    number, steps = summary.gaps[gap.label], summary.run.steps
+    if number < 2 or not steps:
+        return ()
+    each_s = summary.ledger_s[gap.label] / number
+    return (f"{duration(each_s)} each, one in {plural(max(1, round(steps / number)), 'step')}",)

@@ -26,6 +26,7 @@ def no_steady_state(evidence: Evidence) -> Finding | None:
             evidence=(f"at least {least} ordinary steps are needed to see the warm-up end",),
             action="Trainer(max_steps=200) is enough for a first answer",
             severity="low",
+            confirm="trainperf report counts steady steps",
         )
     return Finding(
         id="no_steady_state",
@@ -36,4 +37,6 @@ def no_steady_state(evidence: Evidence) -> Finding | None:
         ),
         action="look for changing shapes, recompilations, or other work on this machine",
         severity="medium",
+        effort="hours",
+        confirm="trainperf report counts steady steps",
     )

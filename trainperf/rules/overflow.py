@@ -32,4 +32,6 @@ def overflow(evidence: Evidence) -> Finding | None:
         fraction=lost,
         gain_upper_bound=at_most(lost),
         severity=severity(lost),
+        effort="hours",
+        confirm=f"trainperf report: overflows below {share(LIMITS.overflow)} of the updates",
     )

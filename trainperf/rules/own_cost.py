@@ -24,4 +24,5 @@ def own_cost(evidence: Evidence) -> Finding | None:
         fraction=lost,
         gain_upper_bound=at_most(lost),
         severity="low",
+        confirm=f"trainperf report: our cost below {share(LIMITS.own_cost)} of the step",
     )

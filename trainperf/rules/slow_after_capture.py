@@ -29,4 +29,5 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
         gain_upper_bound=at_most(lost),
         confidence="medium",
         severity=severity(lost),
+        confirm="trainperf compare with a run without captures: no clear change",
     )
