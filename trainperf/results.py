@@ -158,6 +158,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`file:line` of the code it is about, where one is known."""
     confirm: str = ""
     """How to see that the change did it, in one line."""
+    urgent: bool = False
+    """Whether it ended the fit, will end it, or spoils what is learned: named before all others."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

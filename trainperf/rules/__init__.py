@@ -6,18 +6,23 @@ from trainperf.rules.allreduce_tail import allreduce_tail
 from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
 from trainperf.rules.callbacks import callbacks
 from trainperf.rules.checkpoint import checkpoint
-from trainperf.rules.data_parallel import data_parallel
 from trainperf.rules.data_hidden import data_hidden
+from trainperf.rules.data_parallel import data_parallel
 from trainperf.rules.data_wait import data_wait
 from trainperf.rules.epoch_start import epoch_start
 from trainperf.rules.first_step import first_step
+from trainperf.rules.fragmentation import fragmentation
 from trainperf.rules.garbage import garbage
+from trainperf.rules.graph_held import graph_held
 from trainperf.rules.host_bound import host_bound
+from trainperf.rules.leak import leak
 from trainperf.rules.loop import loop
 from trainperf.rules.many_small_tensors import many_small_tensors
+from trainperf.rules.memory_limit import memory_limit
 from trainperf.rules.no_steady_state import no_steady_state
-from trainperf.rules.overflow import overflow
 from trainperf.rules.no_sync import no_sync
+from trainperf.rules.out_of_memory import out_of_memory
+from trainperf.rules.overflow import overflow
 from trainperf.rules.own_cost import own_cost
 from trainperf.rules.padding import padding
 from trainperf.rules.scheduler_per_micro_batch import scheduler_per_micro_batch
@@ -25,9 +30,15 @@ from trainperf.rules.slow_after_capture import slow_after_capture
 from trainperf.rules.straggler import straggler
 from trainperf.rules.transfer import transfer
 from trainperf.rules.validation import validation
+from trainperf.rules.validation_grad import validation_grad
+from trainperf.rules.zero_grad import zero_grad
 
 
 RULES: tuple[Rule, ...] = (
+    out_of_memory,
+    zero_grad,
+    graph_held,
+    leak,
     no_steady_state,
     data_wait,
     many_small_tensors,
@@ -43,8 +54,11 @@ RULES: tuple[Rule, ...] = (
     host_bound,
     padding,
     overflow,
+    validation_grad,
     validation,
     checkpoint,
+    memory_limit,
+    fragmentation,
     garbage,
     first_step,
     slow_after_capture,
@@ -56,7 +70,7 @@ __all__ = ["LIMITS", "RULES", "Rule", "Thresholds", "diagnose"]
 
 
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
-    """What all rules find, the largest predicted gain first.
+    """What all rules find: what is urgent, then the largest predicted gain first.
 
     Gains are compared as shares of the whole fit; a finding without a bound comes after those
     that have one.
@@ -64,7 +78,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     summary = evidence.summary
     found = [finding for rule in RULES if (finding := rule(evidence)) is not None]
     steps = all_steps_s(summary) / summary.run.fit_s if summary.run.fit_s else 0.0
-    return tuple(sorted(found, key=lambda finding: -_of_fit(finding, steps)))
+    return tuple(sorted(found, key=lambda one: (not one.urgent, -_of_fit(one, steps))))
 
 
 def _of_fit(finding: Finding, steps: float) -> float:

@@ -59,6 +59,20 @@ class Thresholds:
     """Scheduler steps an update; one is right, and less is a schedule by the epoch."""
     own_cost: float = 0.03
     """Our promise (design §8)."""
+    memory: float = 0.92
+    """Of the memory that there is (TraceML's pressure bands: 0.92 and 0.97)."""
+    memory_critical: float = 0.97
+    """As `memory`: severe from here on."""
+    fragmentation: float = 0.20
+    """Of the reserved memory that no tensor ever used."""
+    reserved: float = 0.80
+    """Of the memory that there is: holes in less of it do no harm."""
+    leak_bytes: int = 32 << 20
+    """Growth over the steady steps; less may be an allocator's (TraceML looks from 100 MB on)."""
+    leak_steps: int = 100_000
+    """A fit of ordinary length: memory that is full later is no leak that matters."""
+    held: float = 0.5
+    """Of the steps from which something is held, and of the growth that a container explains."""
     steps: int = 20
     """Fewer steady steps carry no diagnosis of theirs."""
 
