@@ -3,24 +3,35 @@
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
 from trainperf.rules.allreduce_tail import allreduce_tail
+from trainperf.rules.attention import attention
+from trainperf.rules.autocast_casts import autocast_casts
 from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
 from trainperf.rules.callbacks import callbacks
+from trainperf.rules.channels_last import channels_last
 from trainperf.rules.checkpoint import checkpoint
+from trainperf.rules.constant_rebuilt import constant_rebuilt
 from trainperf.rules.data_hidden import data_hidden
 from trainperf.rules.data_parallel import data_parallel
 from trainperf.rules.data_wait import data_wait
+from trainperf.rules.elementwise_chain import elementwise_chain
 from trainperf.rules.epoch_start import epoch_start
 from trainperf.rules.first_step import first_step
 from trainperf.rules.fragmentation import fragmentation
 from trainperf.rules.garbage import garbage
 from trainperf.rules.graph_held import graph_held
+from trainperf.rules.half_sensitive import half_sensitive
 from trainperf.rules.host_bound import host_bound
+from trainperf.rules.launch_bound import launch_bound
+from trainperf.rules.layout_copies import layout_copies
 from trainperf.rules.leak import leak
 from trainperf.rules.loop import loop
 from trainperf.rules.many_small_tensors import many_small_tensors
+from trainperf.rules.matmul_precision import matmul_precision
+from trainperf.rules.matmul_shapes import matmul_shapes
 from trainperf.rules.memory_limit import memory_limit
 from trainperf.rules.no_steady_state import no_steady_state
 from trainperf.rules.no_sync import no_sync
+from trainperf.rules.optimizer_not_fused import optimizer_not_fused
 from trainperf.rules.out_of_memory import out_of_memory
 from trainperf.rules.overflow import overflow
 from trainperf.rules.own_cost import own_cost
@@ -52,6 +63,17 @@ RULES: tuple[Rule, ...] = (
     data_parallel,
     scheduler_per_micro_batch,
     host_bound,
+    launch_bound,
+    elementwise_chain,
+    attention,
+    matmul_precision,
+    matmul_shapes,
+    layout_copies,
+    channels_last,
+    autocast_casts,
+    constant_rebuilt,
+    optimizer_not_fused,
+    half_sensitive,
     padding,
     overflow,
     validation_grad,

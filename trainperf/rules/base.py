@@ -47,6 +47,12 @@ class Thresholds:
     """Of the tokens; ordinary batches of unequal documents have 30–66 % (parcae#8)."""
     host_bound: float = 0.50
     """Of the steps."""
+    launch: float = 0.30
+    """Operators below their launch; in a healthy step of a few ms small ones add up to a tenth."""
+    handed_on: float = 0.25
+    """Of what elementwise operators move: what one kernel would not; a pair hands on a third."""
+    faster_precision: float = 2.0
+    """Times the fp32 peak from which another precision is worth its digits (A100's TF32: 8)."""
     garbage: float = 0.02
     """Of all step time."""
     first_step: float = 0.10

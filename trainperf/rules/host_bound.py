@@ -3,13 +3,14 @@
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, value
+from trainperf.rules.launch_bound import launch_bound
 from trainperf.units import share
 
 
 def host_bound(evidence: Evidence) -> Finding | None:
     """At the end of most forwards and backwards the device had already caught up.
 
-    How much that costs cannot be told without a trace, so no bound is given.
+    How much that costs cannot be told without a trace or an audit, so no bound is given.
     """
     summary = evidence.summary
     bound = value(summary, "host_bound_fraction")
@@ -18,6 +19,8 @@ def host_bound(evidence: Evidence) -> Finding | None:
         return None
     # A device that starved in the loader has caught up for a reason that has its own rule.
     if bound < LIMITS.host_bound or stalled >= LIMITS.notable:
+        return None
+    if launch_bound(evidence) is not None:  # it says why, and where
         return None
     return Finding(
         id="host_bound",

@@ -1,0 +1,15 @@
+"""A perceptron under a fused AdamW, whose update is small beside its products."""
+
+from pathlib import Path
+
+from faults.base import Script, train
+from faults.models import WIDTH, Classifier, perceptron
+from faults.operators import adamw, ready
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    del fixed
+    train(out, Classifier(perceptron(), adamw(fused=True)), ready(50, WIDTH, size=256))
+
+
+SCRIPT = Script(train=_train)

@@ -1,0 +1,17 @@
+"""Batches from numpy are float64, and the model was made to fit."""
+
+from pathlib import Path
+
+import torch
+
+from faults.base import Script, train
+from faults.models import WIDTH, Classifier
+from faults.operators import ready
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    dtype = torch.float32 if fixed else torch.float64
+    train(out, Classifier().to(dtype), ready(60, WIDTH, size=128, dtype=dtype))
+
+
+SCRIPT = Script(expected=("matmul_precision",), train=_train)
