@@ -6,7 +6,7 @@ from trainperf.rules.base import setting, value
 from trainperf.units import count, plural
 
 
-RULES = ("no_sync", "scheduler_per_micro_batch", "data_parallel")
+RULES = ("no_sync", "scheduler_per_micro_batch", "data_parallel", "zero_grad")
 
 APART = 0.25
 """Relative difference of configured and recorded samples: short last batches explain less, and a
@@ -53,8 +53,8 @@ def _configured(summary: Summary) -> tuple[float, float, float] | None:
     if not batch:
         return None
     micro = summary.run.config.get("accumulate_grad_batches") or 1
-    if isinstance(micro, str):
-        return None  # it changed from update to update
+    if isinstance(micro, str):  # it changed from update to update
+        return None
     return float(batch), float(micro), float(summary.run.world_size)
 
 

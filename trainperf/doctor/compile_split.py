@@ -15,7 +15,7 @@ from trainperf.rules.base import value
 from trainperf.units import duration, plural
 
 
-RULES = ("compile_latency", "first_step", "graph_breaks")
+RULES = ("compile_latency", "first_step")
 
 
 def compile_split(case: Case) -> Outcome:
@@ -40,7 +40,8 @@ def _graphs(case: Case) -> str:
     if known is None:
         return plural(round(value(case.summary, "recompiles") or 0), "graph")
     spent = "" if known.compile_s is None else f" in {duration(known.compile_s)}"
-    return f"{plural(known.graphs, 'graph')}{spent}"
+    breaks = f", {plural(len(known.breaks), 'graph break')}" if known.breaks else ""
+    return f"{plural(known.graphs, 'graph')}{spent}{breaks}"
 
 
 def _first(summary: Summary) -> str:

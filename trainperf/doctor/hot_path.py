@@ -1,31 +1,44 @@
 """Does the step stop to look at a value?"""
 
-from trainperf.doctor.base import AUDIT, Case, Outcome, passed, refused, unknown
-from trainperf.units import count
+from trainperf.doctor.base import AUDIT, Case, Outcome, failed, passed, refused, unknown
+from trainperf.rules.host_lines import reads
+from trainperf.units import count, plural
 
 
 RULES = ("hidden_syncs",)
 
+_LISTED = 3
+
 
 def hot_path(case: Case) -> Outcome:
-    """No `.item()`, print or CPU copy in the hot path."""
+    """No `.item()`, print or CPU copy in the hot path.
+
+    A value that is read fails also on a CPU, where it costs nothing by itself: the same script
+    stops a GPU.  A print of anything but a tensor is not seen.
+    """
     bad = refused(case, RULES)
     if bad is not None:
         return bad
-    evidence = case.evidence
+    audit, traced = case.evidence.documents.audit, _traced(case)
+    if audit is None:
+        return passed(traced) if traced else unknown("no step was audited or traced", AUDIT)
+    rows = sorted(reads(audit.operators), key=lambda row: -row.calls)
+    if rows:
+        lines = [f"{row.line}: {plural(row.calls, 'read')} a step" for row in rows[:_LISTED]]
+        cheap = "on a CPU they cost little; on a GPU each one stops the step"
+        action = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
+        return failed(action, *lines, cheap if case.summary.run.device == "cpu" else "")
+    return passed("your code reads no value in the audited step", traced)
+
+
+def _traced(case: Case) -> str:
+    """What the traces counted on the rank where it is most; empty without traces."""
     calls = [
         (rank.totals.item_calls or 0.0, rank.totals.sync_calls or 0.0)
-        for report in evidence.captures
+        for report in case.evidence.captures
         for rank in report.ranks
     ]
-    traced = ""
-    if calls:
-        items, syncs = max(calls)
-        traced = f"{count(items)} .item() and {count(syncs)} synchronising calls a traced step"
-    audit = evidence.documents.audit
-    if audit is not None:
-        looked = "no operator of the audited step gives a value to the host from your code"
-        return passed(looked, traced)
-    if traced:
-        return passed(traced)
-    return unknown("no step was audited or traced", AUDIT)
+    if not calls:
+        return ""
+    items, syncs = max(calls)
+    return f"{count(items)} .item() and {count(syncs)} synchronising calls a traced step"

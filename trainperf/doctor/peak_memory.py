@@ -5,7 +5,14 @@ from trainperf.rules.base import LIMITS, value
 from trainperf.units import size
 
 
-RULES = ("out_of_memory", "leak", "graph_held", "memory_limit", "fragmentation")
+RULES = (
+    "out_of_memory",
+    "graph_held",
+    "leak",
+    "validation_grad",
+    "memory_limit",
+    "fragmentation",
+)
 
 
 def peak_memory(case: Case) -> Outcome:
