@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support_audits import COMPUTE, MEMORY, make_light, make_use
+from support_light import COMPUTE, MEMORY, make_light, make_use
 
 from trainperf.dimensions import NAMES, DeviceShares, Facts, dimensions
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support_audits import CHIP, COMPUTE, MEMORY, make_audit, make_use
 from support_doctor import HEALTHY_MS, NAMES, Planted, checked, make_capture
+from support_light import CHIP, COMPUTE, MEMORY, make_audit, make_use
 from support_runs import make_step, make_steps
 
 from trainperf.documents.audit import OperatorUse
