@@ -9,33 +9,42 @@ from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
 from trainperf.rules.callbacks import callbacks
 from trainperf.rules.channels_last import channels_last
 from trainperf.rules.checkpoint import checkpoint
+from trainperf.rules.compile_latency import compile_latency
 from trainperf.rules.constant_rebuilt import constant_rebuilt
 from trainperf.rules.data_hidden import data_hidden
 from trainperf.rules.data_parallel import data_parallel
 from trainperf.rules.data_wait import data_wait
+from trainperf.rules.debug_modes import debug_modes
 from trainperf.rules.elementwise_chain import elementwise_chain
 from trainperf.rules.epoch_start import epoch_start
 from trainperf.rules.first_step import first_step
 from trainperf.rules.fragmentation import fragmentation
 from trainperf.rules.garbage import garbage
+from trainperf.rules.graph_breaks import graph_breaks
 from trainperf.rules.graph_held import graph_held
 from trainperf.rules.half_sensitive import half_sensitive
+from trainperf.rules.hidden_syncs import hidden_syncs
 from trainperf.rules.host_bound import host_bound
+from trainperf.rules.host_code import host_code
 from trainperf.rules.launch_bound import launch_bound
 from trainperf.rules.layout_copies import layout_copies
 from trainperf.rules.leak import leak
+from trainperf.rules.logging import logging
 from trainperf.rules.loop import loop
 from trainperf.rules.many_small_tensors import many_small_tensors
 from trainperf.rules.matmul_precision import matmul_precision
 from trainperf.rules.matmul_shapes import matmul_shapes
 from trainperf.rules.memory_limit import memory_limit
+from trainperf.rules.metrics_every_batch import metrics_every_batch
 from trainperf.rules.no_steady_state import no_steady_state
 from trainperf.rules.no_sync import no_sync
+from trainperf.rules.noisy_run import noisy_run
 from trainperf.rules.optimizer_not_fused import optimizer_not_fused
 from trainperf.rules.out_of_memory import out_of_memory
 from trainperf.rules.overflow import overflow
 from trainperf.rules.own_cost import own_cost
 from trainperf.rules.padding import padding
+from trainperf.rules.recompiles import recompiles
 from trainperf.rules.scheduler_per_micro_batch import scheduler_per_micro_batch
 from trainperf.rules.slow_after_capture import slow_after_capture
 from trainperf.rules.straggler import straggler
@@ -62,6 +71,14 @@ RULES: tuple[Rule, ...] = (
     allreduce_tail,
     data_parallel,
     scheduler_per_micro_batch,
+    recompiles,
+    compile_latency,
+    graph_breaks,
+    hidden_syncs,
+    metrics_every_batch,
+    host_code,
+    logging,
+    debug_modes,
     host_bound,
     launch_bound,
     elementwise_chain,
@@ -84,6 +101,7 @@ RULES: tuple[Rule, ...] = (
     garbage,
     first_step,
     slow_after_capture,
+    noisy_run,
     own_cost,
     data_hidden,
 )

@@ -148,7 +148,8 @@ def audited(evidence: Evidence) -> Audited | None:
         work_s=work_s,
         passes_s=sum(value(summary, f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES),
         basis=basis,
-        operators=tuple(operators),
+        # What logging calls has a rule of its own.
+        operators=tuple(row for row in operators if not row.use.logs),
         smallest_s=_smallest_s(own, launch_s(light)),
     )
 

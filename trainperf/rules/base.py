@@ -55,6 +55,8 @@ class Thresholds:
     """Times the fp32 peak from which another precision is worth its digits (A100's TF32: 8)."""
     garbage: float = 0.02
     """Of all step time."""
+    collections: int = 5
+    """Steps that did little else; fewer are the start of a process, not a habit."""
     first_step: float = 0.10
     """Of the fit: a compilation that the run is too short to pay back."""
     first_step_s: float = 10.0
@@ -63,6 +65,20 @@ class Thresholds:
     """Of the all-reduces: two micro-batches a step waste half of them."""
     schedule: float = 1.5
     """Scheduler steps an update; one is right, and less is a schedule by the epoch."""
+    recompiles: float = 0.05
+    """Of the fit, beyond what the same steps take without the compiler."""
+    recompiled_steps: int = 2
+    """A shape that is seen to change is compiled once more, for all lengths: that is ordinary."""
+    compile_s: float = 1.0
+    """Compiling for less is waited for, and forgotten."""
+    compiled_gain: float = 1.43
+    """How much faster torch.compile trains on average by torch's own account (A100, 163 models)."""
+    synced: float = 0.05
+    """Of the step: the device idle because the host waits for it (as in `trainperf trace`)."""
+    idle_cores: int = 4
+    """On a machine of fewer the loader and the system have use for the others."""
+    noise: float = 0.25
+    """Middle half over median: torch.utils.benchmark calls such a measurement worthless."""
     own_cost: float = 0.03
     """Our promise (design §8)."""
     memory: float = 0.92

@@ -3,6 +3,7 @@
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity, value
+from trainperf.rules.compiling import once_s
 from trainperf.units import duration, share
 
 
@@ -13,6 +14,9 @@ def first_step(evidence: Evidence) -> Finding | None:
     # A running fit will be longer than it is now.
     if first_s is None or step_s is None or summary.run.state == "running":
         return None
+    compiled = evidence.documents.compilation
+    if compiled is not None and once_s(compiled, summary) >= (first_s - step_s) / 2:
+        return None  # compiling has a finding of its own, or has paid back
     extra_s = first_s - step_s
     if extra_s < LIMITS.first_step_s or extra_s < LIMITS.first_step * summary.run.fit_s:
         return None

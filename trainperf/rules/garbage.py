@@ -12,8 +12,9 @@ def garbage(evidence: Evidence) -> Finding | None:
     paused_s = worst(summary, "gc_s")
     if paused_s is None or not summary.run.fit_s:
         return None
-    lost = paused_s / summary.run.fit_s
-    if lost < LIMITS.garbage:
+    lost, unusual = paused_s / summary.run.fit_s, summary.excluded.get("gc", 0)
+    # A few full collections while a process warms up are a notable part of a short fit only.
+    if lost < LIMITS.garbage or 0 < unusual < LIMITS.collections:
         return None
     return Finding(
         id="garbage",

@@ -13,6 +13,7 @@ from trainperf.rules.audited import (
     total_s,
 )
 from trainperf.rules.base import LIMITS, severity, value
+from trainperf.rules.named_lines import named_fraction
 from trainperf.units import count, duration, share
 
 
@@ -30,7 +31,8 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     calls = sum(row.use.calls for row in tiny)
     if not tiny or 2 * calls < sum(row.use.calls for row in passes):
         return None
-    lost = known.fraction(_saved_s(known, passes, tiny))
+    # Python between the launches that a line was named for is that line's.
+    lost = known.fraction(_saved_s(known, passes, tiny)) - named_fraction(evidence)
     if lost < LIMITS.launch:
         return None
     return Finding(

@@ -4,6 +4,7 @@ from trainperf.evidence import Evidence
 from trainperf.phases import Phase
 from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, phase_fraction, severity, value
+from trainperf.rules.logging import logging
 from trainperf.units import duration, share
 
 
@@ -21,7 +22,7 @@ def loop(evidence: Evidence) -> Finding | None:
     lost = min([lost, *together])
     host_bound = value(summary, "host_bound_fraction") or 0.0
     hidden = summary.run.device != "cpu" and host_bound < LIMITS.host_bound
-    if lost < LIMITS.notable or hidden:
+    if lost < LIMITS.notable or hidden or logging(evidence) is not None:
         return None
     return Finding(
         id="loop",
