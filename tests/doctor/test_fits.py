@@ -1,0 +1,79 @@
+"""The doctor on real fits: nothing of it is planted on disk."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from faults.base import batches, train
+from faults.models import WIDTH, Classifier
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from trainperf.doctor import Case, Checked, examined
+from trainperf.run import Run
+from trainperf.summary import examine
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+class Sleepy(Dataset[tuple[Tensor, Tensor]]):
+    """Samples that take a while to make."""
+
+    def __len__(self) -> int:
+        return 60 * 16
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+        """Sixteen milliseconds a batch."""
+        time.sleep(0.001)
+        return torch.ones(WIDTH), torch.tensor(place % 10)
+
+
+class Peeking(nn.Module):
+    """A body that looks at its own output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = nn.Linear(WIDTH, 10)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Reads one value a step."""
+        scores: Tensor = self.own(rows)
+        return scores * 0.5 if scores.mean().item() > 1e9 else scores
+
+
+def checks_of(out: Path) -> dict[str, Checked]:
+    """Every check of the run below *out*."""
+    evidence = examine(Run.open(out))
+    return {check.id: check for check in examined(Case(evidence=evidence)).checks}
+
+
+def test_a_fit_that_is_in_order_fails_nothing_that_was_looked_at(tmp_path: Path) -> None:
+    """Large products, a fused optimizer, batches at hand; one step audited."""
+    train(tmp_path, Classifier(), batches(60, WIDTH, size=256))
+    checks = checks_of(tmp_path)
+
+    passed = {name for name, check in checks.items() if check.status == "pass"}
+    assert {
+        "warmed_up",
+        "steady_state",
+        "hot_path",
+        "loader",
+        "layouts",
+        "peak_memory",
+        "accumulation",
+        "throughput_unit",
+    } <= passed
+    assert checks["pinned_transfer"].status == "not_applicable"
+    assert checks["compile_split"].status == "not_applicable"
+
+
+def test_a_slow_loader_and_a_read_value_fail_their_checks(tmp_path: Path) -> None:
+    """With the line that reads it."""
+    train(tmp_path, Classifier(Peeking()), DataLoader(Sleepy(), batch_size=16))
+    checks = checks_of(tmp_path)
+
+    assert checks["loader"].status == "fail"
+    assert checks["hot_path"].status == "fail"
+    assert "test_fits.py:" in checks["hot_path"].evidence[0]
