@@ -63,6 +63,15 @@ def batches(number: int, *shape: int, size: int = 16) -> "DataLoader[Any]":
     return DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=size)
 
 
+def ready(number: int, width: int, size: int = 256) -> "DataLoader[Any]":
+    """The same rows and labels in every batch, made beforehand: waiting for them takes no time."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(size, width, generator=generator)
+    batch = (rows, torch.randint(0, 10, (size,), generator=generator))
+    whole: Any = [batch] * number
+    return DataLoader(whole, batch_size=None)
+
+
 def evidence_of(out: Path) -> Evidence:
     """What the run below *out* shows."""
     return examine(Run.open(out))

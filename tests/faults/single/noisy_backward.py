@@ -1,0 +1,36 @@
+"""Backward takes longer at random: nothing to fix, and nothing to conclude."""
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from faults.base import Script, ready, train
+from faults.models import WIDTH, Classifier
+
+
+class Noisy(Classifier):
+    """Sleeps for a time that nobody can foresee."""
+
+    def __init__(self, most_s: float) -> None:
+        super().__init__()
+        self._most_s = most_s
+        self._random = random.Random(0)  # noqa: S311 not for secrets
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss."""
+        loss = super().training_step(batch, batch_idx)
+        loss.register_hook(self._wait)
+        return loss
+
+    def _wait(self, gradient: Tensor) -> None:
+        time.sleep(self._random.uniform(0, self._most_s))
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    train(out, Noisy(0.0 if fixed else 0.03), ready(80, WIDTH, 128))
+
+
+SCRIPT = Script(expected=("noisy_run",), train=_train, same_work=False)
