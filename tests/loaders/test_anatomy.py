@@ -285,6 +285,19 @@ def _widen(worker: int) -> None:
     info.dataset.width = 16
 
 
+class Sharing(Rows):
+    """Only looks into the training process."""
+
+    def __getitem__(self, key: int) -> torch.Tensor:
+        assert torch.utils.data.get_worker_info() is None
+        return super().__getitem__(key)
+
+
+def test_a_dataset_that_has_no_worker_finds_none() -> None:
+    """Nor does the collate function, which would make the batch in shared memory."""
+    assert loader_anatomy(DataLoader(Sharing(), batch_size=4), batches=3).workers == 0
+
+
 def test_no_process_is_left_behind() -> None:
     """Also where the look ended in the middle."""
     before = set(multiprocessing.active_children())

@@ -1,63 +1,18 @@
 """The rules about the loader: by its anatomy, on a device, and where another rule knows better."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support_batches import Batch
 from support_runs import MS, RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.documents import write_document
-from trainperf.documents.loader import LoaderAnatomy, Spread
 from trainperf.records import Scalar
 from trainperf.reports.headline import headline
 from trainperf.results import Finding, Summary
 from trainperf.run import Run
 from trainperf.summary import summarize
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """What one costs, in milliseconds, and what is in it."""
-
-    getitem: float = 1.0
-    collate: float = 1.0
-    packing: float = 0.1
-    receiving: float = 0.1
-    pinning: float | None = None
-    workers: int = 0
-    samples: int = 32
-    tensors: int = 2
-    size: int = 1 << 20
-    worst: float = 1.0
-    """How many times its mean a part takes at its p95."""
-
-    def anatomy(self) -> LoaderAnatomy:
-        """The document."""
-        return LoaderAnatomy(
-            batches=31,
-            workers=self.workers,
-            timed_workers=max(1, self.workers),
-            kind="map",
-            dataset="Images",
-            samples=self.samples,
-            tensors=self.tensors,
-            batch_bytes=self.size,
-            getitem=self._spread(self.getitem),
-            collate=self._spread(self.collate),
-            transport=self._spread(self.packing + self.receiving),
-            pinning=None if self.pinning is None else self._spread(self.pinning),
-            packing_s=self.packing / 1e3,
-            receiving_s=self.receiving / 1e3,
-            interval_s=None,
-            start_s=0.1,
-            took_s=1.0,
-            getitem_line="images.py:12",
-            collate_line="images.py:40",
-        )
-
-    def _spread(self, ms: float) -> Spread:
-        return Spread(mean_s=ms / 1e3, p95_s=self.worst * ms / 1e3)
 
 
 def found(
@@ -151,6 +106,14 @@ def test_what_the_training_process_does_itself_no_worker_hides(
     assert finding.title.endswith(f"mainly for {part}")
     assert "more workers do not help" in finding.evidence[-1]
     assert "num_workers" not in finding.action
+
+
+def test_no_worker_is_advised_whose_batches_are_as_dear_to_receive(tmp_path: Path) -> None:
+    """20 ms to make one here, 15 to unpack one that a worker has made."""
+    finding = only(found(tmp_path, Batch(getitem=19, receiving=15), data_wait=20, forward=20))
+
+    assert finding.advice == "Make __getitem__ cheaper"
+    assert finding.evidence[-1] == "out of a worker it would still take 15.0 ms to receive one"
 
 
 def test_workers_that_cannot_pack_as_fast_as_they_make_are_too_few(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset, IterDataPipe, MapDataP
 
 from trainperf.errors import ConfigError
 from trainperf.loaders.timed import (
-    OwnDataset,
+    Disguise,
     Tally,
     TimedBatches,
     TimedCollate,
@@ -61,7 +61,7 @@ def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
         collate_fn=TimedCollate(loader.collate_fn, tally),
         pin_memory=bool(loader.pin_memory) and torch.accelerator.is_available(),
         timeout=(loader.timeout or PATIENCE_S) if workers else 0,
-        worker_init_fn=OwnDataset(loader.worker_init_fn if loader.num_workers else None),
+        worker_init_fn=Disguise(loader.worker_init_fn, working=loader.num_workers > 0),
         multiprocessing_context=context,
         generator=torch.Generator().manual_seed(0),
         prefetch_factor=loader.prefetch_factor if loader.num_workers else None,

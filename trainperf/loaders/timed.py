@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data._utils import worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from trainperf.clocks.host import monotonic_ns
@@ -92,12 +93,12 @@ class TimedCollate:
         begun = monotonic_ns()
         batch = self.collate(samples)
         ended = monotonic_ns()
-        worker = get_worker_info()
+        info = get_worker_info()
         getitem_ns, number = self.tally.take()
         return Parcel(
             batch,
             Made(
-                worker=worker.id if worker is not None else 0,
+                worker=info.id if info is not None else 0,
                 samples=number,
                 getitem_ns=getitem_ns,
                 collate_ns=ended - begun,
@@ -106,20 +107,28 @@ class TimedCollate:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnDataset:
-    """The user's `worker_init_fn`: it finds its own dataset in `get_worker_info()`."""
+class Disguise:
+    """Run in every worker before its first batch: lets the user's code find what it would find."""
 
     init: Callable[[int], object] | None
+    """The user's `worker_init_fn`."""
+    working: bool
+    """Whether the user's loader has workers at all."""
 
-    def __call__(self, worker: int) -> None:
+    def __call__(self, number: int) -> None:
         """Runs once in every worker."""
+        if not self.working:
+            # In a worker the default collate function makes every tensor in shared memory, and a
+            # dataset may take its share only: the training process, which is timed, does neither.
+            worker._worker_info = None  # noqa: SLF001 of this process, which ends with the look
+            return
         info = get_worker_info()
         timed = info.dataset if info is not None else None
         if isinstance(timed, TimedItems | TimedStream):
             # Read-only for a good reason; but the dataset named there is to be the user's own.
             object.__setattr__(info, "dataset", timed.dataset)
         if self.init is not None:
-            self.init(worker)
+            self.init(number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

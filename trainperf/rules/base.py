@@ -29,12 +29,12 @@ class Thresholds:
     """In a batch: from here on handling them stands out beside what is in them."""
     small_tensor_bytes: int = 1 << 18
     """A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
-    handling_s: float = 10e-6
-    """To take one small tensor of a sample out of its dataset and stack it; more is work."""
+    handling: float = 8.0
+    """Times the least that a small tensor of a sample costs: one that costs more is work."""
     uneven: float = 2.0
     """One batch in twenty takes so many times the mean."""
     epoch_start: float = 0.05
-    """Of all step time: what the data wait of epoch starts adds to that of steady steps."""
+    """Of the fit: what epochs cost to start, between them and in their first batches."""
     validation: float = 0.20
     """Of the fit."""
     checkpoint: float = 0.10

@@ -30,6 +30,10 @@ def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
     here_s = _here_s(anatomy)
     if workers and here_s > available_s and here_s >= anatomy.worker_s / workers:
         return _send_less(anatomy)
+    if not workers and here_s > anatomy.making_s / 2:
+        return _cheaper(
+            anatomy, f"out of a worker it would still take {duration(here_s)} to receive one"
+        )
     needed = anatomy.workers_for(available_s) if available_s else workers + 1
     if needed <= workers:
         return _enough(anatomy, cpus)

@@ -55,7 +55,10 @@ def small_tensors(anatomy: LoaderAnatomy) -> bool:
     tensors = anatomy.tensors
     if tensors < LIMITS.many_tensors or anatomy.batch_bytes >= tensors * LIMITS.small_tensor_bytes:
         return False
-    return anatomy.making_s <= LIMITS.handling_s * tensors * max(1.0, anatomy.samples)
+    if anatomy.tensor_s is None:
+        return False
+    handling_s = LIMITS.handling * anatomy.tensor_s * tensors * max(1.0, anatomy.samples)
+    return anatomy.making_s <= handling_s
 
 
 def small_tensors_wait(summary: Summary) -> bool:
