@@ -64,6 +64,23 @@ class Asked:
         self._wishes = replace(self._wishes, profiler=profile)
         return self
 
+    def audit(self, at: int = 20) -> Self:
+        """Ask for an audit of one step: each of its operators goes to `audit.json`.
+
+        That step takes longer, and no statistic counts it.
+
+        Args:
+            at: Its number in this fit, from 0.
+
+        Raises:
+            ConfigError: The first epoch has begun already, or there is no such step.
+        """
+        self._not_yet_begun("audit")
+        if at < 0:
+            raise ConfigError(f"at={at}: steps count from 0; try at=20")
+        self._wishes = replace(self._wishes, audit_at=at)
+        return self
+
     def loader_anatomy(self) -> Self:
         """Ask for a look into the loader before its first batch, for two seconds.
 

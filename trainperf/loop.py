@@ -23,12 +23,14 @@ from torch.optim import Optimizer
 from typing_extensions import Self
 
 from trainperf.asked import Asked
+from trainperf.audit.chips import note_chip
 from trainperf.brackets import Brackets
 from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns, wall_clock_anchor
 from trainperf.errors import ConfigError
 from trainperf.monitor import Monitor
 from trainperf.phases import Phase
+from trainperf.probes.audit import AuditProbe
 from trainperf.probes.choose import Chosen, Objects
 from trainperf.probes.tokens import MaskFunction
 from trainperf.sinks.tensorboard import Writer
@@ -101,6 +103,7 @@ class LoopMonitor(Asked):
         self._rank = 0
         self._chosen = Chosen()
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
+        self._audit: AuditProbe | None = None
         self._batch: object = _NO_BATCH
         self._attempted: set[int] = set()
         self._ended, self._unended = False, 0
@@ -129,6 +132,8 @@ class LoopMonitor(Asked):
                 finally:
                     fetch_ends()
                 self._batch = batch
+                if self._audit is not None:
+                    self._audit.begin_batch()
                 yield batch
         finally:  # the loop may have been left in the middle of a batch
             self._epoch_ended()
@@ -158,12 +163,16 @@ class LoopMonitor(Asked):
         batch = self._batch
         if batch is _NO_BATCH:
             return
+        if self._audit is not None:
+            self._audit.pause()
         self._batch = _NO_BATCH
         if self._attempted:
             self._attempted.clear()
         monitor = self.monitor
         monitor.recorder.enter(_CALLBACKS)
         monitor.micro_batch(batch, loss, complete=True)
+        if self._audit is not None and self._audit.settle():
+            self._audit = None
         monitor.recorder.last_hook_left()
 
     # -- the end ------------------------------------------------------------------------------
@@ -179,6 +188,8 @@ class LoopMonitor(Asked):
         if self.run is not None and self._rank == 0:
             run, wishes = self.run, self._wishes
             ranks = self._objects.world_size if reason == FINISHED else 1
+            measure = reason == FINISHED
+            self.monitor.guard.run("chip", lambda: note_chip(run, measure=measure))
             self.monitor.guard.run("report", lambda: end(run, wishes, ranks))
 
     def __enter__(self) -> Self:
@@ -206,10 +217,13 @@ class LoopMonitor(Asked):
     def _start(self, loader: object) -> None:
         begun = begin(self.monitor, self._objects, self._wishes, loader, self._notes)
         self.run, self._rank, self._chosen = begun.run, begun.rank, begun.chosen
+        self._audit = begun.audit
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""
+        if self._audit is not None:
+            self._audit.pause()
         complete = not self._ended and self._lose_patience()
         if not complete and self._chosen.scaler is not None:
             self.monitor.guard.run(self._chosen.scaler.name, self._chosen.scaler.withdraw)
@@ -228,6 +242,8 @@ class LoopMonitor(Asked):
         return self._unended > PATIENCE
 
     def _epoch_ended(self) -> None:
+        if self._audit is not None:
+            self._audit.pause()
         if not self.monitor.finished:
             self._batch = _NO_BATCH
             self.monitor.recorder.epoch_ended()

@@ -19,6 +19,7 @@ from trainperf.measures import EVERYTHING
 from trainperf.meters.fold import Reading
 from trainperf.monitor import Monitor
 from trainperf.parts import Parts
+from trainperf.probes.audit import AuditProbe
 from trainperf.probes.base import Probe
 from trainperf.probes.choose import Chosen, Objects, choose
 from trainperf.probes.habits import ValidationProbe
@@ -48,6 +49,8 @@ class Wishes:
     """What is traced."""
     loader_anatomy: bool = False
     """Whether the loader is looked into."""
+    audit_at: int | None = None
+    """Number of the step that is audited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,7 @@ class Begun:
     run: Path | None
     rank: int
     chosen: Chosen
+    audit: AuditProbe | None = None
 
 
 def begin(
@@ -81,6 +85,7 @@ def begin(
         chosen.probes.append(ValidationProbe(objects.module))
     if wishes.loader_anatomy and run is not None:
         chosen.probes.append(LoaderProbe(loader, objects.run))
+    audit = _audit(objects, wishes, monitor.guard, chosen)
     traced = _traced(objects, wishes, run, rank, monitor.guard)
     monitor.start(
         Parts(
@@ -93,7 +98,7 @@ def begin(
             first_answer=_say if wishes.aloud and rank == 0 else None,
         )
     )
-    return Begun(run=run, rank=rank, chosen=chosen)
+    return Begun(run=run, rank=rank, chosen=chosen, audit=audit)
 
 
 def end(run: Path, wishes: Wishes, ranks: int) -> None:
@@ -107,6 +112,16 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
         return torch.device(device)
     first = next(model.parameters(), None)
     return first.device if first is not None else torch.device("cpu")
+
+
+def _audit(objects: Objects, wishes: Wishes, guard: Guard, chosen: Chosen) -> AuditProbe | None:
+    if wishes.audit_at is None:
+        return None
+    module = objects.module if isinstance(objects.module, torch.nn.Module) else None
+    audit = AuditProbe(module, wishes.audit_at, objects.run, guard)
+    audit.ledger = chosen.ledger
+    chosen.probes.append(audit)
+    return audit
 
 
 def _traced(
