@@ -8,6 +8,9 @@ from trainperf.results import Summary
 from trainperf.rules.base import value
 
 
+MOST = 110
+"""Letters of torch's words in a line."""
+
 _SIZE = re.compile(r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)")
 _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
 """How torch names a local or a global variable."""
@@ -47,6 +50,11 @@ def dimension(reason: str) -> tuple[str, int] | None:
 def plain(reason: str) -> str:
     """Torch's words without its comments, variables by the names they have in the code."""
     return _WRAPPED.sub(r"\1", reason).split("  #", 1)[0].strip()
+
+
+def short(text: str) -> str:
+    """No longer than fits a line of a report."""
+    return text if len(text) <= MOST else text[: MOST - 1] + "…"
 
 
 def name_of(one: Compiled) -> str:

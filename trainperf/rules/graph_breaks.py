@@ -2,11 +2,8 @@
 
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
+from trainperf.rules.compiling import short
 from trainperf.units import plural
-
-
-MOST = 110
-"""Letters of torch's explanation in a line."""
 
 
 def graph_breaks(evidence: Evidence) -> Finding | None:
@@ -24,7 +21,7 @@ def graph_breaks(evidence: Evidence) -> Finding | None:
         title=f"compiled code breaks at {plural(len(places), 'place')}",
         advice="Remove the graph breaks",
         evidence=(
-            *(f"{one.where or 'a line'}: {_short(one.reason)}" for one in document.breaks[:3]),
+            *(f"{one.where or 'a line'}: {short(one.reason)}" for one in document.breaks[:3]),
             f"{plural(document.graphs, 'graph')} in all; what one would gain is not known",
         ),
         action=_action(first.reason),
@@ -35,10 +32,6 @@ def graph_breaks(evidence: Evidence) -> Finding | None:
         confirm="torch.compile(…, fullgraph=True) raises where a break is left; then trainperf "
         "compare before after",
     )
-
-
-def _short(reason: str) -> str:
-    return reason if len(reason) <= MOST else reason[: MOST - 1] + "…"
 
 
 def _action(reason: str) -> str:

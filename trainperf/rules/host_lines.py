@@ -25,6 +25,9 @@ NEAR = 12
 LOOP = 8
 """So many calls from one line in one step are a loop."""
 
+OWN_S = 100e-6
+"""The audit is quicker than that between two calls: from its end to its next begin."""
+
 READS = (
     "aten._local_scalar_dense.",
     "aten.is_nonzero.",
@@ -156,5 +159,5 @@ def _phases(summary: Summary, rows: Sequence[OperatorUse]) -> list[tuple[float, 
 def _before_s(rows: Sequence[OperatorUse]) -> list[float]:
     """What passed before each row's calls, less what the audit itself adds there."""
     before = [row.before_s / row.calls for row in rows if row.before_s > 0]
-    own_s = min(before, default=0.0)
+    own_s = min([*before, OWN_S])
     return [max(0.0, row.before_s - own_s * row.calls) for row in rows]

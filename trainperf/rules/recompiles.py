@@ -6,7 +6,7 @@ from trainperf.documents.compilation import Compiled
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity
-from trainperf.rules.compiling import dimension, excess_s, name_of, plain, recompiled_late
+from trainperf.rules.compiling import dimension, excess_s, name_of, plain, recompiled_late, short
 from trainperf.units import duration, plural, share
 
 
@@ -35,7 +35,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
                 f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
                 f"first, {duration(lost * summary.run.fit_s)} beyond what a steady step takes"
             ),
-            f"{name_of(worst)}: {plain(worst.reason or '')}",
+            f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
             *(
                 f"torch gave up on {name_of(one)} in step {one.step}: new shapes run uncompiled"
                 for one in given_up[:1]
