@@ -77,7 +77,8 @@ FACTS: dict[str, Fact] = {
         Fact(
             name="owned_bytes",
             unit="B",
-            meaning="resident set without the pages of mapped files (CPU runs on Linux)",
+            meaning="memory of the process in use: what its C allocator has handed out, where "
+            "glibc tells, else the resident set without mapped files (CPU runs on Linux)",
         ),
         Fact(name="gc_ns", unit="ns", meaning="time the garbage collector ran inside the step"),
         Fact(name="recompiles", unit="1", meaning="graphs torch.compile built inside the step"),

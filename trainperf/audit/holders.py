@@ -44,18 +44,22 @@ class _Gathered:
         return sum(self.sizes.values())
 
 
-def holders(named: Collection[int], line_of: Callable[[int], str | None]) -> tuple[Holder, ...]:
-    """The largest containers of tensors and arrays, the largest first.
+def holders(
+    named: Collection[int], line_of: Callable[[int], str | None], since: int = 0
+) -> tuple[Holder, ...]:
+    """The largest containers of tensors and arrays; those that hold graphs come first.
 
     Args:
         named: Identities of storages that are no news.
         line_of: Where a storage was made, as far as that is known.
+        since: Graphs made before are an earlier fit's; see `graphs_made`.
     """
+    gc.collect()  # garbage is held by nobody
     found = [
         gathered
         for one in gc.get_objects()
         if type(one) in _CONTAINERS and _may_hold(one)
-        for gathered in _gathered(one, named)
+        for gathered in _gathered(one, named, since)
     ]
     found.sort(key=lambda gathered: (-(gathered.graphs >= LEAST), -gathered.size_bytes))
     return tuple(_holder(one, line_of) for one in _outermost(found)[:SHOWN])
@@ -87,17 +91,28 @@ def _is_data(one: object) -> bool:
     return issubclass(type(one), (Tensor, np.ndarray))
 
 
-def _gathered(container: object, named: Collection[int]) -> Iterator[_Gathered]:
+def _gathered(container: object, named: Collection[int], since: int) -> Iterator[_Gathered]:
     sizes: _Found = {}
     count = graphs = 0
     for element in _elements(container):
         identity, size = _memory(element)
-        if identity not in named and size:
+        if size and identity not in named and identity not in sizes:
             sizes[identity] = size
             count += 1
-            graphs += isinstance(element, Tensor) and element.grad_fn is not None
+            graphs += _number(element) >= since
     if count >= LEAST:
         yield _Gathered(container=container, count=count, graphs=graphs, sizes=sizes)
+
+
+def graphs_made() -> int:
+    """Number of the next graph node that this thread makes."""
+    return int(torch._C._autograd._get_sequence_nr())  # noqa: SLF001 no public name
+
+
+def _number(element: object) -> int:
+    """Number of the node that made a tensor; negative for what hangs on no graph."""
+    node = element.grad_fn if isinstance(element, Tensor) else None
+    return -1 if node is None else int(node._sequence_nr())  # noqa: SLF001 same
 
 
 def _elements(container: object) -> Iterator[object]:

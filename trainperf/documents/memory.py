@@ -41,7 +41,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """`file:line` where it is filled, else where its owner is written; empty if not known."""
     count: int
-    """Tensors and arrays in it, also those one level deeper."""
+    """Tensors and arrays in it, also those one level deeper; what shares memory counts once."""
     graphs: int
     """Those of them that hold an autograd graph."""
     size_bytes: int

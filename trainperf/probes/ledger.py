@@ -11,7 +11,7 @@ import msgspec
 
 from trainperf.audit.allocations import Allocations
 from trainperf.audit.exhausted import out_of_memory
-from trainperf.audit.holders import holders
+from trainperf.audit.holders import graphs_made, holders
 from trainperf.audit.ledger import Trained, count, storages, with_step
 from trainperf.documents.base import write_document
 from trainperf.documents.memory import MemoryLedger
@@ -39,6 +39,7 @@ class LedgerProbe(Probe):
         self._trained = trained
         self._run = run
         self._column: int | None = None
+        self._graphs = 0
         self._first: float | None = None
         self._last: float | None = None
         self._audited: MemoryLedger | None = None
@@ -51,6 +52,7 @@ class LedgerProbe(Probe):
         super().attach(recorder)
         known = [name for name in _GROWING if name in recorder.columns]
         self._column = recorder.column(known[0]) if known else None
+        self._graphs = graphs_made()
 
     def sample(self, draft: Draft) -> None:
         """Remember the first and the last sample; the memory probe comes before this one."""
@@ -74,7 +76,7 @@ class LedgerProbe(Probe):
         held = ledger.held
         if self._audited is not None or self._grown() >= GROWN_BYTES:
             line_of = self._allocations.line_of if self._allocations else _unknown
-            held = holders(storages(self._trained), line_of)
+            held = holders(storages(self._trained), line_of, self._graphs)
         ledger = msgspec.structs.replace(ledger, held=held, out_of_memory=ended)
         write_document(ledger, self._run)
 

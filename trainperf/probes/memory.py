@@ -1,5 +1,6 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -7,6 +8,7 @@ import psutil
 import torch
 
 from trainperf.probes.base import Probe
+from trainperf.probes.heap import heap
 from trainperf.recorder import Draft, Recorder
 
 
@@ -43,9 +45,11 @@ class DeviceMemoryProbe(Probe):
 
 
 class ResidentMemoryProbe(Probe):
-    """The resident set of this process after a step, sampled; workers are not in it.
+    """The resident set of this process after a step, and what of it is in use; sampled.
 
-    What the process owns is the resident set without mapped files: these are the kernel's to drop.
+    In use is what the C allocator has handed out and what is shared with workers, where glibc
+    tells; else the resident set without mapped files, which are the kernel's to drop.  Workers
+    are not in it, nor are Python's own small objects where glibc tells.
     """
 
     name = "memory"
@@ -56,12 +60,18 @@ class ResidentMemoryProbe(Probe):
         super().attach(recorder)
         self._columns = [recorder.column(name) for name in self.facts]
         self._process = psutil.Process()
+        self._in_use = heap()
 
     def sample(self, draft: Draft) -> None:
         """Read what is held now."""
-        held = status_bytes() or (self._process.memory_info().rss, None)
-        for column, value in zip(self._columns, held, strict=True):
-            draft.facts[column] = value
+        resident, owned = self._columns
+        status = status_bytes()
+        if status is None:
+            draft.facts[resident] = self._process.memory_info().rss
+            return
+        private = status.anonymous if self._in_use is None else self._in_use()
+        draft.facts[resident] = status.anonymous + status.shared + status.mapped
+        draft.facts[owned] = private + status.shared
 
     def reasons(self) -> dict[str, str]:
         """Only Linux tells mapped files from the rest."""
@@ -73,14 +83,27 @@ NOT_LINUX = "not measured: only Linux tells what a process holds beside mapped f
 _STATUS = Path("/proc/self/status")
 
 
-def status_bytes(status: Path = _STATUS) -> tuple[int, int] | None:
-    """Resident set of this process, and that without mapped files; `None` where it is not told."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """The resident set, in bytes; a sum is the whole."""
+
+    anonymous: int
+    shared: int
+    """With other processes, e.g. batches from workers."""
+    mapped: int
+    """Pages of files."""
+
+
+def status_bytes(status: Path = _STATUS) -> Resident | None:
+    """Resident set of this process; `None` where its parts are not told."""
     if not status.is_file():
         return None
     told = status.read_bytes()
     sizes = [_size(told, b"\nRss%s:" % kind) for kind in (b"Anon", b"Shmem", b"File")]
     known = [size for size in sizes if size is not None]
-    return (sum(known), known[0] + known[1]) if len(known) == len(sizes) else None
+    if len(known) < len(sizes):
+        return None
+    return Resident(anonymous=known[0], shared=known[1], mapped=known[2])
 
 
 def _size(told: bytes, name: bytes) -> int | None:

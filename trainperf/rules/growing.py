@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from trainperf.documents.memory import Holder
 from trainperf.evidence import Evidence
 from trainperf.rules.base import LIMITS, setting, value
-from trainperf.units import count, plural, size
+from trainperf.units import count, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,5 @@ def said(holder: Holder) -> str:
     """Who holds what, in one line."""
     graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
     named = f"{holder.kind} {holder.name}" if holder.name else f"a {holder.kind} that has no name"
-    return (
-        f"{named} holds {plural(holder.count, 'tensor')}{graphs}, {size(holder.size_bytes)} of them"
-    )
+    held = f"{count(holder.count)} tensors or arrays{graphs}"
+    return f"{named} holds {held}: {size(holder.size_bytes)}"

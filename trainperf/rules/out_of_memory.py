@@ -85,7 +85,7 @@ def _during(ended: OutOfMemory) -> str:
 def _asked(ended: OutOfMemory, memory: MemoryLedger) -> str:
     asked = f"{size(ended.requested_bytes)} more" if ended.requested_bytes else "more"
     held = f", {size(ended.allocated_bytes)} held at the most" if ended.allocated_bytes else ""
-    limit = f" of {size(memory.capacity_bytes)}" if memory.capacity_bytes else ""
+    limit = f", of {size(memory.capacity_bytes)} in all" if memory.capacity_bytes else ""
     return f"{asked} was asked for{held}{limit}"
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from support_live import HostFit
 
+from trainperf.probes.heap import heap
 from trainperf.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe, status_bytes
 
 
@@ -43,9 +44,30 @@ def test_the_pages_of_mapped_files_are_not_the_processs_own(tmp_path: Path) -> N
 
     if before is None or mapped_bytes is None or after is None:
         pytest.skip("the system does not tell")
-    assert mapped_bytes[0] - before[0] > 0.9 * size
-    assert mapped_bytes[1] - before[1] < 0.1 * size
-    assert after[1] - mapped_bytes[1] > 0.9 * kept.nbytes
+    assert mapped_bytes.mapped - before.mapped > 0.9 * size
+    assert mapped_bytes.anonymous - before.anonymous < 0.1 * size
+    assert after.anonymous - mapped_bytes.anonymous > 0.9 * kept.nbytes
+
+
+def test_what_the_allocator_handed_out_is_exact_though_memory_is_used_again() -> None:
+    """The second tensor goes where the first one was: only the third makes it more."""
+    in_use = heap()
+    if in_use is None:
+        pytest.skip("the allocator does not tell")
+    size = 4 << 20
+    begun = in_use()
+    first = torch.ones(size)
+    held = in_use() - begun
+    del first
+    second = torch.ones(size)
+    again = in_use() - begun
+    third = torch.ones(size)
+    both = in_use() - begun
+
+    assert second.numel() == third.numel()
+    assert held == pytest.approx(4 * size, rel=0.01)
+    assert again == pytest.approx(4 * size, rel=0.01)
+    assert both == pytest.approx(8 * size, rel=0.01)
 
 
 def test_without_a_file_that_tells_nothing_is_told(tmp_path: Path) -> None:
