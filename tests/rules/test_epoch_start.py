@@ -77,4 +77,4 @@ def test_a_look_into_the_loader_tells_whether_it_is_the_workers(
 
     assert (finding is not None) is blamed
     if finding is not None:
-        assert finding.evidence[1].startswith("4 workers take 400 ms to start")
+        assert finding.evidence[1] == "400 ms to start 4 workers and have a batch"

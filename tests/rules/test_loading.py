@@ -59,7 +59,7 @@ def test_the_part_that_costs_is_named_with_its_line_and_the_workers_that_keep_up
     assert finding.where == "images.py:12"
     assert finding.evidence[1:] == (
         "a batch takes 50.0 ms to make: 45.0 ms in __getitem__, 5.00 ms in collate_fn",
-        "num_workers=0; 3 workers give a batch every 20.0 ms",
+        "num_workers=0; a batch every 20.0 ms needs 3",
     )
     assert finding.gain_upper_bound == pytest.approx(70 / 20)
 
@@ -92,7 +92,8 @@ def test_where_no_cpu_is_left_the_part_must_get_cheaper(
 
 
 @pytest.mark.parametrize(
-    ("receiving", "pinning", "part"), [(30, None, "transport"), (5, 40, "pinning")]
+    ("receiving", "pinning", "part"),
+    [(30, None, "transport"), (5, 40, "pinning"), (12, None, "transport")],
 )
 def test_what_the_training_process_does_itself_no_worker_hides(
     tmp_path: Path, receiving: float, pinning: float | None, part: str

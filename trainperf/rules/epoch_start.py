@@ -80,4 +80,4 @@ def _started(summary: Summary) -> tuple[str, ...]:
     if summary.loader is None:
         return ()
     workers = plural(summary.loader.workers, "worker")
-    return (f"{workers} take {duration(summary.loader.start_s)} to start and bring a batch",)
+    return (f"{duration(summary.loader.start_s)} to start {workers} and have a batch",)

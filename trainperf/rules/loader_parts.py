@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass
 
 from trainperf.documents.loader import LoaderAnatomy
+from trainperf.phases import Phase
 from trainperf.results import Effort, Summary
-from trainperf.rules.base import LIMITS, setting
+from trainperf.rules.base import LIMITS, setting, value
 from trainperf.rules.loading import micro_batches, rest_s
 from trainperf.units import count, duration, plural, size
 
@@ -25,7 +26,9 @@ class Remedy:
 
 def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
     """By what was timed: more workers while there are CPUs for them, else the part that costs."""
-    available_s = (rest_s(summary) or 0.0) / micro_batches(summary)
+    batches = micro_batches(summary)
+    available_s = (rest_s(summary) or 0.0) / batches
+    waited_s = (value(summary, f"phase_{Phase.DATA_WAIT.label}_s") or 0.0) / batches
     workers, cpus = anatomy.workers, setting(summary, "cpu_count")
     here_s = _here_s(anatomy)
     if workers and here_s > available_s and here_s >= anatomy.worker_s / workers:
@@ -36,7 +39,8 @@ def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
         )
     needed = anatomy.workers_for(available_s) if available_s else workers + 1
     if needed <= workers:
-        return _enough(anatomy, cpus)
+        # What is left then is what this process does, or batches that come late now and then.
+        return _send_less(anatomy) if here_s > waited_s / 2 else _enough(anatomy, cpus)
     if cpus is None or needed <= cpus:
         return _more_workers(anatomy, needed, available_s)
     return _cheaper(anatomy, f"{plural(needed, 'worker')} would keep up, on {count(cpus)} CPUs")
@@ -71,7 +75,7 @@ def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> Re
         advice=f"Give the loader {plural(needed, 'worker')}",
         evidence=(
             *parts(anatomy),
-            f"{had}; {plural(needed, 'worker')} give a batch every {duration(available_s)}",
+            f"{had}; a batch every {duration(available_s)} needs {needed}",
         ),
         action=f"DataLoader(num_workers={needed}, persistent_workers=True{uneven})",
         part=_largest(anatomy),

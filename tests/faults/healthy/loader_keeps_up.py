@@ -1,0 +1,15 @@
+"""Batches take longer than the step, but three workers make them beforehand."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.loads import AtOnce, Fields, Nap, Paced, fit, loader
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    del fixed
+    dataset = AtOnce(Nap(0.075), steps=44)
+    fit(out, loader(dataset, num_workers=3), module=Fields(Paced(0.050)))
+
+
+SCRIPT = Script(train=_train)

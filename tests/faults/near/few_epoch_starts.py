@@ -1,0 +1,15 @@
+"""Workers start anew for every epoch, but epochs are long enough."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.loads import Fields, Paced, Samples, fit, loader
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    del fixed
+    dataset = Samples(steps=24)
+    fit(out, loader(dataset, num_workers=1), max_epochs=2, module=Fields(Paced(0.050)))
+
+
+SCRIPT = Script(train=_train)
