@@ -4,11 +4,12 @@ A table that nobody looked at is not there; why a single figure is missing stand
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trainperf.dimensions import NAMES, Dimensions
 from trainperf.documents.compilation import Compilation
 from trainperf.documents.loader import LoaderAnatomy, Spread
+from trainperf.reports.memory_tables import memory_tables
+from trainperf.reports.table import UNKNOWN, Table
 from trainperf.results import Summary
 from trainperf.speed import OperatorSpeed, PhaseSpeed, SpeedOfLight
 from trainperf.units import count, duration, fine_share, plural, share, size, times
@@ -34,31 +35,21 @@ _BASIS = {
 _MOST = 8
 """Graph breaks and recompilations that are listed."""
 
-UNKNOWN = "–"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Rows that belong together; all but the first column are short."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    words: int = 1
-    """Leading columns that are words; the others are numbers."""
-    notes: tuple[str, ...] = ()
-
 
 def tables(summary: Summary) -> list[Table]:
     """All that there are, in the order of the questions: what, how far, why."""
-    found = [
-        None if summary.dimensions is None else _dimensions(summary.dimensions),
-        None if summary.light is None else _speed(summary.light),
-        None if summary.light is None else _operators(summary.light),
-        None if summary.loader is None else _loader(summary.loader),
-        None if summary.compilation is None else _compilation(summary.compilation),
-    ]
-    return [table for table in found if table is not None]
+    found: list[Table] = []
+    if summary.dimensions is not None:
+        found.append(_dimensions(summary.dimensions))
+    if summary.light is not None:
+        found += [_speed(summary.light), _operators(summary.light)]
+    if summary.loader is not None:
+        found.append(_loader(summary.loader))
+    if summary.compilation is not None:
+        found.append(_compilation(summary.compilation))
+    if summary.memory is not None:
+        found += memory_tables(summary.memory)
+    return found
 
 
 def dimension_parts(known: Dimensions) -> list[str]:
@@ -136,8 +127,8 @@ def _phase(one: PhaseSpeed) -> tuple[str, ...]:
     return (
         one.name,
         UNKNOWN if one.measured_s is None else duration(one.measured_s),
-        duration(one.floor_s),
-        duration(one.fused_floor_s),
+        duration(one.floor_s) if one.floor_s else UNKNOWN,
+        duration(one.fused_floor_s) if one.fused_floor_s else UNKNOWN,
         UNKNOWN if one.over is None else times(one.over),
     )
 
@@ -183,7 +174,7 @@ def _loader(known: LoaderAnatomy) -> Table:
         f"{size(known.batch_bytes)} a batch; timed: {known.batches:,}"
     )
     needed = known.workers_needed
-    keep_up = "" if needed is None else f"; {needed} keep up with the step"
+    keep_up = "" if needed is None else f"; {needed:,} would keep up with this step"
     return Table(
         title="What a batch takes to make",
         head=("", "mean", "p95"),

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from trainperf.reports.details import Table, tables
+from trainperf.reports.details import tables
 from trainperf.reports.flow import flow, words_of
 from trainperf.reports.safe import plain
+from trainperf.reports.table import Table
 from trainperf.reports.worth import effort, gain
 from trainperf.results import Finding, Summary
 
