@@ -24,7 +24,8 @@ def broken_down(
     phases_s = phases_of(summary)
     facts = Facts(
         phases_s=phases_s,
-        tail_s=_value(summary, "allreduce_tail_s"),
+        # The mean, unlike `allreduce_tail_s`: shares of a mean step must add up.
+        tail_s=_value(summary, "allreduce_tail_fraction") * sum(phases_s.values()),
         loop_wait_s=_loop_wait_s(summary),
         light=light,
         timed=audit is not None and audit.device == "cpu",

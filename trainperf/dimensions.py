@@ -83,7 +83,7 @@ class Facts:
     phases_s: Mapping[str, float]
     """Label of each phase to its mean host time in a step; they sum to the mean step."""
     tail_s: float = 0.0
-    """The all-reduce tail of a step."""
+    """The mean all-reduce tail of a step."""
     loop_wait_s: float = 0.0
     """Mean wait for other ranks between two steps."""
     light: Roofline | None = None
@@ -99,7 +99,7 @@ class Facts:
 
     @property
     def waited_s(self) -> float:
-        """The tail, as far as the mean backward can hold it: the tail is a median."""
+        """The tail, as far as backward can hold it: on a device it is the device's time."""
         return min(self.tail_s, self.phases_s.get("backward", 0.0))
 
     @property
