@@ -1,5 +1,6 @@
 """Feeds what torch.compile did: graphs per step, and for the whole fit why, where and how long."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from trainperf.documents import write_document
 from trainperf.documents.compilation import Compilation, Compiled, CompiledStep
 from trainperf.phases import FIRST_GAP, Tag
 from trainperf.probes.base import Probe, add
-from trainperf.probes.dynamo import DynamoRecords, by_times, utilities
+from trainperf.probes.dynamo import UTILITIES, DynamoRecords, by_times, utilities
 from trainperf.recorder import Draft, Recorder
 
 
@@ -39,6 +40,8 @@ class CompileProbe(Probe):
         self._left_out = 0
         self._breaks: Counter[tuple[str, str]] = Counter()
         self._walls_ns: dict[int, int] = {}
+        self._building = False
+        """Something was built in the open step."""
 
     def attach(self, recorder: Recorder) -> None:
         """Note what there is already."""
@@ -55,8 +58,12 @@ class CompileProbe(Probe):
     def close(self, draft: Draft) -> None:
         """Compare with the step before, unless a gap has ended it.  Runs every step."""
         if self.recorder.slot < FIRST_GAP:
-            self._charge(draft)
-        if draft.index in self._walls_ns:
+            utils = sys.modules.get(UTILITIES)
+            # `[...]` would run the counter's Python code for a missing key, every step.
+            if utils is not None and utils.counters["frames"].get("total", 0) != self._frames:
+                self._charge(draft)
+        if self._building:
+            self._building = False
             self._walls_ns[draft.index] = sum(draft.host_ns)
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 as in the base
@@ -78,16 +85,12 @@ class CompileProbe(Probe):
             draft.tags |= Tag.RECOMPILED
 
     def _look(self, step: int | None) -> int:
-        """How many graphs were built since the last look.  Runs every step."""
-        utils = utilities()
-        if utils is None:
-            return 0
-        # `[...]` would run the counter's Python code for a missing key, every step.
-        frames = utils.counters["frames"].get("total", 0)
+        """How many graphs were built since the last look."""
+        frames, built = _counted()
         if frames == self._frames:
             return 0
         before = self._graphs
-        self._frames, self._graphs = _counted()
+        self._frames, self._graphs = frames, built
         graphs = max(0, self._graphs - before)  # `torch._dynamo.reset()` starts counting anew
         self._keep(step, graphs)
         return graphs
@@ -100,8 +103,7 @@ class CompileProbe(Probe):
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True
-        if step is not None and graphs:
-            self._walls_ns[step] = 0
+        self._building = self._building or (step is not None and graphs > 0)
 
     def _write(self) -> None:
         if self._run is None or not self._new:
@@ -120,7 +122,6 @@ class CompileProbe(Probe):
             steps=tuple(
                 CompiledStep(step=step, wall_s=wall / 1e9)
                 for step, wall in self._walls_ns.items()
-                if wall
             ),
             reasons=self._records.reasons(),
         )

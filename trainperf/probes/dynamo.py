@@ -14,6 +14,9 @@ from trainperf.audit.frames import shown
 from trainperf.documents.compilation import Compiled, GraphBreak
 
 
+UTILITIES = "torch._dynamo.utils"
+"""Loaded with the compiler; not a public interface."""
+
 NO_RECORDS = "this version of torch keeps no records of its compilations"
 
 _FRAME = re.compile(r"^\[?(\d+)/\d+\]?:?\s*")
@@ -99,8 +102,8 @@ def by_times(breaks: Counter[tuple[str, str]]) -> tuple[GraphBreak, ...]:
 
 
 def utilities() -> ModuleType | None:
-    """`torch._dynamo.utils`, if the compiler was ever loaded."""
-    return sys.modules.get("torch._dynamo.utils")
+    """That module, if the compiler was ever loaded."""
+    return sys.modules.get(UTILITIES)
 
 
 def explained(reason: str) -> str:

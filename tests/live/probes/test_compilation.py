@@ -159,7 +159,7 @@ def test_an_interface_that_is_missing_is_not_known_and_says_so(
 ) -> None:
     """Another version of torch may keep less."""
     bare = ModuleType("torch._dynamo.utils")
-    monkeypatch.setitem(dynamo.sys.modules, "torch._dynamo.utils", bare)
+    monkeypatch.setitem(dynamo.sys.modules, dynamo.UTILITIES, bare)
     records = dynamo.DynamoRecords()
 
     assert records.compiled(3) == []

@@ -1,0 +1,92 @@
+"""`compile.json` of real fits: what was compiled in them, and nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from support_fits import QUIET, Loader, Model
+
+from trainperf.documents import read_document
+from trainperf.documents.compilation import Compilation
+from trainperf.lightning import TrainPerf
+from trainperf.loop import LoopMonitor
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Growing(Model):
+    """Rows that become more in the third and the fifth batch."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """The mean of the compiled layer's output."""
+        return self.layer(torch.ones(2 + batch_idx // 2, 4)).mean()
+
+
+def trained(path: Path, model: pl.LightningModule, batches: int = 6) -> Path:
+    """The run directory of a fit."""
+    perf = TrainPerf(dirpath=str(path), report=False)
+    pl.Trainer(**QUIET, callbacks=[perf]).fit(model, Loader(batches))
+    return path / "trainperf"
+
+
+def test_a_compiled_part_of_a_module_is_accounted_for(tmp_path: Path) -> None:
+    """Three lengths: compiled once, and again for two of them."""
+    model = Growing()
+    model.layer = torch.compile(model.layer, backend="eager", dynamic=False)
+
+    found = read_document(Compilation, trained(tmp_path, model))
+
+    assert found is not None
+    assert found.graphs == 3
+    assert [one.step for one in found.recompiled] == [2, 4]
+    assert [one.step for one in found.steps] == [0, 2, 4]
+    assert found.compile_s is not None
+
+
+def test_a_whole_compiled_module_is_accounted_for(tmp_path: Path) -> None:
+    """Lightning runs its training step through the compiler."""
+    model = torch.compile(Growing(), backend="eager", dynamic=False)
+
+    found = read_document(Compilation, trained(tmp_path, model))  # type: ignore[arg-type]
+
+    assert found is not None
+    assert found.graphs >= 3
+    assert {one.step for one in found.recompiled} >= {2, 4}
+
+
+def test_a_fit_that_compiles_nothing_has_no_such_file(tmp_path: Path) -> None:
+    """Also where something was compiled before it."""
+    torch.compile(torch.sin, backend="eager")(torch.ones(2))
+
+    assert read_document(Compilation, trained(tmp_path, Model())) is None
+
+
+def test_a_compiled_function_in_a_plain_loop_is_accounted_for(tmp_path: Path) -> None:
+    """As under Lightning."""
+
+    @torch.compile(backend="eager", dynamic=False)
+    def doubled(rows: torch.Tensor) -> torch.Tensor:
+        return rows * 2
+
+    with LoopMonitor(tmp_path, report=False) as monitor:
+        for length in monitor.batches([2, 2, 3, 3]):
+            with monitor.phase("forward"):
+                doubled(torch.ones(length))
+            monitor.end_step()
+
+    assert monitor.run is not None
+    found = read_document(Compilation, monitor.run)
+    assert found is not None
+    assert [one.step for one in found.compiled] == [0, 2]
+    assert [one.function for one in found.recompiled] == ["doubled"]
