@@ -122,6 +122,19 @@ def test_large_batches_take_the_time_of_their_copy() -> None:
     assert costs[1] > 3 * costs[0]
 
 
+def test_arrays_and_bytes_in_a_batch_take_room_too() -> None:
+    """Beside the tensors, wherever they are."""
+    loader = DataLoader(Rows(), batch_size=2, collate_fn=_mixed)
+
+    found = loader_anatomy(loader, batches=2)
+
+    assert (found.tensors, found.batch_bytes) == (1, 16 + 24 + 5)
+
+
+def _mixed(samples: list[torch.Tensor]) -> Any:
+    return {"row": samples[0], "more": [np.zeros(3), (b"bytes", "text")]}
+
+
 def test_pinning_is_timed_where_the_loader_pins() -> None:
     """The loader calls the parcel's `pin_memory`, and that the batch's own."""
     nap = Naps(0.020)

@@ -93,15 +93,15 @@ def test_where_no_cpu_is_left_the_part_must_get_cheaper(
 
 @pytest.mark.parametrize(
     ("receiving", "pinning", "part"),
-    [(30, None, "transport"), (5, 40, "pinning"), (12, None, "transport")],
+    [(40, None, "transport"), (5, 40, "pinning"), (32, None, "transport")],
 )
 def test_what_the_training_process_does_itself_no_worker_hides(
     tmp_path: Path, receiving: float, pinning: float | None, part: str
 ) -> None:
     """Batches arrive no faster than they are unpacked and pinned."""
-    batch = Batch(receiving=receiving, pinning=pinning, workers=2)
+    batch = Batch(getitem=50, receiving=receiving, pinning=pinning, workers=2)
 
-    finding = only(found(tmp_path, batch, data_wait=20, forward=20))
+    finding = only(found(tmp_path, batch, data_wait=20, forward=35))
 
     assert finding.advice == "Send less from the workers"
     assert finding.title.endswith(f"mainly for {part}")
@@ -115,6 +115,15 @@ def test_no_worker_is_advised_whose_batches_are_as_dear_to_receive(tmp_path: Pat
 
     assert finding.advice == "Make __getitem__ cheaper"
     assert finding.evidence[-1] == "out of a worker it would still take 15.0 ms to receive one"
+
+
+def test_batches_that_are_dearer_to_receive_than_to_make_need_no_worker(tmp_path: Path) -> None:
+    """2 ms to make one, 12 to unpack what a worker has made."""
+    finding = only(found(tmp_path, Batch(receiving=12, workers=2), data_wait=12, forward=20))
+
+    assert finding.advice == "Make the batches without workers"
+    assert finding.action.startswith("DataLoader(num_workers=0)")
+    assert finding.title.endswith("mainly for transport")
 
 
 def test_workers_that_cannot_pack_as_fast_as_they_make_are_too_few(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     tensors: float
     """In a batch, wherever they are in it."""
     batch_bytes: float
-    """Of those tensors."""
+    """Of those tensors, and of the arrays and byte strings in it."""
     getitem: Spread
     """All samples of a batch: `__getitem__`, `__getitems__`, or the iterator's `__next__`."""
     collate: Spread

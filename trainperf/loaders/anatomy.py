@@ -4,7 +4,7 @@ Batches are taken from a second loader as fast as they come, so none waits for t
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -88,14 +88,14 @@ def _look(loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostCl
     workers: set[int] = set()
     for parcel in _arriving(loader):
         got_ns = clock()
-        sizes = [tensor.nbytes for tensor in tensors(parcel.batch)]
+        contents = list(_contents(parcel.batch))
         worker = parcel.made.worker
         looked.append(
             _Look(
                 parcel=Parcel(None, parcel.made, parcel.sent, parcel.pinning_ns),
                 got_ns=got_ns,
-                tensors=len(sizes),
-                size=sum(sizes),
+                tensors=sum(isinstance(one, torch.Tensor) for one in contents),
+                size=sum(map(_size, contents)),
                 first=worker not in workers,
             )
         )
@@ -108,6 +108,26 @@ def _look(loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostCl
 def _arriving(loader: "DataLoader[Any]") -> Iterator[Parcel]:
     """With its own frame, so that the workers end when it is left."""
     yield from loader
+
+
+def _contents(batch: object) -> Iterator[object]:
+    """What takes room in it."""
+    if isinstance(batch, torch.Tensor | np.ndarray | bytes | bytearray):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for value in batch.values():
+            yield from _contents(value)
+    elif isinstance(batch, list | tuple):
+        for value in batch:
+            yield from _contents(value)
+    else:
+        yield from tensors(batch)
+
+
+def _size(content: object) -> int:
+    if isinstance(content, torch.Tensor | np.ndarray):
+        return int(content.nbytes)
+    return len(content) if isinstance(content, bytes | bytearray) else 0
 
 
 def _summed(

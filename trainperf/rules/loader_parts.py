@@ -31,6 +31,8 @@ def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
     waited_s = (value(summary, f"phase_{Phase.DATA_WAIT.label}_s") or 0.0) / batches
     workers, cpus = anatomy.workers, setting(summary, "cpu_count")
     here_s = _here_s(anatomy)
+    if workers and (anatomy.receiving_s or 0.0) > anatomy.making_s:
+        return _no_workers(anatomy)
     if workers and here_s > available_s and here_s >= anatomy.worker_s / workers:
         return _send_less(anatomy)
     if not workers and here_s > anatomy.making_s / 2:
@@ -112,6 +114,19 @@ def _cheaper(anatomy: LoaderAnatomy, why: str) -> Remedy:
         effort="hours",
         part=part,
         where=_where(anatomy),
+    )
+
+
+def _no_workers(anatomy: LoaderAnatomy) -> Remedy:
+    received, made = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
+    return Remedy(
+        advice="Make the batches without workers",
+        evidence=(
+            *parts(anatomy),
+            f"{received} of them in the training process, which could make one in {made}",
+        ),
+        action="DataLoader(num_workers=0), or send much less: smaller dtypes, fewer tensors",
+        part="transport",
     )
 
 
