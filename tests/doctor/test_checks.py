@@ -14,7 +14,7 @@ from trainperf.documents.chip import MeasuredChip
 from trainperf.documents.compilation import Compilation
 from trainperf.documents.memory import Holder, MemoryLedger
 from trainperf.phases import Tag
-from trainperf.traces.results import Totals
+from trainperf.traces.results import Totals, TraceStep
 
 
 PLAIN = Planted()
@@ -303,3 +303,27 @@ def test_a_run_without_a_step_is_no_error(name: str, tmp_path: Path) -> None:
         "dynamic_shapes",
         "throughput_unit",
     }
+
+
+def test_a_trace_that_contradicts_the_records_decides_nothing_else(tmp_path: Path) -> None:
+    """A step of 50 ms by the records, and of 80 in the trace."""
+    steps = make_steps(200, **HEALTHY_MS)
+    traced = [TraceStep(step=number, step_s=0.080, gpu_busy_s=0.04) for number in (100, 101, 102)]
+    capture = make_capture(TRACED)
+    rank = msgspec.structs.replace(capture.ranks[0], steps=tuple(traced))
+    capture = msgspec.structs.replace(capture, ranks=(rank,))
+    found = checked("profiler_evidence", tmp_path, replace(GPU, steps=steps, capture=capture))
+
+    assert found.status == "fail"
+    assert "by the records and 80.0 ms in the trace" in found.evidence[0]
+
+
+def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) -> None:
+    """Padding looks like work."""
+    padded = replace(
+        GPU,
+        facts={**GPU.facts, "tokens_effective": 500, "tokens_padded": 1000},
+        capture=make_capture(TRACED),
+    )
+
+    assert checked("profiler_evidence", tmp_path, padded).status == "not_applicable"

@@ -127,7 +127,7 @@ FULL = """\
                       share
     compute ←        40.0 %
     memory traffic    2.0 %
-    launching        18.0 %
+    launch overhead  18.0 %
     transfer          0.0 %
     synchronisation   0.0 %
     other            40.0 %

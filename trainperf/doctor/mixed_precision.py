@@ -1,9 +1,13 @@
 """Does a lower precision pay?  Only the same training in fp32 can tell."""
 
-from trainperf.doctor.base import Case, Outcome, failed, not_applicable, passed, unknown
+from trainperf.doctor.base import Case, Outcome, failed, not_applicable, passed, refused, unknown
 from trainperf.results import Summary
 from trainperf.rules.base import value
 from trainperf.units import duration, size, times
+
+
+RULES = ("autocast_casts", "half_sensitive")
+"""Asked where a lower precision is used: what it costs or breaks."""
 
 
 def mixed_precision(case: Case) -> Outcome:
@@ -12,6 +16,9 @@ def mixed_precision(case: Case) -> Outcome:
     used = precision(summary)
     if used is None:
         return not_applicable("the run computes in fp32")
+    bad = refused(case, RULES)
+    if bad is not None:
+        return bad
     if base is None:
         return unknown(f"{used} without a run in fp32 beside it", "--baseline a run in fp32")
     before = base.summary

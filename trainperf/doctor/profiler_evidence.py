@@ -1,6 +1,6 @@
 """Does what a profiler saw agree with what is to be changed first?"""
 
-from trainperf.doctor.base import TRACE, Case, Outcome, failed, passed, unknown
+from trainperf.doctor.base import TRACE, Case, Outcome, failed, not_applicable, passed, unknown
 from trainperf.results import Finding
 from trainperf.traced import disagreements
 from trainperf.traces.captured import CaptureReport
@@ -13,11 +13,12 @@ HALF = 0.5
 
 DATA = ("data_wait",)
 COMMUNICATION = ("straggler", "allreduce_tail", "no_sync")
-HOST = ("host_bound", "launch_bound", "hidden_syncs")
+HOST = ("host_bound", "launch_bound", "hidden_syncs", "host_code")
 OPERATORS = (
     "attention",
     "autocast_casts",
     "channels_last",
+    "constant_rebuilt",
     "elementwise_chain",
     "layout_copies",
     "matmul_precision",
@@ -41,8 +42,7 @@ def profiler_evidence(case: Case) -> Outcome:
         return passed("nothing is to be changed", traced or report.answer)
     seen = _seen(report, first)
     if seen is None:
-        said = f"{first.title}: a trace of a few steps cannot show that"
-        return passed(said, traced or report.answer)
+        return not_applicable(f"{first.title}: no trace of a few steps can show that")
     said = f"{first.title}; the trace shows {share(seen)}"
     if seen < HALF * (first.fraction or 0.0):
         return failed("look at the trace before you act: trainperf trace", said, report.answer)

@@ -6,7 +6,7 @@ from trainperf.rules.base import value
 from trainperf.units import plural, share
 
 
-RULES = ("launch_bound", "host_bound", "elementwise_chain", "optimizer_not_fused")
+RULES = ("launch_bound", "host_bound", "elementwise_chain", "attention", "optimizer_not_fused")
 
 
 def small_operators(case: Case) -> Outcome:
@@ -27,4 +27,4 @@ def _launching(summary: Summary) -> str:
     known = summary.dimensions
     if known is None or known.launch is None:
         return ""
-    return f"{share(known.launch)} of the step is launching"
+    return f"{share(known.launch)} of the step is launch overhead"

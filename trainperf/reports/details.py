@@ -18,7 +18,7 @@ from trainperf.units import count, duration, fine_share, plural, share, size, ti
 DIMENSIONS = {
     "compute": "compute",
     "memory": "memory traffic",
-    "launch": "launching",
+    "launch": "launch overhead",
     "transfer": "transfer",
     "synchronisation": "synchronisation",
     "undivided": "compute, memory and launching",
