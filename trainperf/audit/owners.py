@@ -82,7 +82,7 @@ def _variable(held: object) -> Owner | None:
     frame = inspect.currentframe()
     while frame is not None:
         name = _name_in(_variables(frame), held) if owner(frame.f_code) == "user" else None
-        if name is not None and frame.f_locals is frame.f_globals:
+        if name is not None and frame.f_code.co_name == "<module>":
             return Owner(name=name, where=filled_as_global(frame.f_code.co_filename, name))
         if name is not None:
             return Owner(

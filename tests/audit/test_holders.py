@@ -1,0 +1,189 @@
+"""Who gathers tensors: found by the collector, named by how it is called and where it is filled."""
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainperf.audit.allocations import storage_of
+from trainperf.audit.holders import graphs_made, holders
+from trainperf.documents.memory import Holder
+
+
+HERE = __file__.rpartition("/")[2]
+KIB = 1024
+
+CACHE: list[Tensor] = []
+
+
+@pytest.fixture(autouse=True)
+def _collected() -> Iterator[None]:
+    """What earlier tests have left is no news, and this one leaves nothing."""
+    gc.collect()
+    yield
+    CACHE.clear()
+
+
+def found(name: str, named: frozenset[int] = frozenset(), since: int = 0) -> Holder:
+    """The holder of that name."""
+    return next(one for one in holders(named, lambda _: None, since) if one.name == name)
+
+
+def made(number: int) -> Iterator[Tensor]:
+    """Tensors of a mebibyte each, so that nothing else in the process is larger."""
+    for _ in range(number):
+        yield torch.ones(256 * KIB)
+
+
+class Recorder:
+    """Keeps what it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+
+    def see(self, one: Tensor) -> None:
+        """Keep it."""
+        self.seen.append(one)
+
+
+def test_an_attribute_is_named_with_its_class_and_the_line_that_fills_it() -> None:
+    """Ten tensors of a mebibyte."""
+    recorder = Recorder()
+    for one in made(10):
+        recorder.see(one)
+
+    holder = found("Recorder.seen")
+
+    assert (holder.kind, holder.count, holder.graphs) == ("list", 10, 0)
+    assert holder.size_bytes == 10 << 20
+    assert HERE in holder.where
+    line = int(holder.where.rpartition(":")[2])
+    with open(__file__, encoding="utf-8") as source:  # noqa: PTH123 a list of lines
+        assert "self.seen.append(one)" in source.readlines()[line - 1]
+
+
+def test_a_variable_of_a_running_function_is_named() -> None:
+    """With the function; the frame keeps no copy of it."""
+    history = deque(made(9))
+    before = sys.getrefcount(history)
+
+    holder = found("history in test_a_variable_of_a_running_function_is_named()")
+
+    assert (holder.kind, holder.count) == ("deque", 9)
+    assert sys.getrefcount(history) == before
+
+
+def test_a_closure_is_named_by_its_function() -> None:
+    """As in a forward hook that appends to a list around it."""
+    layer = nn.Linear(4, 256 * KIB)
+
+    def watch() -> None:
+        outputs: list[Tensor] = []
+
+        def keep(module: nn.Module, given: object, output: Tensor) -> None:
+            outputs.append(output)
+
+        layer.register_forward_hook(keep)
+
+    watch()
+    for _ in range(9):
+        layer(torch.ones(1, 4))
+
+    holder = found("outputs in keep()")
+
+    assert (holder.count, holder.graphs) == (9, 9)
+    assert HERE in holder.where
+
+
+def test_a_global_is_named() -> None:
+    """By its name alone."""
+    CACHE.extend(made(12))
+
+    assert found("CACHE").count == 12
+
+
+def test_arrays_and_tensors_one_level_deeper_count() -> None:
+    """A list of dictionaries, as training loops collect them."""
+    logs = [{"loss": torch.ones(256 * KIB), "row": np.ones(128 * KIB)} for _ in range(8)]
+
+    holder = found("logs in test_arrays_and_tensors_one_level_deeper_count()")
+
+    assert holder.count == 16
+    assert holder.size_bytes == 16 << 20
+    assert len(logs) == 8
+
+
+def test_a_list_in_a_dictionary_is_found_through_it() -> None:
+    """The dictionary is what has a name."""
+    recorder = Recorder()
+    recorder.metrics = {"loss": list(made(9))}  # type: ignore[attr-defined]
+
+    assert found("Recorder.metrics").count == 9
+
+
+def test_views_of_one_memory_count_once() -> None:
+    """Rows of a batch are no gathering."""
+    whole = torch.ones(64, 256 * KIB)
+    rows = list(whole)
+
+    names = [one.name for one in holders(frozenset(), lambda _: None)]
+
+    assert len(rows) == 64
+    assert "rows in test_views_of_one_memory_count_once()" not in names
+
+
+def test_what_has_a_name_already_is_no_news() -> None:
+    """Parameters, for one."""
+    kept = list(made(10))
+    named = frozenset(storage_of(one) for one in kept)
+
+    names = [one.name for one in holders(named, lambda _: None)]
+
+    assert "kept in test_what_has_a_name_already_is_no_news()" not in names
+
+
+def test_graphs_of_an_earlier_fit_are_not_this_ones() -> None:
+    """By the number that torch gave their nodes."""
+    weight = torch.ones(4, requires_grad=True)
+    old = [weight * one for one in range(9)]
+    since = graphs_made()
+    new = [weight * one for one in range(9)]
+
+    name = "test_graphs_of_an_earlier_fit_are_not_this_ones()"
+    names = {one.name: one.graphs for one in holders(frozenset(), lambda _: None, since)}
+
+    assert names.get(f"new in {name}") == 9
+    assert names.get(f"old in {name}", 0) == 0
+    assert len(old) == len(new)
+
+
+def test_where_something_was_made_is_told_if_it_is_known() -> None:
+    """The line of the audited step."""
+    kept = list(made(10))
+    lines: dict[int, str] = {storage_of(kept[3]): "model.py:12"}
+    line_of: Callable[[int], str | None] = lines.get
+
+    holder = next(one for one in holders(frozenset(), line_of) if "kept" in one.name)
+
+    assert holder.made == "model.py:12"
+
+
+class Lazy(dict[str, object]):
+    """Computes what it is asked for."""
+
+    def values(self) -> object:  # type: ignore[override]
+        """Never to be asked for."""
+        raise AssertionError("its values were computed")
+
+
+def test_containers_of_other_classes_are_left_alone() -> None:
+    """Asking them may load half a library."""
+    shelf = [Lazy(one=1) for _ in range(20)]
+
+    assert len(shelf) == 20
+    holders(frozenset(), lambda _: None)
