@@ -17,6 +17,10 @@ from trainperf.rules.named_lines import named_fraction
 from trainperf.units import count, duration, share
 
 
+FEWEST = 100
+"""Calls that are launched in about a millisecond, Python and autograd around them included."""
+
+
 def launch_bound(evidence: Evidence) -> Finding | None:
     """Most operators take longer to launch than to compute, and the step waits for launches.
 
@@ -29,7 +33,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     passes = [row for row in known.operators if row.use.part in PASSES]
     tiny = [row for row in passes if row.floor.bound == "launch" and not is_large(row, known)]
     calls = sum(row.use.calls for row in tiny)
-    if not tiny or 2 * calls < sum(row.use.calls for row in passes):
+    if calls < FEWEST or 2 * calls < sum(row.use.calls for row in passes):
         return None
     # Python between the launches that a line was named for is that line's.
     lost = known.fraction(_saved_s(known, passes, tiny)) - named_fraction(evidence)

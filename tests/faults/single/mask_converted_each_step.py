@@ -16,10 +16,10 @@ class Masked(nn.Module):
     def __init__(self, layers: int, *, converts: bool) -> None:
         super().__init__()
         self._layers = layers
-        mask = torch.ones(1024, 1024, dtype=torch.bool).tril()
+        mask = torch.ones(512, 512, dtype=torch.bool).tril()
         self.register_buffer("mask", mask if converts else mask.float())
-        self.into = nn.Linear(1024, 1024)
-        self.out = nn.Linear(1024, 10)
+        self.into = nn.Linear(512, 512)
+        self.out = nn.Linear(512, 10)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
@@ -36,7 +36,7 @@ def functional_mix(rows: Tensor, mask: Tensor) -> Tensor:
 
 
 def _train(out: Path, *, fixed: bool) -> None:
-    train(out, Classifier(Masked(4, converts=not fixed)), ready(60, 1024, size=8))
+    train(out, Classifier(Masked(8, converts=not fixed)), ready(60, 512, size=16))
 
 
 SCRIPT = Script(expected=("autocast_casts",), train=_train)

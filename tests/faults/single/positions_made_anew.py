@@ -23,18 +23,18 @@ class Positioned(nn.Module):
     def __init__(self, *, anew: bool) -> None:
         super().__init__()
         self._anew = anew
-        self.register_buffer("table", _table(2048, 64))
-        self.out = nn.Linear(64, 10)
+        self.register_buffer("table", _table(4096, 128))
+        self.out = nn.Linear(128, 10)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Scores of ten classes."""
-        table = _table(2048, 64) if self._anew else self.table
+        table = _table(4096, 128) if self._anew else self.table
         scores: Tensor = self.out((rows + table).mean(dim=1))
         return scores
 
 
 def _train(out: Path, *, fixed: bool) -> None:
-    train(out, Classifier(Positioned(anew=not fixed)), ready(60, 2048, 64, size=2))
+    train(out, Classifier(Positioned(anew=not fixed)), ready(60, 4096, 128, size=1))
 
 
 SCRIPT = Script(expected=("constant_rebuilt",), train=_train)
