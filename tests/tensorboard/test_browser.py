@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support_browser import Tab
+from support_browser import PAGE, Tab
 from support_cases import CASES
 from support_runs import RankSpec, encode_rank, make_info, make_run_dir
 from support_tab import TRACE, a_report, a_run, steps_of, write_capture
@@ -56,6 +56,37 @@ def test_a_run_is_shown_with_its_answer_its_steps_and_its_findings(
     assert pointed_at == "907 /s"
     assert page.locator(".finding h4").first.inner_text().startswith("37 % of the step is spent")
     assert shown(tab, "DataLoader(num_workers=1, persistent_workers=True)")
+
+
+def test_the_answer_and_a_first_picture_do_not_wait_for_plotly(
+    logdir: Path, opened: Opened
+) -> None:
+    """The same areas to the same scale, until the chart itself takes their place."""
+    a_run(logdir, "early", steps_of(100, data_wait=30.0))
+    tab = opened()
+    held: list[Route] = []
+    tab.page.route("**/plotly.min.js", lambda route: held.append(route))  # noqa: PLW0108 it sets attributes
+    tab.page.goto(f"{tab.address}{PAGE}#run=early/trainperf")
+    tab.page.wait_for_selector(".steps canvas.sketch")
+
+    assert said(tab).startswith("61.0 ms a step, 49 % of it waiting")
+    rows = tab.page.evaluate("""() => {
+        const canvas = document.querySelector(".steps canvas.sketch");
+        const middle = canvas.width / 2;
+        const { data } = canvas.getContext("2d").getImageData(middle, 0, 1, canvas.height);
+        return [...Array(canvas.height).keys()].map((y) =>
+            "#" + [0, 1, 2].map((n) => data[4 * y + n].toString(16).padStart(2, "0")).join(""));
+    }""")
+    tone = tab.page.evaluate(
+        "getComputedStyle(document.documentElement).getPropertyValue('--phase-data_wait').trim()"
+    )
+    for route in held:
+        route.continue_()
+    tab.page.wait_for_selector(".steps .main-svg")
+    tab.wait_for("document.querySelector('canvas.sketch') === null")
+    frame_ms = tab.page.evaluate("document.querySelector('.plot.steps').layout.yaxis.range[1]")
+    # The plot of the breakdown is 250 pixels high.
+    assert rows.count(tone) == pytest.approx(30 / frame_ms * 250, abs=2)
 
 
 def test_what_does_not_apply_is_said_and_not_drawn(logdir: Path, opened: Opened) -> None:

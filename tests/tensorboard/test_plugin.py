@@ -3,8 +3,10 @@
 import argparse
 import gzip
 import json
+import os
 import subprocess
 import sys
+import threading
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from support_tab import TRACE, a_report, a_run, write_capture
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
+from trainperf.tensorboard.data import READER
 from trainperf.tensorboard.plugin import STATIC, TrainPerfPlugin, log_directories
 
 
@@ -122,6 +125,26 @@ def test_it_is_active_when_there_is_a_run(tmp_path: Path) -> None:
     assert not plugin(tmp_path).is_active()
     a_run(tmp_path)
     assert plugin(tmp_path).is_active()
+
+
+def known_ahead(root: Path) -> list[str]:
+    """Runs that were read because TensorBoard asked twice whether there are any."""
+    made = plugin(root)
+    assert made.is_active()
+    assert made.is_active()
+    for thread in [thread for thread in threading.enumerate() if thread.name == READER]:
+        thread.join()
+    return [run for run, known in made._store._known.items() if known.summary is not None]
+
+
+def test_the_run_written_last_is_read_before_somebody_asks_for_it(tmp_path: Path) -> None:
+    """Beside TensorBoard's own start; one that cannot be read harms nothing."""
+    os.utime(a_run(tmp_path, "older") / "steps-rank0.jsonl", (1, 1))
+    newer = a_run(tmp_path, "newer")
+
+    assert known_ahead(tmp_path) == ["newer/trainperf"]
+    (newer / "steps-rank0.jsonl").write_text('{"kind": "run", "schema": 99}')
+    assert known_ahead(tmp_path) == []
 
 
 def test_plotly_comes_from_the_installed_package(root: Path) -> None:

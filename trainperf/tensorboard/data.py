@@ -4,6 +4,7 @@ No TensorBoard and no HTTP here.  A run is read again only when its files change
 what was added; what was answered is kept until then.
 """
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
@@ -38,6 +39,9 @@ _REST = 20
 """Times as long as reading took, before it is done again: at most 5 % of one core."""
 
 _MOST_ANSWERS = 16
+
+READER = "trainperf-read-ahead"
+"""Name of the thread that reads a run before somebody asks for it."""
 
 
 class NotFoundError(RunError):
@@ -112,10 +116,17 @@ class Store:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
+        self._prepared = False
 
     def any(self) -> bool:
         """Whether there is a run."""
         return bool(find_runs(self._roots))
+
+    def prepare(self) -> None:
+        """Begin to read the run that was written last, the one a page shows first; once."""
+        if not self._prepared:
+            self._prepared = True
+            threading.Thread(target=self._read_ahead, name=READER, daemon=True).start()
 
     def runs(self) -> Answer:
         """`RunList`."""
@@ -154,6 +165,12 @@ class Store:
         if path is None:
             raise NotFoundError(f"{file}: no such trace in this run")
         return path
+
+    def _read_ahead(self) -> None:
+        for run_id in [*find_runs(self._roots)][:1]:
+            # Whoever asks for it is told what is wrong with it.
+            with contextlib.suppress(RunError, OSError):
+                self.run(run_id, View())
 
     def _report(self, run_id: str, key: str) -> TraceReport:
         path = self._find(run_id).path

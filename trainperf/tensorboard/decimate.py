@@ -5,6 +5,8 @@ sum, how many values that was, the smallest, the largest and where the largest i
 arrive the groups are joined in pairs, so memory is constant and groups do not move as a run grows.
 """
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +17,7 @@ MOST_GROUPS = 1024
 """A group or two a pixel; joining pairs leaves at least half as many."""
 
 Ints = npt.NDArray[np.int64]
+Kind = TypeVar("Kind", np.float64, np.int64)
 
 
 class Groups:
@@ -25,8 +28,10 @@ class Groups:
         self.width = 1
         """Steps in a group."""
         self._most = most
+        # An even number, so that pairs can be joined; no larger ever.
+        self._room = most + most % 2
         self._spans: dict[str, Span] = {}
-        self._steps = np.zeros(0, np.int64)
+        self._steps = np.zeros(self._room, np.int64)
 
     def observe(self, index: Column, columns: dict[str, Column]) -> None:
         """Take the next steps, in order of *index*; a column may be absent from some calls."""
@@ -38,14 +43,11 @@ class Groups:
         groups = places // self.width
         begins = np.flatnonzero(np.diff(groups, prepend=-1))
         chosen, sizes = groups[begins], np.diff(begins, append=len(groups))
-        self._steps = _longer(self._steps, int(chosen[-1]) + 1, 0)
         self._steps[chosen] += sizes
         for name, values in columns.items():
-            span = self._spans.setdefault(name, Span())
-            span.reach(len(self._steps))
-            span.merge(chosen, Span.of(values, index, begins, sizes))
-        for span in self._spans.values():
-            span.reach(len(self._steps))
+            if name not in self._spans:
+                self._spans[name] = Span(self._room)
+            self._spans[name].merge(chosen, Span.of(values, index, begins, sizes))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,10 +76,8 @@ class Groups:
 
     def _join(self) -> None:
         self.width *= 2
-        even = _longer(self._steps, len(self._steps) + len(self._steps) % 2, 0)
-        self._steps = even[::2] + even[1::2]
+        self._steps = _halved(self._steps[::2] + self._steps[1::2], 0)
         for span in self._spans.values():
-            span.reach(len(even))
             span.join()
 
 
@@ -110,15 +110,6 @@ class Span:
         """Mean value per group, NaN where there is none."""
         return over(self.sum, self.count)
 
-    def reach(self, length: int) -> None:
-        """Have at least so many groups."""
-        self.sum, self.count = _longer(self.sum, length, 0.0), _longer(self.count, length, 0)
-        self.low = _longer(self.low, length, np.inf)
-        self.high, self.high_at = (
-            _longer(self.high, length, -np.inf),
-            _longer(self.high_at, length, -1),
-        )
-
     def merge(self, chosen: Ints, new: "Span") -> None:
         """Add later steps to the groups *chosen*."""
         self.sum[chosen] += new.sum
@@ -129,12 +120,14 @@ class Span:
         self.high[chosen] = np.maximum(self.high[chosen], new.high)
 
     def join(self) -> None:
-        """Two neighbouring groups become one."""
-        self.sum, self.count = self.sum[::2] + self.sum[1::2], self.count[::2] + self.count[1::2]
-        self.low = np.minimum(self.low[::2], self.low[1::2])
+        """Two neighbouring groups become one, in the first half of the room."""
         larger = self.high[1::2] > self.high[::2]
-        self.high_at = np.where(larger, self.high_at[1::2], self.high_at[::2])
-        self.high = np.maximum(self.high[::2], self.high[1::2])
+        high_at = np.where(larger, self.high_at[1::2], self.high_at[::2])
+        self.sum = _halved(self.sum[::2] + self.sum[1::2], 0.0)
+        self.count = _halved(self.count[::2] + self.count[1::2], 0)
+        self.low = _halved(np.minimum(self.low[::2], self.low[1::2]), np.inf)
+        self.high = _halved(np.maximum(self.high[::2], self.high[1::2]), -np.inf)
+        self.high_at = _halved(high_at, -1)
 
     def chosen(self, places: Ints) -> "Span":
         """The column over some of the groups."""
@@ -151,7 +144,6 @@ def over(amounts: Column, units: Column | Ints) -> Column:
     return np.where(known, amounts / np.where(known, units, 1), np.nan)
 
 
-def _longer(values: npt.NDArray[np.generic], length: int, filler: float) -> npt.NDArray:  # type: ignore[type-arg]
-    if len(values) >= length:
-        return values
-    return np.concatenate((values, np.full(length - len(values), filler, values.dtype)))
+def _halved(joined: npt.NDArray[Kind], empty: float) -> npt.NDArray[Kind]:
+    """The joined groups, and as many empty ones behind them."""
+    return np.concatenate((joined, np.full(len(joined), empty, joined.dtype)))

@@ -40,8 +40,14 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
         self._store = Store(log_directories(context), _now_s)
 
     def is_active(self) -> bool:
-        """Whether there is a run to show."""
-        return self._store.any()
+        """Whether there is a run to show; TensorBoard asks when a browser opens it.
+
+        So a run is being read while TensorBoard's own page is still loading.
+        """
+        if not self._store.any():
+            return False
+        self._store.prepare()
+        return True
 
     def frontend_metadata(self) -> FrontendMetadata:
         """Where TensorBoard finds the page; it updates by itself, so no reload button."""

@@ -5,6 +5,7 @@ quotients of sums), `low` and `high` are those of single steps.
 """
 
 from collections.abc import Sequence
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -125,7 +126,7 @@ def _frame_s(wall: Span, steady: Span | None) -> float | None:
     """Room for all steady steps, unless a few of them are very far from the rest."""
     usual = wall if steady is None else steady
     known = usual.count > 0
-    typical_s = float(np.median(usual.mean()[known]))
+    typical_s = median(usual.mean()[known].tolist())
     frame_s = _ROOM * min(float(usual.high[known].max()), _FAR * typical_s)
     return frame_s or None
 

@@ -8,8 +8,8 @@ import { onThemeChange } from "./theme.js";
 import { loaded } from "./zoom.js";
 
 const EVERY_MS = 3000;
-// A server that reads a long run for the first time leaves time for Plotly meanwhile.
-const WORDS_FIRST_MS = 400;
+// Words and the first picture come before Plotly, which takes a second, unless they are long in coming.
+const WORDS_FIRST_MS = 1000;
 const NONE = "";
 
 const place = document.getElementById("columns");

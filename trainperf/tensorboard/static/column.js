@@ -7,6 +7,7 @@ import { drawLines } from "./lines.js";
 import * as panels from "./panels.js";
 import { drawSteps } from "./steps.js";
 import { isDark } from "./theme.js";
+import { counted } from "./units.js";
 import { clear } from "./zoom.js";
 
 export class Column {
@@ -124,7 +125,7 @@ export class Column {
       el("option", { value: "" }, "mean of all ranks"),
       words.ranks.map((rank) => el("option", { value: rank, selected: rank === steps?.rank }, `rank ${rank}`)));
     const zoomed = this.view.first !== null || this.view.last !== null;
-    const grouped = steps && steps.width > 1 ? `Each column is the mean of ${steps.width.toLocaleString("en")} steps, the line the slowest of them; zoom in for single steps.` : "Each column is one step.";
+    const grouped = steps && steps.width > 1 ? `Each column is the mean of ${counted(steps.width)} steps, the line the slowest of them; zoom in for single steps.` : "Each column is one step.";
     fill(node, el("h3", {}, "Where a step goes, on the host"), words.ranks.length > 1 ? select : null,
       el("span", { class: "quiet small" }, grouped),
       zoomed ? el("button", { type: "button", onclick: () => this.zoom(null) }, "whole run") : null);

@@ -2,7 +2,7 @@
 
 import { asPlotlyText } from "./dom.js";
 import { colour, CONFIG, faint, layout } from "./theme.js";
-import { digits, largest, scaled, scaleOf } from "./units.js";
+import { counted, digits, largest, scaled, scaleOf } from "./units.js";
 import { draw } from "./zoom.js";
 
 const FEW_POINTS = 60;
@@ -17,7 +17,7 @@ export function drawLines(node, chart, steps, range, most, onZoom) {
     showlegend: several,
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11, color: colour("quiet") } },
     margin: { l: 56, r: second ? 52 : 14, t: several ? 26 : 10, b: 34 },
-    xaxis: { range: range ?? whole, unifiedhovertitle: { text: steps.width === 1 ? "step %{x:,.0f}" : `${steps.width.toLocaleString("en")} steps about %{x:,.0f}` } },
+    xaxis: { range: range ?? whole, unifiedhovertitle: { text: steps.width === 1 ? "step %{x:,.0f}" : `${counted(steps.width)} steps about %{x:,.0f}` } },
     yaxis: { title: { text: scale.title, standoff: 6 }, ...frame(chart, most, scale) },
     ...(second ? { yaxis2: powers(chart.lines.filter((line) => line.second)) } : {}),
   });

@@ -1,6 +1,7 @@
 // What is said about a run: the answer, the phases, findings, ranks, readings. Words come from the server.
 
 import { el, fill } from "./dom.js";
+import { counted } from "./units.js";
 
 const STATES = { finished: "finished", interrupted: "interrupted", failed: "failed", running: "running", killed: "cut off" };
 
@@ -77,7 +78,7 @@ export function ranks(node, words) {
 }
 
 export function readings(node, list) {
-  const rows = list.map((reading) => [reading.name, reading.said || reading.reason, reading.interval, reading.said ? reading.steps.toLocaleString("en") : ""]);
+  const rows = list.map((reading) => [reading.name, reading.said || reading.reason, reading.interval, reading.said ? counted(reading.steps) : ""]);
   const body = table(["reading", "value", "95 % interval", "steps"], rows);
   body.querySelectorAll("tbody tr").forEach((row, place) => { if (!list[place].said) row.classList.add("quiet"); });
   const open = node.querySelector("details")?.open ?? false;

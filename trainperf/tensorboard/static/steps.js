@@ -1,30 +1,37 @@
 // The step-time breakdown: phases stacked over steps, and below them the steps that are unusual.
 
 import { asPlotlyText } from "./dom.js";
+import { sketch } from "./sketch.js";
 import { colour, CONFIG, faint, layout } from "./theme.js";
-import { digits, said, scaled, scaleOf } from "./units.js";
-import { draw } from "./zoom.js";
+import { counted, digits, said, scaled, scaleOf } from "./units.js";
+import { draw, isThere } from "./zoom.js";
 
 const MOST_BARS = 300;
 const PLOT_HEIGHT = 250;
 const ROW_HEIGHT = 18;
 const BELOW = 40;
+const LEFT = 64;
+const RIGHT = 14;
+const TOP = 8;
 const BETWEEN = 12;
 
 export function drawSteps(node, steps, range, frame, onZoom) {
   const scale = scaleOf("s", frame);
   const strip = steps.tags.length * ROW_HEIGHT;
-  const height = PLOT_HEIGHT + strip + (strip ? BETWEEN : 0) + BELOW + 8;
+  const height = PLOT_HEIGHT + strip + (strip ? BETWEEN : 0) + BELOW + TOP;
   node.style.height = `${height}px`;
-  const inner = height - BELOW - 8;
+  const inner = height - BELOW - TOP;
   const plot = [strip ? (strip + BETWEEN) / inner : 0, 1];
   const shape = layout({
-    barmode: "stack", bargap: 0, margin: { l: 64, r: 14, t: 8, b: BELOW },
+    barmode: "stack", bargap: 0, margin: { l: LEFT, r: RIGHT, t: TOP, b: BELOW },
     xaxis: { range: range ?? whole(steps), title: { text: "step", standoff: 6 }, anchor: strip ? "y2" : "y", unifiedhovertitle: { text: heading(steps) } },
     yaxis: { range: [0, frame * scale.factor], domain: plot, title: { text: scale.title, standoff: 6 } },
     ...(strip ? { yaxis2: rows(steps.tags, strip / inner) } : {}),
   });
-  return draw(node, [...stack(steps, scale), ...extremes(steps, scale, frame), ...tags(steps, scale)], shape, CONFIG, onZoom);
+  const place = { left: LEFT, top: TOP, width: node.clientWidth - LEFT - RIGHT, height: PLOT_HEIGHT };
+  const first = isThere() ? null : sketch(node, steps, place, range ?? whole(steps), frame, scale);
+  const drawn = draw(node, [...stack(steps, scale), ...extremes(steps, scale, frame), ...tags(steps, scale)], shape, CONFIG, onZoom);
+  return drawn.finally(() => first?.remove());
 }
 
 function centres(steps) {
@@ -36,7 +43,7 @@ function whole(steps) {
 }
 
 function heading(steps) {
-  return steps.width === 1 ? "step %{x:,.0f}" : `${steps.width.toLocaleString("en")} steps about %{x:,.0f}`;
+  return steps.width === 1 ? "step %{x:,.0f}" : `${counted(steps.width)} steps about %{x:,.0f}`;
 }
 
 function stack(steps, scale) {
@@ -86,7 +93,7 @@ function tagged(steps) {
   for (const tag of steps.tags) {
     tag.at.forEach((step, place) => {
       const group = step - ((step - steps.begins[0]) % steps.width);
-      const many = steps.width > 1 ? `${tag.steps[place].toLocaleString("en")} × ` : "";
+      const many = steps.width > 1 ? `${counted(tag.steps[place])} × ` : "";
       found.set(group, `${found.get(group) ?? ""}<br>${many}<b>${asPlotlyText(tag.label)}</b>: ${asPlotlyText(tag.why)}`);
     });
   }
@@ -97,8 +104,8 @@ function sentence(steps, place, mean, scale) {
   if (steps.width === 1) return said(mean, scale);
   const [first, number] = [steps.begins[place], steps.steps[place]];
   const slowest = said(steps.slowest_s[place], scale);
-  return `${said(mean, scale)} on average of ${number.toLocaleString("en")} from ${first.toLocaleString("en")}; `
-    + `slowest ${slowest} (step ${steps.slowest_at[place].toLocaleString("en")})`;
+  return `${said(mean, scale)} on average of ${counted(number)} from ${counted(first)}; `
+    + `slowest ${slowest} (step ${counted(steps.slowest_at[place])})`;
 }
 
 function rows(tags, share) {
@@ -119,7 +126,7 @@ function tags(steps, scale) {
 
 function why(tag, step, place, scale) {
   const left = tag.left_out ? "left out of the steady steps" : "counts among the steady steps";
-  const many = tag.steps[place] > 1 ? `<br>the slowest of ${tag.steps[place].toLocaleString("en")} such steps here` : "";
+  const many = tag.steps[place] > 1 ? `<br>the slowest of ${counted(tag.steps[place])} such steps here` : "";
   const time = tag.wall_s[place] === null ? "" : `, ${digits(tag.wall_s[place] * scale.factor)}${scale.suffix}`;
-  return `<b>step ${step.toLocaleString("en")}${time}: ${asPlotlyText(tag.label)}</b><br>${asPlotlyText(tag.why)}<br>${left}${many}`;
+  return `<b>step ${counted(step)}${time}: ${asPlotlyText(tag.label)}</b><br>${asPlotlyText(tag.why)}<br>${left}${many}`;
 }

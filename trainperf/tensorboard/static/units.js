@@ -21,11 +21,19 @@ export function scaled(values, scale) {
   return values.map((value) => (value === null ? null : value * scale.factor));
 }
 
+// Made once: with `toLocaleString` the texts of a long run take longer than all that is drawn of it.
+const BY_DIGITS = [0, 1, 2].map((shown) => new Intl.NumberFormat("en", { minimumFractionDigits: shown, maximumFractionDigits: shown }));
+const WHOLE = new Intl.NumberFormat("en");
+
 export function digits(value) {
   const size = Math.abs(value);
   if (size > 0 && size < 0.0995) return value.toPrecision(3);
-  const shown = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
-  return value.toLocaleString("en", { minimumFractionDigits: shown, maximumFractionDigits: shown });
+  return BY_DIGITS[size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2].format(value);
+}
+
+// A count, or the number of a step.
+export function counted(value) {
+  return WHOLE.format(value);
 }
 
 export function said(value, scale) {

@@ -17,6 +17,10 @@ export function loaded() {
   return plotly;
 }
 
+export function isThere() {
+  return Boolean(globalThis.Plotly);
+}
+
 // Charts are drawn one after the other, and each can be seen before the next one is begun.
 let last = Promise.resolve();
 
