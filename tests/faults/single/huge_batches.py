@@ -10,7 +10,7 @@ from faults.base import Script
 from faults.loads import Samples, fit, loader
 
 
-PICTURES = np.ones((8, 1 << 20), dtype=np.uint8)
+PICTURES = np.ones((4, 1 << 20), dtype=np.uint8)
 
 
 def with_originals(samples: list[Any]) -> Any:
