@@ -32,5 +32,6 @@ def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
         if with_each
         else "call scheduler.step() once after each optimizer.step()",
         severity="high",
+        urgent=True,
         confirm="scheduler_steps and updates in the run's configuration are equal",
     )

@@ -1,0 +1,14 @@
+"""One rank is late by a thirtieth of the step."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.ranks import Plan, train_ranks
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    del fixed
+    train_ranks(out, Plan(forward_ms=(28.0, 29.0), steps=50))
+
+
+SCRIPT = Script(train=_train)

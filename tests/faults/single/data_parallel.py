@@ -1,0 +1,16 @@
+"""A body inside `DataParallel`, which on a CPU only passes everything on."""
+
+from pathlib import Path
+
+from torch import nn
+
+from faults.base import Script, train
+from faults.calm import Calm, Ready, calm
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    body = calm(0.02) if fixed else nn.DataParallel(calm(0.02))
+    train(out, Calm(body), Ready(50), audit_at=None)
+
+
+SCRIPT = Script(expected=("data_parallel",), train=_train)
