@@ -149,20 +149,26 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         return sum(one.size_bytes for one in made if one.device != "cpu")
 
     def _observe(self, args: Sequence[object], kwargs: Mapping[str, object], out: object) -> None:
-        given = {storage_of(one) for one in tensors_in([*args, *kwargs.values()]) if _stored(one)}
         part = self._where.last[0]
         if part == "backward" and self._part == "forward":
             self._seen.backwards.append(len(self._seen.events))
         if part in ("forward", "backward"):
             self._part = part
-        for tensor in tensors_in(out):
-            if _stored(tensor) and storage_of(tensor) not in given:
+        fresh = [one for one in tensors_in(out) if _stored(one) and not self._knows(one)]
+        if not fresh:
+            return
+        given = {storage_of(one) for one in tensors_in([*args, *kwargs.values()]) if _stored(one)}
+        for tensor in fresh:
+            if storage_of(tensor) not in given:
                 self._new(tensor, part)
 
+    def _knows(self, tensor: Tensor) -> bool:
+        return storage_of(tensor) in self._alive
+
     def _new(self, tensor: Tensor, part: Part | None) -> None:
-        key = storage_of(tensor)
-        if key in self._alive or not _stored(tensor):
+        if not _stored(tensor) or self._knows(tensor):
             return
+        key = storage_of(tensor)
         storage, number = tensor.untyped_storage(), len(self._seen.made)
         site = self._where.last[1]
         self._seen.made.append(
