@@ -214,6 +214,17 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path) -> None:
         assert max(line.cell_len for line in full_lines(known, width)) <= width
 
 
+def test_a_narrow_terminal_cuts_no_number(tmp_path: Path) -> None:
+    """Columns of words give way: half a number is a wrong one."""
+    wide, narrow = (full_lines(summary(tmp_path / str(columns)), columns) for columns in (100, 60))
+    ends = [
+        [line.plain.split()[-4:] for line in said if line.plain.lstrip().startswith("mm ")]
+        for said in (wide, narrow)
+    ]
+
+    assert ends[0] == ends[1] == [["1.00", "ms", "95.2", "%"]]
+
+
 def test_the_answer_stays_within_its_lines_whatever_is_known(tmp_path: Path) -> None:
     """And says what the step is spent on, and how far that is from its floor."""
     answer = [line.plain for line in lines(summary(tmp_path))]

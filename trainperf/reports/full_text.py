@@ -36,10 +36,16 @@ def full_lines(summary: Summary, width: int) -> list[Text]:
 
 def _table(table: Table, width: int) -> Iterator[Text]:
     rows = [[plain(cell) for cell in row] for row in (table.head, *table.rows)]
-    wide = _widths(rows, table.words, width)
+    words = table.words
+    wide = _widths(rows, words, width)
+    # A number that is cut is a wrong number: where there is no room, a column of words goes.
+    while _total(wide) > width and words > 1:
+        words -= 1
+        rows = [[*row[:words], *row[words + 1 :]] for row in rows]
+        wide = _widths(rows, words, width)
     if table.rows:
         for place, row in enumerate(rows):
-            yield Text(f"    {_row(row, wide, table.words)}", style="" if place else "dim")
+            yield Text(f"    {_row(row, wide, words)}", style="" if place else "dim")
     for note in table.notes:
         yield from (Text("    ").append(line.plain, "dim") for line in flow(words_of(note), width))
 
@@ -47,12 +53,16 @@ def _table(table: Table, width: int) -> Iterator[Text]:
 def _widths(rows: Sequence[Sequence[str]], words: int, width: int) -> list[int]:
     """Columns of each cell; the widest cells of words give way where a row is too wide."""
     wide = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    while sum(wide) + _GAP * (len(wide) - 1) > width:
+    while _total(wide) > width:
         widest = max(range(words), key=lambda place: wide[place])
         if wide[widest] <= _LEAST:
             break
         wide[widest] -= 1
     return wide
+
+
+def _total(wide: Sequence[int]) -> int:
+    return sum(wide) + _GAP * (len(wide) - 1)
 
 
 def _row(row: Sequence[str], wide: Sequence[int], words: int) -> str:

@@ -6,6 +6,7 @@ from trainperf.results import Finding
 from trainperf.rules.base import LIMITS, at_most, severity, value
 from trainperf.rules.host_lines import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.rules.metrics_every_batch import metric_rows
+from trainperf.rules.noisy_run import noisy_run
 from trainperf.units import duration, share
 
 
@@ -20,7 +21,9 @@ def host_code(evidence: Evidence) -> Finding | None:
         return None
     lost = known.before([row])
     # One audited step may have been interrupted there: the steady ones must lack that time too.
-    if min(lost, _unexplained(evidence, known)) < LIMITS.notable:
+    # Where steps differ widely by themselves, others use the machine and interrupt it anywhere.
+    least = LIMITS.notable if noisy_run(evidence) is None else LIMITS.in_noise
+    if min(lost, _unexplained(evidence, known)) < least:
         return None
     return Finding(
         id="host_code",
@@ -55,7 +58,9 @@ def _latest(known: HostLines) -> OperatorUse | None:
         # Autograd begins with it, after whatever lies between forward and backward.
         and not row.name.startswith("aten.ones_like")
     ]
-    return max(mine, key=lambda row: known.before([row]), default=None)
+    # Looked up, because a sum over all rows for each row takes a second where there are thousands.
+    befores = {id(row): part for row, part in zip(known.rows, known.befores, strict=True)}
+    return max(mine, key=lambda row: befores[id(row)], default=None)
 
 
 def _unexplained(evidence: Evidence, known: HostLines) -> float:
