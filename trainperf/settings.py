@@ -22,6 +22,7 @@ they do not.  `None` is *not known*, or *has no such thing*.
 | `float32_matmul_precision` | `highest`, `high` or `medium` |
 | `matmul_allow_tf32`, `cudnn_allow_tf32` | TF32 in products and in convolutions |
 | `cudnn_benchmark`, `deterministic`, `detect_anomaly` | torch's own switches |
+| `autograd_profiler` | whether a profiler of the user's records when the fit begins |
 | `convolution_format` | `channels_last` or `contiguous`: the weights of its convolutions |
 | `attention` | how a Hugging Face model attends: `eager`, `sdpa`, … |
 | `gradient_checkpointing` | whether a Hugging Face model recomputes activations |
@@ -103,6 +104,7 @@ def _switches() -> dict[str, Scalar]:
         "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "detect_anomaly": torch.is_anomaly_enabled(),
+        "autograd_profiler": torch.autograd._profiler_enabled(),  # type: ignore[attr-defined]  # noqa: SLF001 no public name
     }
 
 

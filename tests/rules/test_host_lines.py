@@ -1,5 +1,6 @@
 """Rules about Python code in the step, on a planted audit of a CPU step."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -228,6 +229,18 @@ def test_python_in_forward_is_named_at_the_operator_after_it(tmp_path: Path) -> 
 def test_an_interruption_of_the_audited_step_is_not_the_users_code(tmp_path: Path) -> None:
     """The steady steps have no such time: forward takes what its operators take."""
     assert host_code(evidence(tmp_path, *MODEL, PRINT, forward=23)) is None
+
+
+def test_in_a_noisy_run_one_interruption_proves_nothing(tmp_path: Path) -> None:
+    """The steps differ by a third of themselves, and a fifth is not enough to tell."""
+    less = use("log_softmax", "train.py:41", 2, before_ms=20)
+    made = evidence(tmp_path, *MODEL, less)
+    readings = {**made.summary.readings}
+    readings["step_iqr_s"] = msgspec.structs.replace(readings["step_iqr_s"], value=0.03)
+    noisy = replace(made, summary=msgspec.structs.replace(made.summary, readings=readings))
+
+    assert host_code(made) is not None
+    assert host_code(noisy) is None
 
 
 def test_python_around_many_operators_is_launching(tmp_path: Path) -> None:

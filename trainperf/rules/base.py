@@ -77,6 +77,8 @@ class Thresholds:
     """Of the step: the device idle because the host waits for it (as in `trainperf trace`)."""
     idle_cores: int = 4
     """On a machine of fewer the loader and the system have use for the others."""
+    in_noise: float = 0.30
+    """What one audited step must show where the steady ones are noisy."""
     noise: float = 0.25
     """Middle half over median: torch.utils.benchmark calls such a measurement worthless."""
     own_cost: float = 0.03
