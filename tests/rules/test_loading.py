@@ -58,7 +58,10 @@ def test_the_part_that_costs_is_named_with_its_line_and_the_workers_that_keep_up
     assert finding.action == "DataLoader(num_workers=3, persistent_workers=True)"
     assert finding.where == "images.py:12"
     assert finding.evidence[1:] == (
-        "a batch takes 50.0 ms to make: 45.0 ms in __getitem__, 5.00 ms in collate_fn",
+        (
+            "a batch takes 50.0 ms to make in a process of its own: 45.0 ms in __getitem__, "
+            "5.00 ms in collate_fn"
+        ),
         "num_workers=0; a batch every 20.0 ms needs 3",
     )
     assert finding.gain_upper_bound == pytest.approx(70 / 20)
@@ -160,6 +163,16 @@ def test_a_step_of_several_micro_batches_needs_a_batch_for_each(tmp_path: Path) 
     finding = only(found(tmp_path, Batch(getitem=29), config=config, data_wait=80, forward=40))
 
     assert "num_workers=3," in finding.action
+
+
+@pytest.mark.parametrize(("waits", "said"), [(105, True), (95, False)])
+def test_a_batch_that_takes_much_longer_in_the_training_process_is_said_to(
+    tmp_path: Path, waits: float, *, said: bool
+) -> None:
+    """50 ms in a process of its own, where nothing else computes."""
+    summary = found(tmp_path, Batch(getitem=49), data_wait=waits, forward=20)
+
+    assert ("105 ms in the training process" in only(summary).evidence) is said
 
 
 def test_without_an_anatomy_the_reader_is_told_how_to_get_one(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Which part of making a batch costs the step its time, and what helps against that?"""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainperf.documents.loader import LoaderAnatomy
 from trainperf.phases import Phase
@@ -26,9 +26,13 @@ class Remedy:
 
 def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
     """By what was timed: more workers while there are CPUs for them, else the part that costs."""
-    batches = micro_batches(summary)
-    available_s = (rest_s(summary) or 0.0) / batches
-    waited_s = (value(summary, f"phase_{Phase.DATA_WAIT.label}_s") or 0.0) / batches
+    remedy = _chosen(summary, anatomy)
+    return replace(remedy, evidence=(*remedy.evidence, *_slower_here(summary, anatomy)))
+
+
+def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
+    available_s = (rest_s(summary) or 0.0) / micro_batches(summary)
+    waited_s = _waited_s(summary)
     workers, cpus = anatomy.workers, setting(summary, "cpu_count")
     here_s = _here_s(anatomy)
     if workers and (anatomy.receiving_s or 0.0) > anatomy.making_s:
@@ -52,7 +56,8 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     """What a batch costs, part by part."""
     get, collate = anatomy.getitem.mean_s, anatomy.collate.mean_s
     where = f"{duration(get)} in {_getitem(anatomy)}, {duration(collate)} in collate_fn"
-    said = [f"a batch takes {duration(anatomy.making_s)} to make: {where}"]
+    alone = "" if anatomy.workers or not anatomy.timed_workers else " in a process of its own"
+    said = [f"a batch takes {duration(anatomy.making_s)} to make{alone}: {where}"]
     if anatomy.workers and anatomy.transport is not None:
         said.append(
             f"{duration(anatomy.transport.mean_s)} to come from its worker: "
@@ -61,6 +66,21 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     if anatomy.pinning is not None:
         said.append(f"{duration(anatomy.pinning.mean_s)} to pin")
     return tuple(said)
+
+
+def _waited_s(summary: Summary) -> float:
+    """For one batch, on the host."""
+    step_s = value(summary, f"phase_{Phase.DATA_WAIT.label}_s") or 0.0
+    return step_s / micro_batches(summary)
+
+
+def _slower_here(summary: Summary, anatomy: LoaderAnatomy) -> tuple[str, ...]:
+    """Where the training process takes much longer for a batch than one of its own does."""
+    waited_s, threads = _waited_s(summary), setting(summary, "threads")
+    if anatomy.workers or not anatomy.timed_workers or waited_s < LIMITS.uneven * anatomy.making_s:
+        return ()
+    beside = f", which computes with {plural(int(threads), 'thread')}" if threads else ""
+    return (f"{duration(waited_s)} in the training process{beside}",)
 
 
 def _here_s(anatomy: LoaderAnatomy) -> float:
