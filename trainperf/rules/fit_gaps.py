@@ -1,6 +1,7 @@
 """What the rules about gaps have in common: a kind of pause and its share of the fit."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from trainperf.phases import Gap
 from trainperf.results import Effort, Finding, Summary
@@ -45,7 +46,8 @@ def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: Remedy) -> Fin
 def less_often(summary: Summary, gap: Gap) -> int:
     """By how many times fewer such pauses make them `AIM` of the fit; at least 2."""
     lost = min(gap_fraction(summary, gap.label), 0.999)
-    return max(2, round(lost * (1 - AIM) / ((1 - lost) * AIM)))
+    exactly = lost * (1 - AIM) / ((1 - lost) * AIM)
+    return max(2, ceil(exactly - 1e-6))  # rounding must not make a whole number the next one
 
 
 def _pace(summary: Summary, gap: Gap) -> tuple[str, ...]:
