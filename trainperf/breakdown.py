@@ -39,11 +39,16 @@ def broken_down(
 
 
 def phases_of(summary: Summary) -> dict[str, float]:
-    """Mean host time of each phase, by label: of steady steps, of all where none is steady."""
+    """Mean host time of each measured phase, by label: of steady steps, of all if none is steady.
+
+    A phase that nobody brackets is not in it: its time is in `other`.
+    """
     if summary.run.steady_steps:
-        return {phase.label: _value(summary, f"phase_{phase.label}_s") for phase in PHASES}
+        readings = {phase.label: summary.readings[f"phase_{phase.label}_s"] for phase in PHASES}
+        return {label: one.value for label, one in readings.items() if one.value is not None}
     steps = max(1, summary.run.steps)
-    return {phase.label: summary.ledger_s.get(phase.label, 0.0) / steps for phase in PHASES}
+    spent = {phase.label: summary.ledger_s.get(phase.label) for phase in PHASES}
+    return {label: one / steps for label, one in spent.items() if one is not None}
 
 
 def _value(summary: Summary, name: str) -> float:

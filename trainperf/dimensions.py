@@ -34,7 +34,8 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     compute: float | None
     memory: float | None
     launch: float | None
-    transfer: float
+    transfer: float | None
+    """`None` where the batch's way to the device was not measured: it is in `other` then."""
     synchronisation: float
     undivided: float | None
     """Of the first three together, what neither an audit nor a trace divides."""
@@ -81,7 +82,7 @@ class Facts:
     """What a run knows about its step."""
 
     phases_s: Mapping[str, float]
-    """Label of each phase to its mean host time in a step; they sum to the mean step."""
+    """Label of each measured phase to its mean host time in a step; they sum to the mean step."""
     tail_s: float = 0.0
     """The mean all-reduce tail of a step."""
     loop_wait_s: float = 0.0
@@ -109,17 +110,18 @@ class Facts:
 
 
 def dimensions(facts: Facts) -> Dimensions | None:
-    """The shares; `None` of a run without steps."""
+    """The shares; `None` of a run without steps, or of whose work no phase is known."""
     if facts.trace is not None:
         return _from_trace(facts.trace, facts)
     step_s = facts.step_s
-    if step_s <= 0:
+    if step_s <= 0 or not any(phase in facts.phases_s for phase in WORK):
         return None
     weights = _weights(facts)
+    moving_s = facts.phases_s.get("h2d")
     loop_s = min(facts.loop_wait_s, facts.phases_s.get("loop", 0.0))
     return _named(
         _divided(facts.work_s / step_s, weights),
-        transfer=facts.phases_s.get("h2d", 0.0) / step_s,
+        transfer=None if moving_s is None else moving_s / step_s,
         synchronisation=(facts.waited_s + loop_s) / step_s,
         facts=facts,
         basis="phases" if weights is None else "audit",
@@ -143,7 +145,7 @@ def _from_trace(trace: DeviceShares, facts: Facts) -> Dimensions:
 def _named(
     divided: Mapping[str, float | None],
     *,
-    transfer: float,
+    transfer: float | None,
     synchronisation: float,
     facts: Facts,
     basis: Basis,

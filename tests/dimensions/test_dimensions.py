@@ -138,9 +138,15 @@ def test_an_audit_divides_the_kernels_of_a_trace() -> None:
     assert (found.launch, found.undivided, found.basis) == (0.20, None, "trace and audit")
 
 
-def test_a_run_without_steps_has_no_shares() -> None:
-    """Not measured is not zero."""
+def test_what_no_phase_brackets_is_not_zero() -> None:
+    """A loop that brackets nothing may compute all the time; an unseen transfer is in `other`."""
     assert dimensions(Facts(phases_s={})) is None
+    assert dimensions(Facts(phases_s={"data_wait": 0.1, "other": 0.9})) is None
+    unseen = dimensions(Facts(phases_s={"forward": 0.5, "backward": 0.3, "other": 0.2}))
+
+    assert unseen is not None
+    assert unseen.transfer is None
+    assert unseen.other == pytest.approx(0.2)
 
 
 _SECONDS = st.floats(min_value=0.0, max_value=1e3)

@@ -12,6 +12,7 @@ from support_runs import make_step, make_steps
 from trainperf.documents.audit import OperatorUse
 from trainperf.documents.chip import MeasuredChip
 from trainperf.documents.compilation import Compilation
+from trainperf.documents.loader import LoaderAnatomy, Spread
 from trainperf.documents.memory import Holder, MemoryLedger
 from trainperf.phases import Tag
 from trainperf.traces.results import Totals, TraceStep
@@ -327,3 +328,32 @@ def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) ->
     )
 
     assert checked("profiler_evidence", tmp_path, padded).status == "not_applicable"
+
+
+def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: Path) -> None:
+    """Batches of many small tensors: the device waits whatever the finding is called."""
+    anatomy = LoaderAnatomy(
+        batches=20,
+        workers=0,
+        timed_workers=1,
+        kind="map",
+        dataset="Fields",
+        samples=8.0,
+        tensors=400.0,
+        batch_bytes=400_000.0,
+        getitem=Spread(mean_s=0.020, p95_s=0.025),
+        collate=Spread(mean_s=0.004, p95_s=0.005),
+        transport=None,
+        pinning=None,
+        packing_s=None,
+        receiving_s=None,
+        interval_s=0.024,
+        start_s=0.1,
+        took_s=0.5,
+        tensor_s=5e-6,
+    )
+    small = replace(WAITING, documents=(anatomy,))
+    found = checked("loader", tmp_path, small)
+
+    assert found.status == "fail"
+    assert "400 small tensors" in found.evidence[0]
