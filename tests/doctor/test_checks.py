@@ -357,3 +357,12 @@ def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: 
 
     assert found.status == "fail"
     assert "400 small tensors" in found.evidence[0]
+
+
+def test_a_first_step_among_the_steady_ones_fails(tmp_path: Path) -> None:
+    """Nothing was tagged as warm-up: compilation and allocation are in the figures."""
+    steps = make_steps(200, warmup=0, **HEALTHY_MS)
+    found = checked("steady_state", tmp_path, replace(PLAIN, steps=steps))
+
+    assert found.status == "fail"
+    assert found.evidence == ("all 200 steps count, the first one too",)
