@@ -31,4 +31,6 @@ def callbacks(evidence: Evidence) -> Finding | None:
         fraction=lost,
         gain_upper_bound=at_most(lost),
         severity=severity(lost),
+        effort="hours",
+        confirm="trainperf compare before after: phase_callbacks_s falls",
     )

@@ -32,4 +32,5 @@ def first_step(evidence: Evidence) -> Finding | None:
         gain_upper_bound=at_most(lost),
         confidence="medium",
         severity=severity(lost),
+        confirm="trainperf compare before after: first_step_s is a smaller part of the fit",
     )

@@ -26,4 +26,5 @@ def garbage(evidence: Evidence) -> Finding | None:
         scope="fit",
         gain_upper_bound=at_most(lost),
         severity=severity(lost),
+        confirm="trainperf compare before after: gc_s falls",
     )

@@ -24,15 +24,20 @@ def loop(evidence: Evidence) -> Finding | None:
     hidden = summary.run.device != "cpu" and host_bound < LIMITS.host_bound
     if lost < LIMITS.notable or hidden or logging(evidence) is not None:
         return None
+    shown = summary.run.config.get("prog_bar_metrics")
     return Finding(
         id="loop",
         title=f"the framework takes {share(lost)} of the step after the last hook",
         advice="Log less often",
-        evidence=(f"{duration(lost * step_s)} of {duration(step_s)} between hook and fetch",),
+        evidence=(
+            f"{duration(lost * step_s)} of {duration(step_s)} between hook and fetch",
+            *((f"on the progress bar: {shown}",) if shown else ()),
+        ),
         action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
         "progress bar is read back in every batch",
         fraction=lost,
         gain_upper_bound=at_most(lost),
         confidence="medium",
         severity=severity(lost),
+        confirm="trainperf compare before after: phase_loop_s falls",
     )
