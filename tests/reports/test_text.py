@@ -77,7 +77,7 @@ def test_when_steps_vary_the_answer_says_the_mean_too(tmp_path: Path) -> None:
         ("optimizer", "computing (forward, backward, optimizer)"),
         ("callbacks", "in callbacks"),
         ("loop", "in the framework's loop between steps"),
-        ("other", "in no phase that is known"),
+        ("other", "outside every phase"),
     ],
 )
 def test_the_largest_share_is_named_whatever_it_is(tmp_path: Path, phase: str, said: str) -> None:

@@ -7,10 +7,14 @@ from typing import ClassVar
 import torch
 
 from trainperf.identity import type_name
-from trainperf.phases import Tag
+from trainperf.phases import Phase, Tag
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
 from trainperf.records import Scalar
+
+
+_SPLIT = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+"""What only the user can tell apart; a loop that does not has no such times, rather than zeros."""
 
 
 class PlainLoopProbe(Probe):
@@ -28,6 +32,9 @@ class PlainLoopProbe(Probe):
         self._hook: torch.utils.hooks.RemovableHandle | None = None
         self._autocast: str | None = None
         self._micro_batches: Counter[int] = Counter()
+        # A host's copy to itself is nothing; one to a device is part of the step, bracketed or not.
+        self._unseen: set[Phase] = {*_SPLIT} if device == "cpu" else {Phase.H2D, *_SPLIT}
+        self._ran = False
 
     def attach(self, recorder: Recorder) -> None:
         """Wait for the first forward."""
@@ -43,7 +50,14 @@ class PlainLoopProbe(Probe):
             self._hook = None
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Count the micro-batches of complete groups.  Runs every flush."""
+        """Count the micro-batches of complete groups, and see what is bracketed.  Every flush."""
+        self._ran = self._ran or bool(drafts)
+        for draft in drafts:
+            if not self._unseen:
+                break
+            self._unseen -= {
+                phase for phase in self._unseen if draft.host_ns and draft.host_ns[phase]
+            }
         self._micro_batches.update(
             draft.micro_batches for draft in drafts if not draft.tags & Tag.PARTIAL_GROUP
         )
@@ -57,6 +71,15 @@ class PlainLoopProbe(Probe):
             fewest, most = min(self._micro_batches), max(self._micro_batches)
             seen["accumulate_grad_batches"] = most if fewest == most else f"{fewest} to {most}"
         return seen
+
+    def reasons(self) -> dict[str, str]:
+        """Why a phase has no time: it is in `other`, because nothing brackets it."""
+        if not self._ran:
+            return {}
+        return {
+            f"phase_{phase.label}_s": f'not measured: nothing ran in phase("{phase.label}")'
+            for phase in sorted(self._unseen)
+        }
 
     def _look(self) -> None:
         self.detach()

@@ -13,8 +13,11 @@ _DOING = {
     Phase.H2D: "moving the batch to the device",
     Phase.CALLBACKS: "in callbacks",
     Phase.LOOP: "in the framework's loop between steps",
-    Phase.OTHER: "in no phase that is known",
+    Phase.OTHER: "outside every phase",
 }
+UNSPLIT = 'To see more, put its parts into monitor.phase("forward"), "backward" and "optimizer".'
+"""Said of a loop of which no part is known: that nothing stands out there means nothing."""
+
 _ACTED_ON = {
     "data_wait": Phase.DATA_WAIT,
     "transfer": Phase.H2D,
@@ -66,7 +69,14 @@ def _what_first(summary: Summary) -> str:
         return f"{first.advice} first{bound(first)}."
     if not summary.run.steady_steps:
         return ""
+    if _unsplit(summary):
+        return UNSPLIT
     return "Nothing stands out that could be removed."
+
+
+def _unsplit(summary: Summary) -> bool:
+    """Whether a plain loop brackets none of its work."""
+    return all(summary.readings[f"phase_{phase.label}_s"].value is None for phase in COMPUTE)
 
 
 def bound(finding: Finding) -> str:

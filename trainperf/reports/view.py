@@ -84,11 +84,11 @@ def phase_rows(summary: Summary) -> list[PhaseRow]:
 
 def not_there(summary: Summary, row: PhaseRow) -> str:
     """Why a phase has no time of its own, in words for its row; empty where it has."""
-    if row.phase is not Phase.H2D:
-        return ""
-    # On a CPU nothing is moved to the device, and a step that fetches by itself moves unseen.
-    if summary.run.device == "cpu" and row.fraction < _NOTHING:
+    # On a CPU nothing is moved to the device.
+    on_cpu = summary.run.device == "cpu"
+    if row.phase is Phase.H2D and on_cpu and row.fraction < _NOTHING:
         return "not applicable (CPU)"
+    # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
     unseen = _value(summary, f"phase_{row.phase.label}_s") is None
     return "not measured" if unseen and summary.run.steady_steps else ""
 
