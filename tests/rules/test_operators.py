@@ -83,6 +83,7 @@ def test_a_loop_without_brackets_shares_out_all_of_its_time(tmp_path: Path) -> N
     assert {row.use.name: row.time_s for row in known.operators}[UPDATE.name] == pytest.approx(
         10e-3, rel=0.01
     )
+    assert known.passes_s == pytest.approx(40e-3, rel=0.01)
 
 
 def test_on_a_device_the_trace_has_the_times(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def attention(evidence: Evidence) -> Finding | None:
             *known.lines(rows, 2),
             known.stands_on(),
         ),
-        action="torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True); in "
-        'transformers: attn_implementation="sdpa"',
+        action="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
+        'causal mask; in transformers attn_implementation="sdpa"',
         fraction=lost,
         gain_upper_bound=known.bound(lost),
         confidence=known.confidence,

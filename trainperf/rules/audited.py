@@ -24,10 +24,7 @@ PASSES: tuple[Part, ...] = ("forward", "backward", "recompute")
 """Parts of the step that are no update."""
 
 BUSY = 2.0
-"""Largest factor by which a phase may take longer than its operators did under the audit.
-
-Others use the machine, and autograd has work of its own; what is beyond that is Python's.
-"""
+"""Largest factor by which others may slow a phase down; what is beyond it is Python's."""
 
 _PHASES: dict[Part, str] = {
     "forward": "forward",
@@ -146,7 +143,7 @@ def audited(evidence: Evidence) -> Audited | None:
         light=light,
         step_s=step_s,
         work_s=work_s,
-        passes_s=sum(value(summary, f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES),
+        passes_s=_passes_s(summary, operators),
         basis=basis,
         # What logging calls has a rule of its own.
         operators=tuple(row for row in operators if not row.use.logs),
@@ -203,6 +200,15 @@ def _names(rows: Iterable[Timed]) -> str:
 
 def _work_s(summary: Summary) -> float:
     return sum(value(summary, f"phase_{name}_s") or 0.0 for name in set(_PHASES.values()))
+
+
+def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
+    around_s = sum(value(summary, f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES)
+    if value(summary, "phase_optimizer_s"):
+        return around_s
+    # In a loop without brackets the update is in there too.
+    update_s = total_s(row for row in operators if row.use.part == "optimizer")
+    return max(0.0, around_s - update_s)
 
 
 # -- a CPU: the audit has timed the operators -------------------------------------------------

@@ -1,0 +1,25 @@
+"""A loop of one's own, without brackets, whose optimizer updates one small tensor at a time."""
+
+from pathlib import Path
+
+from torch.nn import functional
+
+from faults.base import Script
+from faults.operators import adamw, ready, small_layers
+from trainperf.loop import LoopMonitor
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    model = small_layers(30)
+    optimizer = adamw(fused=fixed, foreach=None if fixed else False)(model.parameters())
+    monitor = LoopMonitor(out, report=False).watch(model, optimizer).audit(at=12)
+    with monitor:
+        for rows, labels in monitor.batches(ready(60, 64, size=64)):
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(rows), labels)
+            loss.backward()
+            optimizer.step()
+            monitor.end_step(loss)
+
+
+SCRIPT = Script(expected=("optimizer_not_fused",), train=_train)
