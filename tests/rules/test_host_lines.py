@@ -19,6 +19,8 @@ from trainperf.rules.logging import logging
 from trainperf.rules.loop import loop
 from trainperf.rules.metrics_every_batch import metrics_every_batch
 from trainperf.rules.named_lines import named_fraction
+from trainperf.traces.captured import CaptureFacts, CaptureReport
+from trainperf.traces.results import RankTrace, SyncSite, Totals, TraceStep
 
 
 def use(  # noqa: PLR0913 one operator has as many facts
@@ -175,6 +177,58 @@ def test_a_fused_optimizer_skips_on_the_device(tmp_path: Path) -> None:
     config: dict[str, Scalar] = {"grad_scaler": "GradScaler", "optimizer_fused": True}
 
     assert hidden_syncs(evidence(tmp_path, *MODEL, device="cuda", config=config)) is None
+
+
+def traced(made: Evidence, *, idle: float, sync_s: float) -> Evidence:
+    """The same with a trace of two steps of 100 ms."""
+    step = TraceStep(step=0, step_s=0.1, sync_s=sync_s)
+    site = SyncSite(call="aten::item", count=4, total_s=2 * sync_s, stack=("train.py(21): step",))
+    rank = RankTrace(
+        file="rank0",
+        steps=(step, step),
+        totals=Totals(steps=2, step_s=0.1, idle_sync_fraction=idle),
+        sync_sites=(site,),
+    )
+    facts = CaptureFacts(first_step=30, first_index=30, complete_steps=2)
+    return replace(made, captures=(CaptureReport(capture=facts, ranks=(rank,)),))
+
+
+@pytest.mark.parametrize(("idle", "sync_s", "lost"), [(0.3, 0.02, 0.2), (0.1, 0.05, 0.1)])
+def test_waiting_gains_no_more_than_the_smaller_slack(
+    tmp_path: Path, idle: float, sync_s: float, lost: float
+) -> None:
+    """Of the host's waiting and the device's idling: without it the other one remains."""
+    one = use("_local_scalar_dense", "train.py:21", 0.1)
+    made = evidence(tmp_path, *MODEL, one, device="cuda")
+
+    finding = hidden_syncs(traced(made, idle=idle, sync_s=sync_s))
+
+    assert finding is not None
+    assert finding.fraction == pytest.approx(lost)
+    assert finding.gain_upper_bound == pytest.approx(1 / (1 - lost))
+
+
+def test_a_trace_names_what_no_audit_has_seen(tmp_path: Path) -> None:
+    """Its innermost frame is the place."""
+    made = evidence(tmp_path, *MODEL, device="cuda")
+
+    finding = hidden_syncs(traced(made, idle=0.3, sync_s=0.02))
+
+    assert finding is not None
+    assert any("train.py(21)" in line for line in finding.evidence)
+    assert hidden_syncs(traced(made, idle=0.01, sync_s=0.02)) is None
+
+
+def test_on_several_ranks_the_frameworks_own_wait_is_said_to_be_its_own(tmp_path: Path) -> None:
+    """Lightning's flag, beside what can be changed."""
+    one = use("_local_scalar_dense", "train.py:21", 0.1)
+    made = evidence(tmp_path, *MODEL, one, device="cuda")
+    run = msgspec.structs.replace(made.summary.run, world_size=2)
+
+    finding = hidden_syncs(replace(made, summary=msgspec.structs.replace(made.summary, run=run)))
+
+    assert finding is not None
+    assert "Lightning reads a broadcast flag before every fetch: not yours" in finding.evidence
 
 
 METRIC = (
