@@ -28,20 +28,24 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
 
     Raises:
         RunError: The directory holds no run.
-        OSError: The summary cannot be written.
+        OSError: The summary cannot be written; the report has been printed nevertheless.
     """
     from trainperf.reports.terminal import write_report  # noqa: PLC0415
-    from trainperf.summary import write_summary  # noqa: PLC0415
+    from trainperf.run import Run  # noqa: PLC0415
+    from trainperf.summary import save_summary, summarize  # noqa: PLC0415
 
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    summary = write_summary(run)
-    if aloud:
-        sys.stdout.write("\n")
-        write_report(summary, sys.stdout)
-        sys.stdout.write(f"\n  {run}\n")
-        sys.stdout.flush()
+    summary = summarize(Run.open(run))
+    try:
+        save_summary(summary, run)
+    finally:  # a disk that is full is no reason to keep the answer back
+        if aloud:
+            sys.stdout.write("\n")
+            write_report(summary, sys.stdout)
+            sys.stdout.write(f"\n  {run}\n")
+            sys.stdout.flush()
     if writer is not None:
         for tag, value in of_all_ranks(summary).items():
             writer.add_scalar(tag, value, summary.run.steps)

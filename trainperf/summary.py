@@ -135,7 +135,17 @@ def write_summary(path: Path | str, *, now_s: float | None = None) -> Summary:
     """
     run = Run.open(path)
     summary = summarize(run, now_s=now_s)
-    target = run.path / "summary.json"
+    save_summary(summary, run.path)
+    return summary
+
+
+def save_summary(summary: Summary, run: Path) -> None:
+    """Write `summary.json` into the directory *run*, whole or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    target = run / "summary.json"
     # Readers never see half a file: the rename replaces it in one go.
     draft = target.with_name(f".summary-{os.getpid()}.json")
     try:
@@ -143,7 +153,6 @@ def write_summary(path: Path | str, *, now_s: float | None = None) -> Summary:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
-    return summary
 
 
 class Excluded:

@@ -35,6 +35,18 @@ def test_the_summary_is_written_and_the_report_printed(
     assert out.endswith(f"{tmp_path}\n")
 
 
+def test_a_report_is_printed_where_the_summary_finds_no_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All numbers are there; the caller's guard says that the file is not."""
+    ended(tmp_path)
+    (tmp_path / "summary.json").mkdir()  # also a superuser can put no file in its place
+    with pytest.raises(OSError, match="summary"):
+        close_run(tmp_path, ranks=1, aloud=True)
+
+    assert "1.00 ms a step" in capsys.readouterr().out
+
+
 def test_quietly_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The summary is there all the same."""
     ended(tmp_path)
