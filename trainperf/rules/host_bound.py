@@ -31,4 +31,6 @@ def host_bound(evidence: Evidence) -> Finding | None:
         "gain nothing here",
         confidence="medium",
         severity="medium",
+        effort="hours",
+        confirm="trainperf compare before after: host_bound_fraction falls, and the step with it",
     )
