@@ -366,3 +366,11 @@ def test_a_first_step_among_the_steady_ones_fails(tmp_path: Path) -> None:
 
     assert found.status == "fail"
     assert found.evidence == ("all 200 steps count, the first one too",)
+
+
+def test_the_way_to_look_is_that_of_the_loop(tmp_path: Path) -> None:
+    """Lightning's callback is no help in a loop of one's own."""
+    plain = replace(PLAIN, config={"loop": "plain"})
+
+    assert checked("hot_path", tmp_path / "a", PLAIN).action.startswith("TrainPerf(audit_at=20)")
+    assert checked("hot_path", tmp_path / "b", plain).action.startswith("monitor.audit(at=20)")

@@ -17,10 +17,6 @@ from trainperf.units import times
 
 Status = Literal["pass", "fail", "not_applicable", "unknown"]
 
-AUDIT = "TrainPerf(audit_at=20) looks at every operator of one step"
-"""How to find out what the always-on numbers do not say."""
-TRACE = "ScheduledProfiler(wait=5, warmup=2, active=3, repeat=1) beside TrainPerf() records a trace"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -108,6 +104,25 @@ def _said(finding: Finding) -> str:
     bound = finding.gain_upper_bound
     gain = f": at most {times(bound)} faster" if bound is not None and bound > 1 else ""
     return f"{finding.title}{where}{gain}"
+
+
+def to_audit(case: Case) -> str:
+    """How to look at every operator of one step, in this kind of loop."""
+    if _under_lightning(case):
+        return "TrainPerf(audit_at=20) looks at every operator of one step"
+    return "monitor.audit(at=20) looks at every operator of one step"
+
+
+def to_trace(case: Case) -> str:
+    """How to record a trace, in this kind of loop."""
+    schedule = "(wait=5, warmup=2, active=3, repeat=1)"
+    if _under_lightning(case):
+        return f"ScheduledProfiler{schedule} beside TrainPerf() records a trace"
+    return f"monitor.profile(ScheduledProfile{schedule}) records a trace"
+
+
+def _under_lightning(case: Case) -> bool:
+    return case.summary.run.config.get("loop") == "lightning"
 
 
 def reason(summary: Summary, name: str) -> str:

@@ -1,6 +1,6 @@
 """Does the step stop to look at a value?"""
 
-from trainperf.doctor.base import AUDIT, Case, Outcome, failed, passed, refused, unknown
+from trainperf.doctor.base import Case, Outcome, failed, passed, refused, to_audit, unknown
 from trainperf.rules.host_lines import reads
 from trainperf.units import count, plural
 
@@ -21,7 +21,9 @@ def hot_path(case: Case) -> Outcome:
         return bad
     audit, traced = case.evidence.documents.audit, _traced(case)
     if audit is None:
-        return passed(traced) if traced else unknown("no step was audited or traced", AUDIT)
+        return (
+            passed(traced) if traced else unknown("no step was audited or traced", to_audit(case))
+        )
     rows = sorted(reads(audit.operators), key=lambda row: -row.calls)
     if rows:
         lines = [f"{row.line}: {plural(row.calls, 'read')} a step" for row in rows[:_LISTED]]

@@ -1,6 +1,6 @@
 """Is data turned around in every step?"""
 
-from trainperf.doctor.base import AUDIT, Case, Outcome, passed, refused, unknown
+from trainperf.doctor.base import Case, Outcome, passed, refused, to_audit, unknown
 from trainperf.units import plural, share
 
 
@@ -14,7 +14,7 @@ def layouts(case: Case) -> Outcome:
         return bad
     audit = case.evidence.documents.audit
     if audit is None:
-        return unknown("no step was audited", AUDIT)
+        return unknown("no step was audited", to_audit(case))
     copies = [use for use in audit.operators if use.kind == "copy" and use.place == "device"]
     moved = sum(use.moved_bytes for use in audit.operators)
     copied = sum(use.moved_bytes for use in copies)

@@ -1,6 +1,6 @@
 """Is memory held that nobody needs?"""
 
-from trainperf.doctor.base import AUDIT, Case, Outcome, passed, refused, unknown
+from trainperf.doctor.base import Case, Outcome, passed, refused, to_audit, unknown
 from trainperf.rules.base import LIMITS, value
 from trainperf.units import size
 
@@ -29,7 +29,7 @@ def peak_memory(case: Case) -> Outcome:
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
         said = f"{size(resident or 0.0)} resident; no tensor was counted"
-        return unknown(said, AUDIT)
+        return unknown(said, to_audit(case))
     activations = None if ledger is None else ledger.activations_bytes
     return passed(
         "" if ledger is None else f"{size(ledger.static_bytes)} of model and optimizer",

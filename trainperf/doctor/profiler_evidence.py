@@ -1,6 +1,6 @@
 """Does what a profiler saw agree with what is to be changed first?"""
 
-from trainperf.doctor.base import TRACE, Case, Outcome, failed, not_applicable, passed, unknown
+from trainperf.doctor.base import Case, Outcome, failed, not_applicable, passed, to_trace, unknown
 from trainperf.results import Finding
 from trainperf.traced import disagreements
 from trainperf.traces.captured import CaptureReport
@@ -53,7 +53,7 @@ def _audited(case: Case, first: Finding | None) -> Outcome:
     """An audit is a profile of the operators, and of nothing else."""
     if first is not None and first.id in OPERATORS and case.evidence.documents.audit is not None:
         return passed(f"{first.title}; the audited step names the operators", *first.evidence[:1])
-    return unknown("no trace was recorded", TRACE)
+    return unknown("no trace was recorded", to_trace(case))
 
 
 def _seen(report: CaptureReport, finding: Finding) -> float | None:

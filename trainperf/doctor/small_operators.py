@@ -1,6 +1,6 @@
 """Is the work cut into pieces too small to be worth their launch?"""
 
-from trainperf.doctor.base import AUDIT, Case, Outcome, passed, refused, unknown
+from trainperf.doctor.base import Case, Outcome, passed, refused, to_audit, unknown
 from trainperf.results import Summary
 from trainperf.rules.base import value
 from trainperf.units import plural, share
@@ -17,7 +17,7 @@ def small_operators(case: Case) -> Outcome:
     audit, summary = case.evidence.documents.audit, case.summary
     bound, launching = value(summary, "host_bound_fraction"), _launching(summary)
     if audit is None and bound is None and not launching:
-        return unknown("no step was audited or traced", AUDIT)
+        return unknown("no step was audited or traced", to_audit(case))
     many = "" if audit is None else f"{plural(audit.calls, 'operator call')} a step"
     host = "" if bound is None else f"host-bound in {share(bound)} of the steps"
     return passed(many, host, launching)

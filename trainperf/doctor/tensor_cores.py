@@ -1,6 +1,6 @@
 """Do contractions run on the units that are made for them?"""
 
-from trainperf.doctor.base import AUDIT, Case, Outcome, not_applicable, passed, refused, unknown
+from trainperf.doctor.base import Case, Outcome, not_applicable, passed, refused, to_audit, unknown
 from trainperf.units import share
 
 
@@ -26,7 +26,7 @@ def tensor_cores(case: Case) -> Outcome:
         return passed(f"most contractions in {audit.precision}, shapes aligned", traced)
     if sounded is not None and sounded >= SOUNDS:
         return passed(traced)
-    return unknown(traced or "no step was audited or traced", AUDIT)
+    return unknown(traced or "no step was audited or traced", to_audit(case))
 
 
 def _sounds(case: Case) -> float | None:
