@@ -2,12 +2,13 @@
 
 import multiprocessing
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support_fits import Loader, Model, read, trainer
+from support_fits import InexactError, Loader, Model, on_a_noisy_machine, read, trainer
 from support_loaders import FromFile, Naps, Rows, Slowly
 from torch.utils.data import DataLoader
 
@@ -32,9 +33,10 @@ class Recording(Model):
 
 def fitted(tmp_path: Path, loader: object, model: Model | None = None, **asked: Any) -> Path:
     """The run directory of a fit."""
-    perf = TrainPerf(dirpath=str(tmp_path), report=False, **asked)
-    trainer(tmp_path, perf).fit(model or Model(), loader)
-    return tmp_path / "trainperf"
+    root = Path(tempfile.mkdtemp(dir=tmp_path))
+    perf = TrainPerf(dirpath=str(root), report=False, **asked)
+    trainer(root, perf).fit(model or Model(), loader)
+    return root / "trainperf"
 
 
 def anatomy_in(run: Path) -> LoaderAnatomy | None:
@@ -42,6 +44,7 @@ def anatomy_in(run: Path) -> LoaderAnatomy | None:
     return read_document(LoaderAnatomy, run)
 
 
+@on_a_noisy_machine
 def test_the_fit_writes_what_a_batch_costs(tmp_path: Path) -> None:
     """20 ms in the collate function; the look is part of the start, and no step's."""
     nap = Naps(0.020)
@@ -51,7 +54,8 @@ def test_the_fit_writes_what_a_batch_costs(tmp_path: Path) -> None:
 
     found, ran = anatomy_in(run), read(run)
     assert found is not None
-    assert found.collate.mean_s == pytest.approx(nap.mean_s, rel=0.1)
+    if found.collate.mean_s != pytest.approx(nap.mean_s, rel=0.1):
+        raise InexactError(f"{found.collate} s, planted {nap.mean_s} s")
     assert ran.gap_ns(Gap.STARTUP) > found.took_s * 1e9
     assert len(ran.steps) == 10
 
@@ -63,7 +67,7 @@ def test_a_fit_that_was_looked_into_trains_as_one_that_was_not(tmp_path: Path) -
         torch.manual_seed(0)
         model = Recording()
         loader = DataLoader(Rows(number=40), batch_size=4, shuffle=True, num_workers=1)
-        fitted(tmp_path / str(asked), loader, model, loader_anatomy=asked)
+        fitted(tmp_path, loader, model, loader_anatomy=asked)
         weights.append(model.layer.weight.detach().clone())
         seen.append(torch.cat(model.seen))
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support_fits import InexactError, on_a_noisy_machine
 from support_loaders import AllHeavy, FromFile, Heavy, Naps, Rows, Slowly, Stream, Whole
 from torch.utils.data import (
     BatchSampler,
@@ -28,13 +29,16 @@ from trainperf.loaders import loader_anatomy
 from trainperf.loaders.timed import Made, Parcel
 
 
-def close(found: Spread | None, planted_s: float) -> None:
+def close(found: Spread | float | None, planted_s: float) -> None:
     """Within 10 % of what was planted, or 0.3 ms."""
     assert found is not None
-    assert found.mean_s == pytest.approx(planted_s, rel=0.10, abs=3e-4)
+    found_s = found.mean_s if isinstance(found, Spread) else found
+    if found_s != pytest.approx(planted_s, rel=0.10, abs=3e-4):
+        raise InexactError(f"{found_s:.6f} s, planted {planted_s:.6f} s")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@on_a_noisy_machine
 def test_samples_and_collate_cost_what_was_planted(workers: int) -> None:
     """Eight samples of 2 ms and a collate of 10: by the sleepers' own clocks."""
     sample, batch = Naps(0.002), Naps(0.010)
@@ -50,6 +54,7 @@ def test_samples_and_collate_cost_what_was_planted(workers: int) -> None:
     assert (found.samples, found.tensors, found.batch_bytes) == (8, 1, 8 * 4 * 4)
 
 
+@on_a_noisy_machine
 def test_a_dataset_that_gives_a_whole_batch_is_timed_as_one(tmp_path: Path) -> None:
     """One nap for eight samples."""
     nap = Naps(0.010)
@@ -60,6 +65,7 @@ def test_a_dataset_that_gives_a_whole_batch_is_timed_as_one(tmp_path: Path) -> N
     assert found.samples == 8
 
 
+@on_a_noisy_machine
 def test_an_iterable_dataset_is_timed_by_its_iterator() -> None:
     """Four samples of 3 ms, over two workers."""
     nap = Naps(0.003)
@@ -71,6 +77,7 @@ def test_an_iterable_dataset_is_timed_by_its_iterator() -> None:
 
 
 @pytest.mark.parametrize("dataset", [Rows(Naps(0.005)), Stream(Naps(0.005))], ids=["map", "stream"])
+@on_a_noisy_machine
 def test_without_automatic_batching_a_sample_is_a_batch(dataset: Dataset[Any]) -> None:
     """`batch_size=None`."""
     found = loader_anatomy(DataLoader(dataset, batch_size=None), batches=8)
@@ -94,6 +101,7 @@ def test_batches_are_those_of_the_batch_sampler() -> None:
     assert found.samples == 4
 
 
+@on_a_noisy_machine
 def test_transport_is_packing_the_queue_and_unpacking() -> None:
     """10 ms in the worker and 5 ms here; making them costs nothing."""
     Heavy.napped_s.clear()
@@ -103,8 +111,8 @@ def test_transport_is_packing_the_queue_and_unpacking() -> None:
 
     packing_s, unpacking_s = map(fmean, zip(*Heavy.napped_s, strict=True))
     close(found.transport, packing_s + unpacking_s)
-    assert found.packing_s == pytest.approx(packing_s, rel=0.10)
-    assert found.receiving_s == pytest.approx(unpacking_s, rel=0.10)
+    close(found.packing_s, packing_s)
+    close(found.receiving_s, unpacking_s)
     assert found.making_s < 0.002
     assert found.worker_s == found.packing_s
 
@@ -135,6 +143,7 @@ def _mixed(samples: list[torch.Tensor]) -> Any:
     return {"row": samples[0], "more": [np.zeros(3), (b"bytes", "text")]}
 
 
+@on_a_noisy_machine
 def test_pinning_is_timed_where_the_loader_pins() -> None:
     """The loader calls the parcel's `pin_memory`, and that the batch's own."""
     nap = Naps(0.020)
@@ -149,9 +158,10 @@ def test_pinning_is_timed_where_the_loader_pins() -> None:
 
     assert parcel.batch == "pinned"
     assert parcel.pinning_ns is not None
-    assert parcel.pinning_ns / 1e9 == pytest.approx(nap.mean_s, rel=0.10)
+    close(parcel.pinning_ns / 1e9, nap.mean_s)
 
 
+@on_a_noisy_machine
 def test_two_workers_bring_batches_twice_as_often_as_one() -> None:
     """Which `interval_s` shows: nothing else runs."""
     intervals = []
@@ -161,7 +171,8 @@ def test_two_workers_bring_batches_twice_as_often_as_one() -> None:
         assert found.interval_s is not None
         intervals.append(found.interval_s)
 
-    assert intervals[0] / intervals[1] == pytest.approx(2.0, rel=0.25)
+    if intervals[0] / intervals[1] != pytest.approx(2.0, rel=0.25):
+        raise InexactError(f"batches every {intervals} s")
 
 
 def anatomy(getitem_s: float, collate_s: float, packing_s: float | None = None) -> LoaderAnatomy:
@@ -338,6 +349,7 @@ def test_a_single_slow_batch_is_better_than_none() -> None:
 # -- what is refused --------------------------------------------------------------------------
 
 
+@on_a_noisy_machine
 def test_a_stream_from_an_open_file_is_refused(tmp_path: Path) -> None:
     """All processes share its position: lines that we read would be lost to training."""
     path = tmp_path / "lines.txt"
@@ -402,6 +414,7 @@ def test_an_error_of_the_dataset_is_the_users() -> None:
 
 
 @pytest.mark.slow
+@on_a_noisy_machine
 def test_workers_that_are_spawned_are_timed_too() -> None:
     """They start anew, and everything is sent to them."""
     nap = Naps(0.005)
