@@ -8,11 +8,15 @@ from support_batches import Batch
 from support_runs import MS, RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.documents import write_document
+from trainperf.evidence import Evidence
 from trainperf.records import Scalar
 from trainperf.reports.headline import headline
 from trainperf.results import Finding, Summary
+from trainperf.rules.transfer import transfer
 from trainperf.run import Run
 from trainperf.summary import summarize
+from trainperf.traces.captured import CaptureFacts, CaptureReport
+from trainperf.traces.results import RankTrace, Totals
 
 
 def found(
@@ -372,3 +376,21 @@ def test_pageable_memory_is_pinned_and_a_plain_loop_told_not_to_block(
 
     assert action in finding.action
     assert "the link of the H100 SXM carries 64.0 GB/s" in finding.evidence
+
+
+@pytest.mark.parametrize(("overlap", "fraction"), [(None, 0.2), (0.25, 0.15), (0.75, None)])
+def test_copying_that_a_trace_shows_beside_computing_is_not_counted(
+    tmp_path: Path, overlap: float | None, fraction: float | None
+) -> None:
+    """10 of 50 ms are copying; as far as kernels run meanwhile, nothing is lost."""
+    facts = {"h2d_device_ns": 10 * MS, "h2d_bytes": 20_000_000, "h2d_tensors": 3}
+    summary = found(tmp_path, device="cuda", facts=facts, h2d=10, forward=40)
+    totals = Totals(steps=3, step_s=0.05, h2d_s=0.01, h2d_overlap_fraction=overlap)
+    capture = CaptureReport(
+        ranks=(RankTrace(file="rank0", totals=totals),),
+        capture=CaptureFacts(first_step=100, first_index=100, complete_steps=3),
+    )
+
+    finding = transfer(Evidence(summary=summary, captures=(capture,)))
+
+    assert (finding.fraction if finding else None) == pytest.approx(fraction)
