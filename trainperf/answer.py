@@ -6,10 +6,11 @@ from trainperf.meters.fold import Reading
 from trainperf.units import bracket, duration, share
 
 
-def first_answer(readings: Mapping[str, Reading]) -> str | None:
+def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | None:
     """Step time and data wait in a sentence, so that nobody waits for the end of the fit.
 
-    `None` while there is no steady state.  A reading that nobody asked for is not mentioned.
+    `None` while there is no steady state.  A reading that nobody asked for is not mentioned, and no
+    report is promised where nothing is *written* that it could be made of.
     """
     step, waited = readings.get("step_s"), readings.get("data_wait_fraction")
     if step is None or step.value is None:
@@ -18,7 +19,9 @@ def first_answer(readings: Mapping[str, Reading]) -> str | None:
     waiting = ""
     if waited is not None and waited.value is not None:
         waiting = f", {share(waited.value)} of it waiting for data"
-    return (
-        f"trainperf: warm-up over, {duration(step.value)} a step{sure}{waiting}; the full report "
-        "comes when the fit ends, or now with `trainperf report` on the run directory"
+    later = (
+        "; the full report comes when the fit ends, or now with `trainperf report` on the run "
+        "directory"
     )
+    said = f"trainperf: warm-up over, {duration(step.value)} a step{sure}{waiting}"
+    return said + (later if written else "")

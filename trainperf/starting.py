@@ -87,6 +87,7 @@ def begin(
         chosen.probes.append(LoaderProbe(loader, objects.run))
     audit = _audit(objects, wishes, monitor.guard, chosen)
     traced = _traced(objects, wishes, run, rank, monitor.guard)
+    say = partial(_say, written=run is not None)
     monitor.start(
         Parts(
             info=_info(objects, chosen, wishes, rank, loader),
@@ -95,7 +96,7 @@ def begin(
             device=chosen.clock,
             log_every=wishes.log_every,
             totals=lambda: _totals(chosen, notes(), monitor.guard),
-            first_answer=_say if wishes.aloud and rank == 0 else None,
+            first_answer=say if wishes.aloud and rank == 0 else None,
         )
     )
     return Begun(run=run, rank=rank, chosen=chosen, audit=audit)
@@ -193,8 +194,8 @@ def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:
         writer.add_scalar(tag, value, step)
 
 
-def _say(readings: dict[str, Reading]) -> None:
-    said = first_answer(readings)
+def _say(readings: dict[str, Reading], *, written: bool) -> None:
+    said = first_answer(readings, written=written)
     if said is not None:
         sys.stdout.write(f"{said}\n")
         sys.stdout.flush()

@@ -10,7 +10,7 @@ WAIT = Reading(value=0.25, unit="1", n=50)
 
 def test_it_says_the_step_and_what_of_it_is_waiting() -> None:
     """Step time with its interval, and the data wait."""
-    said = first_answer({"step_s": STEP, "data_wait_fraction": WAIT})
+    said = first_answer({"step_s": STEP, "data_wait_fraction": WAIT}, written=True)
 
     assert said is not None
     assert "20.0 ms a step [19.0–21.0], 25 % of it waiting for data" in said
@@ -18,15 +18,22 @@ def test_it_says_the_step_and_what_of_it_is_waiting() -> None:
 
 def test_a_measurement_that_was_not_asked_for_is_not_mentioned() -> None:
     """`StepTimeMonitor` alone has no data wait to speak of, and `DataWaitMonitor` no step."""
-    alone = first_answer({"step_s": STEP})
+    alone = first_answer({"step_s": STEP}, written=True)
 
     assert alone is not None
     assert "20.0 ms a step [19.0–21.0]; the full report" in alone
-    assert first_answer({"data_wait_fraction": WAIT}) is None
+    assert first_answer({"data_wait_fraction": WAIT}, written=True) is None
 
 
 def test_without_a_steady_state_nothing_is_said() -> None:
     """The first answer is about the steady state or there is none yet."""
-    assert (
-        first_answer({"step_s": Reading(value=None, unit="s"), "data_wait_fraction": WAIT}) is None
-    )
+    unsettled = {"step_s": Reading(value=None, unit="s"), "data_wait_fraction": WAIT}
+
+    assert first_answer(unsettled, written=True) is None
+
+
+def test_no_report_is_promised_where_none_can_come() -> None:
+    """A run directory that could not be written."""
+    said = first_answer({"step_s": STEP}, written=False)
+
+    assert said == "trainperf: warm-up over, 20.0 ms a step [19.0–21.0]"

@@ -5,6 +5,7 @@ what they want measured.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import lightning.pytorch as pl
@@ -131,7 +132,8 @@ class Measurement(Callback):
         attached = self._attached(trainer)
         mask = next((c.mask for c in attached if c.mask is not None), None)
         extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
-        session.start(pl_module, mask, extra, announce if self._speaks(trainer) else None)
+        say = partial(announce, written=session.run is not None)
+        session.start(pl_module, mask, extra, say if self._speaks(trainer) else None)
 
     def _audit(self, auditing: Auditing, measured: Callable[..., object]) -> None:
         """Be called before each batch too, until the step to audit is over."""

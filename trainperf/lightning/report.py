@@ -12,9 +12,9 @@ from trainperf.lightning.session import Session
 from trainperf.meters.fold import Reading
 
 
-def announce(readings: dict[str, Reading]) -> None:
+def announce(readings: dict[str, Reading], *, written: bool) -> None:
     """The first answer, so that nobody waits for the end of the fit."""
-    said = first_answer(readings)
+    said = first_answer(readings, written=written)
     if said is not None:
         rank_zero_info("%s", said)
 
