@@ -118,7 +118,7 @@ def test_a_slow_step_now_and_then_is_no_noise(tmp_path: Path) -> None:
 
 def test_noise_of_a_loader_is_the_loaders(tmp_path: Path) -> None:
     """Workers bring batches in bursts."""
-    assert noisy_run(spread(tmp_path, 10, 12, 14, 16, 18, data_wait=10)) is None
+    assert noisy_run(spread(tmp_path, 10, 20, 30, 40, 50, data_wait=10)) is None
 
 
 def collected(path: Path, every: int, pause_ms: float, number: int = 400) -> Evidence:
