@@ -120,7 +120,7 @@ PASSES: dict[str, Planted] = {
         facts={"peak_bytes": 10 << 30},
     ),
     "overflows": Planted(facts={"attempts": 1, "overflows": 0, "loss_scale": 65536.0}),
-    "peak_memory": replace(PLAIN, documents=(LEDGER,)),
+    "peak_memory": replace(GPU, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
     "accumulation": Planted(
         facts={"samples": 32}, config={"batch_size": 8, "accumulate_grad_batches": 4}
     ),
@@ -210,6 +210,13 @@ ELSE: dict[str, tuple[str, str, Planted]] = {
         Planted(reasons={"overflows": "not applicable: precision 32-true uses no GradScaler"}),
     ),
     "no memory was measured": ("peak_memory", "unknown", PLAIN),
+    "memory was counted once": ("peak_memory", "unknown", replace(PLAIN, documents=(LEDGER,))),
+    "a chip that nobody knows": (
+        "layouts",
+        "unknown",
+        replace(PLAIN, documents=HEALTHY.documents[:1]),
+    ),
+    "an audit of too few steps": ("layouts", "unknown", replace(HEALTHY, number=15)),
     "samples not counted": ("accumulation", "unknown", PLAIN),
     "no trace": ("profiler_evidence", "unknown", WAITING),
     "not compiled": ("compile_split", "not_applicable", Planted(facts={"recompiles": 0})),

@@ -12,6 +12,7 @@ import msgspec
 from trainperf.evidence import Evidence
 from trainperf.parity import Parity
 from trainperf.results import Finding, Summary
+from trainperf.rules.audited import audited
 from trainperf.units import times
 
 
@@ -121,6 +122,20 @@ def to_trace(case: Case) -> str:
     return f"monitor.profile(ScheduledProfile{schedule}) records a trace"
 
 
+def not_judged(case: Case) -> str:
+    """Why rules about operators had nothing to stand on; empty where they had."""
+    if audited(case.evidence) is not None:
+        return ""
+    audit, summary = case.evidence.documents.audit, case.summary
+    if audit is None:
+        return "no step was audited"
+    if case.evidence.light is None:
+        return f"the limits of {audit.device_name} are not known, so no operator has a floor"
+    if summary.readings["flops_per_s"].value is None:
+        return reason(summary, "flops_per_s")
+    return f"too few steady steps: {summary.run.steady_steps}"
+
+
 def _under_lightning(case: Case) -> bool:
     return case.summary.run.config.get("loop") == "lightning"
 
@@ -129,8 +144,3 @@ def reason(summary: Summary, name: str) -> str:
     """Why a reading has no value."""
     reading = summary.readings.get(name)
     return (reading.reason if reading else None) or "not measured"
-
-
-def enough(case: Case, limit: int) -> bool:
-    """Whether there are steady steps to judge by."""
-    return case.summary.run.steady_steps >= limit

@@ -1,6 +1,6 @@
 """Is data turned around in every step?"""
 
-from trainperf.doctor.base import Case, Outcome, passed, refused, to_audit, unknown
+from trainperf.doctor.base import Case, Outcome, not_judged, passed, refused, to_audit, unknown
 from trainperf.units import plural, share
 
 
@@ -13,8 +13,9 @@ def layouts(case: Case) -> Outcome:
     if bad is not None:
         return bad
     audit = case.evidence.documents.audit
-    if audit is None:
-        return unknown("no step was audited", to_audit(case))
+    why = not_judged(case)
+    if audit is None or why:
+        return unknown(why, to_audit(case))
     copies = [use for use in audit.operators if use.kind == "copy" and use.place == "device"]
     moved = sum(use.moved_bytes for use in audit.operators)
     copied = sum(use.moved_bytes for use in copies)

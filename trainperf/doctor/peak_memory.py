@@ -1,6 +1,6 @@
 """Is memory held that nobody needs?"""
 
-from trainperf.doctor.base import Case, Outcome, passed, refused, to_audit, unknown
+from trainperf.doctor.base import Case, Outcome, passed, reason, refused, to_audit, unknown
 from trainperf.rules.base import LIMITS, value
 from trainperf.units import size
 
@@ -26,6 +26,10 @@ def peak_memory(case: Case) -> Outcome:
         return unknown("memory was not measured", "TrainPerf() or MemoryMonitor()")
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
+    slope = value(summary, "memory_slope_bytes_per_step")
+    if slope is None:
+        said = reason(summary, "memory_slope_bytes_per_step")
+        return unknown(f"whether memory grows: {said}", "TrainPerf() or MemoryMonitor()")
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
         said = f"{size(resident or 0.0)} resident; no tensor was counted"
@@ -35,5 +39,5 @@ def peak_memory(case: Case) -> Outcome:
         "" if ledger is None else f"{size(ledger.static_bytes)} of model and optimizer",
         "" if activations is None else f"{size(activations)} of activations at most",
         "" if peak is None else f"peak {size(peak)}",
-        "nothing grows from step to step",
+        f"{size(max(0.0, slope))} more a step" if slope >= 1 else "nothing grows step by step",
     )

@@ -1,6 +1,6 @@
 """Is the work cut into pieces too small to be worth their launch?"""
 
-from trainperf.doctor.base import Case, Outcome, passed, refused, to_audit, unknown
+from trainperf.doctor.base import Case, Outcome, not_judged, passed, refused, to_audit, unknown
 from trainperf.results import Summary
 from trainperf.rules.base import value
 from trainperf.units import plural, share
@@ -15,12 +15,19 @@ def small_operators(case: Case) -> Outcome:
     if bad is not None:
         return bad
     audit, summary = case.evidence.documents.audit, case.summary
-    bound, launching = value(summary, "host_bound_fraction"), _launching(summary)
-    if audit is None and bound is None and not launching:
-        return unknown("no step was audited or traced", to_audit(case))
+    bound = value(summary, "host_bound_fraction") if summary.run.steady_steps else None
+    traced, why = _traced(case), not_judged(case)
+    if why and bound is None and not traced:
+        return unknown(why, to_audit(case))
     many = "" if audit is None else f"{plural(audit.calls, 'operator call')} a step"
     host = "" if bound is None else f"host-bound in {share(bound)} of the steps"
-    return passed(many, host, launching)
+    return passed(many, host, traced or _launching(summary))
+
+
+def _traced(case: Case) -> str:
+    """What a trace of a device says of launching; empty without one."""
+    known = case.summary.dimensions
+    return "" if known is None or not known.basis.startswith("trace") else _launching(case.summary)
 
 
 def _launching(summary: Summary) -> str:

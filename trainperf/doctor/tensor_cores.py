@@ -1,10 +1,23 @@
 """Do contractions run on the units that are made for them?"""
 
-from trainperf.doctor.base import Case, Outcome, not_applicable, passed, refused, to_audit, unknown
+from trainperf.doctor.base import (
+    Case,
+    Outcome,
+    not_applicable,
+    not_judged,
+    passed,
+    refused,
+    to_audit,
+    unknown,
+)
+from trainperf.rules.base import LIMITS
 from trainperf.units import share
 
 
 RULES = ("matmul_precision", "matmul_shapes")
+
+SLOW = ("fp32", "fp64")
+"""Precisions that tensor cores of GPUs are not for."""
 
 SOUNDS = 0.5
 """Share of a trace's kernel time in kernels that sound of tensor cores: a heuristic."""
@@ -20,13 +33,17 @@ def tensor_cores(case: Case) -> Outcome:
         return not_applicable("a CPU has no tensor cores")
     sounded = _sounds(case)
     traced = "" if sounded is None else f"{share(sounded)} of kernel time sounds of tensor cores"
+    why = not_judged(case)
     if audit is not None and audit.precision is None:
         return not_applicable("the step has no contraction")
-    if audit is not None:
-        return passed(f"most contractions in {audit.precision}, shapes aligned", traced)
+    if audit is not None and not why:
+        said = f"most contractions in {audit.precision}"
+        slow = audit.precision in SLOW
+        worth = f"{said}: a faster precision would gain less than {share(LIMITS.notable)}"
+        return passed(worth if slow else f"{said}, their sizes fit", traced)
     if sounded is not None and sounded >= SOUNDS:
         return passed(traced)
-    return unknown(traced or "no step was audited or traced", to_audit(case))
+    return unknown(traced or why, to_audit(case))
 
 
 def _sounds(case: Case) -> float | None:
