@@ -72,6 +72,14 @@ def test_what_fills_up_and_stops_has_no_slope() -> None:
     assert trend(jumped).value() == 0.0
 
 
+def test_what_is_emptied_again_and_again_does_not_grow() -> None:
+    """Outputs that are gathered over an epoch: the latter half is one, and grows all along."""
+    emptied = trend(np.tile(np.arange(100.0), 2))
+
+    assert emptied.value() == 1.0
+    assert interval(emptied)[0] <= 0
+
+
 def test_a_slope_of_few_steps_is_not_told() -> None:
     """Eleven steps have five or six in their latter half."""
     assert trend(np.arange(10)).value() is None

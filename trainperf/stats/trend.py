@@ -2,7 +2,9 @@
 
 Values are kept as the least one of each stretch of steps: what is held now and then on top of the
 rest (a batch that is logged, garbage not yet collected) does not count.  Of the latter half the
-slope is Theil and Sen's, the median over all pairs, so what grows and then stops has none.
+slope is Theil and Sen's, the median over all pairs, so what grows and then stops has none; and
+its interval holds 0 where the least of that half is no more than the least of the first, so what
+is emptied again and again does not grow.
 """
 
 import math
@@ -56,7 +58,11 @@ class Trend:
         return None if slopes is None else float(np.median(slopes))
 
     def interval(self) -> tuple[float, float] | None:
-        """Sen's 95 % interval of that slope: order statistics of the slopes of pairs."""
+        """Sen's 95 % interval of that slope: order statistics of the slopes of pairs.
+
+        Its lower end is at most the slope from the least value of the first half to that of the
+        latter.
+        """
         slopes = self._slopes()
         if slopes is None:
             return None
@@ -65,12 +71,21 @@ class Trend:
         reach = _Z95 * math.sqrt(values * (values - 1) * (2 * values + 5) / 18)
         low, high = math.floor((pairs - reach) / 2), math.ceil((pairs + reach) / 2)
         ordered = np.sort(slopes)
-        return float(ordered[max(low, 0)]), float(ordered[min(high, pairs - 1)])
+        least = min(float(ordered[max(low, 0)]), self._rise())
+        return least, float(ordered[min(high, pairs - 1)])
 
     @classmethod
     def across(cls, ranks: "Sequence[Trend]") -> "Trend":
         """The rank that grows fastest: it is the first to run out."""
         return max(ranks, key=lambda rank: rank.value() or 0.0)
+
+    def _rise(self) -> float:
+        """Slope between the least values of the two halves."""
+        half = (self.at[0] + self.at[-1]) / 2
+        points = list(zip(self.least, self.at, strict=True))
+        first = min(point for point in points if point[1] < half)
+        latter = min(point for point in points if point[1] >= half)
+        return (latter[0] - first[0]) / (latter[1] - first[1])
 
     def _slopes(self) -> Values | None:
         at, least = np.array(self.at), np.array(self.least)
