@@ -279,7 +279,11 @@ def test_a_sampler_that_counts_its_epochs_does_not_count_ours() -> None:
             self.epochs += 1
             return super().__iter__()
 
-    sampler = Counting(Rows())
+    class Huge(Rows):
+        def __deepcopy__(self, memo: object) -> Rows:
+            raise MemoryError("a second one does not fit")
+
+    sampler = Counting(Huge())
     loader_anatomy(DataLoader(sampler.data_source, sampler=sampler), batches=2)  # type: ignore[arg-type] # a Rows
 
     assert sampler.epochs == 0
@@ -361,6 +365,20 @@ def test_a_stream_from_an_open_file_is_refused(tmp_path: Path) -> None:
 
     assert [line for [line] in loader] == ["a\n", "b\n", "c\n"]
     loader.dataset.source["lines"].close()  # type: ignore[attr-defined] # its own
+
+
+def test_where_nothing_can_be_forked_the_training_process_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on Windows; an iterable dataset would lose what is looked at there, and is refused."""
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+
+    found = loader_anatomy(DataLoader(Rows(), batch_size=4, shuffle=True), batches=3)
+
+    assert (found.timed_workers, found.transport, found.receiving_s) == (0, None, None)
+    assert found.samples == 4
+    with pytest.raises(ConfigError, match=r"Stream: an iterable.*num_workers=1"):
+        loader_anatomy(DataLoader(Stream(), batch_size=4))
 
 
 def test_a_sampler_that_cannot_be_copied_is_refused() -> None:
