@@ -1,6 +1,7 @@
 """Is memory held that nobody needs?"""
 
 from trainperf.doctor.base import Case, Outcome, passed, reason, refused, to_audit, unknown
+from trainperf.results import Summary
 from trainperf.rules.base import LIMITS, value
 from trainperf.units import size
 
@@ -39,5 +40,13 @@ def peak_memory(case: Case) -> Outcome:
         "" if ledger is None else f"{size(ledger.static_bytes)} of model and optimizer",
         "" if activations is None else f"{size(activations)} of activations at most",
         "" if peak is None else f"peak {size(peak)}",
-        f"{size(max(0.0, slope))} more a step" if slope >= 1 else "nothing grows step by step",
+        _growth(summary),
     )
+
+
+def _growth(summary: Summary) -> str:
+    """What the interval of the slope leaves: no growth that matters, the rules have looked."""
+    slope = summary.readings["memory_slope_bytes_per_step"]
+    if slope.value is None or slope.low is None or slope.low <= 0:
+        return "nothing grows from step to step"
+    return f"{size(slope.value)} more a step: too little to matter"
