@@ -1,4 +1,4 @@
-"""Forty values in every step, and the collector in every fourth."""
+"""Twenty values in every step, and the collector in every fourth."""
 
 import gc
 from pathlib import Path
@@ -23,9 +23,9 @@ class Both(Logs):
 
 
 def _train(out: Path, *, fixed: bool) -> None:
-    model = Logs(40, every=50) if fixed else Both(40)
+    model = Logs(20, every=50) if fixed else Both(20)
     steps = 50 if fixed else 1
-    loader = ready(100, WIDTH)
+    loader = ready(64, WIDTH)
     gc.freeze()
     held = [[number] for number in range(300_000)]
     try:
