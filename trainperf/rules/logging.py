@@ -30,13 +30,13 @@ def logging(evidence: Evidence) -> Finding | None:
         return None
     lines = heaviest(known, rows)
     where = lines[0][0] if lines else ""
-    calls = max(row.calls for row in rows)
+    operators = plural(sum(row.calls for row in rows), "operator")
     return Finding(
         id="logging",
         title=f"logging takes {share(lost)} of the step",
         advice="Log fewer values, less often",
         evidence=(
-            f"{plural(calls, 'value')} logged in the step: {duration(inside * known.step_s)}",
+            f"{duration(inside * known.step_s)} a step in the {operators} that it calls",
             f"{duration(after * known.step_s)} after the last hook"
             + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
         ),
