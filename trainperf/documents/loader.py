@@ -61,8 +61,8 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     took_s: float
     """All of the looking."""
     tensor_s: float | None = None
-    """To take one small tensor out of another and stack it, on this machine: the least that a
-    tensor of a sample costs."""
+    """To take one small tensor out of another and stack it, on this machine as it was then: the
+    least that a tensor of a sample costs."""
     getitem_line: str | None = None
     """`file:line` at which the user's code for a sample begins; `None` where it is torch's."""
     collate_line: str | None = None

@@ -26,7 +26,7 @@ from trainperf.probes.batches import tensors
 
 BATCHES, LIMIT_S = 32, 2.0
 
-_SLICES, _TIMES = 64, 8
+_SLICES, _CALIBRATED_NS = 64, 30_000_000
 
 
 def loader_anatomy(
@@ -164,13 +164,12 @@ def _summed(
 
 
 def _tensor_s(clock: HostClock) -> float:
-    """The best of a few times: what others do meanwhile only adds to it."""
-    row, times = torch.zeros(_SLICES), []
-    for _ in range(_TIMES):
-        begun = clock()
+    """The mean over some time: whoever shares the processor slows this as it did the loader."""
+    row, times, begun = torch.zeros(_SLICES), 0, clock()
+    while clock() - begun < _CALIBRATED_NS:
         torch.stack([row[place : place + 1] for place in range(_SLICES)])
-        times.append(clock() - begun)
-    return min(times) / _SLICES / 1e9
+        times += 1
+    return (clock() - begun) / (times * _SLICES) / 1e9
 
 
 def _interval_s(arrived: list[int]) -> float | None:

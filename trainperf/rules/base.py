@@ -29,7 +29,7 @@ class Thresholds:
     """In a batch: from here on handling them stands out beside what is in them."""
     small_tensor_bytes: int = 1 << 18
     """A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
-    handling: float = 8.0
+    handling: float = 12.0
     """Times the least that a small tensor of a sample costs: one that costs more is work."""
     uneven: float = 2.0
     """One batch in twenty takes so many times the mean."""

@@ -8,8 +8,8 @@ from faults.loads import AtOnce, Fields, Nap, Paced, fit, loader
 
 def _train(out: Path, *, fixed: bool) -> None:
     del fixed
-    dataset = AtOnce(Nap(0.075), steps=44)
-    fit(out, loader(dataset, num_workers=3), module=Fields(Paced(0.050)))
+    dataset = AtOnce(Nap(0.150), steps=34)
+    fit(out, loader(dataset, num_workers=3), module=Fields(Paced(0.110)))
 
 
 SCRIPT = Script(train=_train)

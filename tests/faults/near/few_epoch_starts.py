@@ -8,8 +8,8 @@ from faults.loads import Fields, Paced, Samples, fit, loader
 
 def _train(out: Path, *, fixed: bool) -> None:
     del fixed
-    dataset = Samples(steps=24)
-    fit(out, loader(dataset, num_workers=1), max_epochs=2, module=Fields(Paced(0.050)))
+    dataset = Samples(steps=17)
+    fit(out, loader(dataset, num_workers=1), max_epochs=2, module=Fields(Paced(0.110)))
 
 
 SCRIPT = Script(train=_train)
