@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from faults.base import Script
-from faults.loads import InTurn, fit, loader
+from faults.loads import Fields, InTurn, Paced, fit, loader
 
 
 def _train(out: Path, *, fixed: bool) -> None:
     del fixed
-    fit(out, loader(InTurn()))
+    fit(out, loader(InTurn()), module=Fields(Paced(0.030)))
 
 
 SCRIPT = Script(train=_train)

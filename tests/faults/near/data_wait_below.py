@@ -8,7 +8,7 @@ from faults.loads import AtOnce, Fields, Nap, Paced, fit, loader
 
 def _train(out: Path, *, fixed: bool) -> None:
     del fixed
-    fit(out, loader(AtOnce(Nap(0.0025), steps=44)), module=Fields(Paced(0.050)))
+    fit(out, loader(AtOnce(Nap(0.007), steps=34)), module=Fields(Paced(0.110)))
 
 
 SCRIPT = Script(train=_train)

@@ -16,7 +16,7 @@ class Some(Dataset[Any]):
     """Eight parts of a row."""
 
     def __init__(self) -> None:
-        self.samples = Samples(steps=44)
+        self.samples = Samples(steps=34)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -29,7 +29,7 @@ class Some(Dataset[Any]):
 
 def _train(out: Path, *, fixed: bool) -> None:
     del fixed
-    fit(out, loader(Some()), module=Fields(Paced(0.050)))
+    fit(out, loader(Some()), module=Fields(Paced(0.110)))
 
 
 SCRIPT = Script(train=_train)
