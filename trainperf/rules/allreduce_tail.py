@@ -7,7 +7,7 @@ from trainperf.results import Finding, Summary
 from trainperf.rules.base import LIMITS, at_most, setting, severity, value
 from trainperf.rules.reductions import reduction_fraction, redundant
 from trainperf.traces.results import Collective
-from trainperf.units import count, duration, rate, share, size
+from trainperf.units import duration, plural, rate, share, size
 
 
 MIB = 1024**2
@@ -81,7 +81,7 @@ def _buckets(summary: Summary) -> tuple[str, ...]:
     said = []
     if made and gradients is not None:
         each = size(gradients / made)
-        said.append(f"{count(made)} buckets of {each} on average for {size(gradients)}")
+        said.append(f"{plural(round(made), 'bucket')} of {each} on average")
     if setting(summary, "ddp_unused_bytes") == 0:
         said.append("find_unused_parameters=True, and every parameter is used")
     return tuple(said)

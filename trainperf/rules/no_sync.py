@@ -13,7 +13,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
     The bound is their part of what reductions take at most.
     """
     summary = evidence.summary
-    extra, whole = redundant(summary), reduction_fraction(evidence)
+    extra, whole = redundant(summary), reduction_fraction(evidence, named_only=True)
     if extra < LIMITS.redundant or whole is None or summary.run.steady_steps < LIMITS.steps:
         return None
     lost = extra * whole

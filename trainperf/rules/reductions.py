@@ -18,20 +18,36 @@ def redundant(summary: Summary) -> float:
     return 1 - max(1.0, reduced / passes) / reduced
 
 
-def reduction_fraction(evidence: Evidence) -> float | None:
+def reduction_fraction(evidence: Evidence, *, named_only: bool = False) -> float | None:
     """Share of the steady step that gradient reductions take at most; `None` if not measured.
 
-    On a CPU they compete with backward for it, so that only backward as a whole is a bound.  On a
-    device it is what a capture saw of communication, or else the tail that nothing hides.
+    The tail is that of one bucket at least; the others compete with backward for a CPU while it
+    runs: all of them, or backward as a whole, is a bound there.  On a device it is what a capture
+    saw of communication, or else the tail that nothing hides.  What ranks lose to a late one is the
+    straggler's and left out; with *named_only* what they lose in turn, which fewer reductions
+    would save in part, is left in.
     """
     summary = evidence.summary
     tail, step_s = worst(summary, "allreduce_tail_fraction"), value(summary, "step_mean_s")
     if tail is None or not step_s:
         return None
+    late = _late_s(summary, named_only=named_only) / step_s
+    exposed = max(tail - late, 0.0)
     if summary.run.device == "cpu":
-        return phase_fraction(summary, Phase.BACKWARD)
+        backward = phase_fraction(summary, Phase.BACKWARD)
+        if backward is None:
+            return None
+        buckets = setting(summary, "ddp_buckets")
+        most = max(backward - late, 0.0)
+        return most if buckets is None else min(most, exposed * buckets)
     seen = communication_s(evidence)
-    return tail if seen is None else min(max(tail, seen / step_s), 1.0)
+    return min(max(exposed, seen / step_s if seen is not None else 0.0), 1.0)
+
+
+def _late_s(summary: Summary, *, named_only: bool) -> float:
+    """What the fastest rank waits beyond the last one for reductions, a step."""
+    points = [point for point in summary.synchronisation if point.point == "backward"]
+    return sum(p.lost_s for p in points if p.straggler is not None or not named_only)
 
 
 def communication_s(evidence: Evidence) -> float | None:
