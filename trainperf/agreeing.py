@@ -83,5 +83,9 @@ def _made(base: Path | None, make: Callable[[Path], Path]) -> Path | None:
     try:
         return make(base)
     except OSError as error:
-        log.warning("trainperf: no run directory can be written (%s)", error)
+        log.warning(
+            "trainperf: no run directory can be written (%s): nothing is recorded, and no report "
+            "will come",
+            error,
+        )
         return None

@@ -23,5 +23,5 @@ def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | Non
         "; the full report comes when the fit ends, or now with `trainperf report` on the run "
         "directory"
     )
-    said = f"trainperf: warm-up over, {duration(step.value)} a step{sure}{waiting}"
+    said = f"trainperf: warm-up over, {duration(step.value)} a step so far{sure}{waiting}"
     return said + (later if written else "")

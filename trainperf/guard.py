@@ -124,10 +124,12 @@ class Guard:
         if part in self.faults:
             return
         self.faults[part] = f"{type(error).__name__}: {error}"
+        # A full disk is nobody's mistake; anything else is one of ours.
+        why = "it could not be written" if isinstance(error, OSError) else "an error of its own"
         log.warning(
-            "trainperf: %s is switched off for this run after an error of its own (training is "
-            "not affected): %s",
+            "trainperf: %s is switched off for this run, %s (training is not affected): %s",
             part,
+            why,
             self.faults[part],
             exc_info=log.isEnabledFor(logging.DEBUG),
         )

@@ -130,7 +130,7 @@ FULL = """\
     launch overhead  18.0 %
     transfer          0.0 %
     synchronisation   0.0 %
-    other            40.0 %
+    the rest         40.0 %
     the work is divided by the audited step
     ← largest: mm (gpt.py:31) 100 % of it
 

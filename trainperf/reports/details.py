@@ -22,7 +22,7 @@ DIMENSIONS = {
     "transfer": "transfer",
     "synchronisation": "synchronisation",
     "undivided": "compute, memory and launching",
-    "other": "other",
+    "other": "the rest",
 }
 """Names for people."""
 
@@ -53,8 +53,8 @@ def tables(summary: Summary) -> list[Table]:
 
 
 def dimension_parts(known: Dimensions) -> list[str]:
-    """The shares worth a word in one line, e.g. `compute 41 %`; the largest first, other last."""
-    why = " (undivided: no audit, no trace)" if known.basis == "phases" else ""
+    """The shares worth a word in one line, e.g. `compute 41 %`; the largest first."""
+    why = " (an audit or a trace divides it)" if known.basis == "phases" else ""
     shares = {name: value for name, value in known.shares.items() if value >= _WORTH}
     other = shares.pop("other", None)
     ordered = sorted(shares.items(), key=lambda item: -item[1])
@@ -62,7 +62,7 @@ def dimension_parts(known: Dimensions) -> list[str]:
         f"{DIMENSIONS[name]} {share(value)}{why if name == 'undivided' else ''}"
         for name, value in ordered
     ]
-    return parts if other is None else [*parts, f"other {share(other)}"]
+    return parts if other is None else [*parts, f"the rest {share(other)}"]
 
 
 _WORTH = 0.005

@@ -31,6 +31,12 @@ _SAID_ELSEWHERE = frozenset({"tokens", "loss"})
 _ANSWERS = 3
 """Traces whose answer is told, the latest."""
 
+PLAIN = "plain"
+"""The loop (`config["loop"]`) that has no callbacks of others."""
+
+OURS = "trainperf itself, in end_step()"
+"""What a loop of one's own spends in hooks."""
+
 _NOTHING = 0.001
 """Share of a step below which a batch was not moved."""
 
@@ -169,11 +175,14 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        return next(iter(summary.actions_s), "")
+        ours = OURS if summary.run.config.get("loop") == PLAIN else ""
+        return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "with the wait for ranks"
     if phase is Phase.H2D:
         copied, speed = _value(summary, "h2d_bytes"), _value(summary, "h2d_bytes_per_s")
+        if summary.run.device == "cpu":
+            return "hooks only: nothing is copied"
         return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
     return ""
 
