@@ -9,7 +9,7 @@ monotonic_ns = time.perf_counter_ns
 
 
 thread_ns = time.thread_time_ns
-"""Time that the calling thread has computed: not while it sleeps, nor while others have its core."""
+"""Time that the calling thread has computed: not while it sleeps, nor while others run."""
 
 
 def wall_clock_anchor() -> str:

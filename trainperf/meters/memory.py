@@ -82,8 +82,9 @@ class MemorySlope(Meter):
     """What the memory held after a step grows by, in bytes per step; fastest rank.
 
     Device memory held by tensors, or on a CPU run the process's memory in use, without mapped
-    files and, where glibc tells, without Python's own small objects.  Theil and Sen's slope of the least value in each stretch of the latter
-    half of the steady steps: what fills up and stops has none.  It is not the peak's growth.
+    files and, where glibc tells, without Python's own small objects.  Theil and Sen's slope of the
+    least value in each stretch of the latter half of the steady steps: what fills up and stops has
+    none.  It is not the peak's growth.
     """
 
     name = "memory_slope_bytes_per_step"

@@ -120,8 +120,7 @@ class CompileProbe(Probe):
             left_out=self._left_out,
             breaks=by_times(self._breaks),
             steps=tuple(
-                CompiledStep(step=step, wall_s=wall / 1e9)
-                for step, wall in self._walls_ns.items()
+                CompiledStep(step=step, wall_s=wall / 1e9) for step, wall in self._walls_ns.items()
             ),
             reasons=self._records.reasons(),
         )
