@@ -3,6 +3,7 @@
 Loads no Lightning, because every rank is a process of its own that has to start.
 """
 
+import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -42,7 +43,9 @@ class Plan:
 def train_ranks(out: Path, plan: Plan) -> None:
     """Both ranks, in processes of their own; they leave one run below *out*."""
     out.mkdir(parents=True, exist_ok=True)
-    mp.spawn(_train, args=(out, plan), nprocs=2)
+    # Torch is imported once, in a process that every rank is forked from.
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["trainperf.loop"])
+    mp.start_processes(_train, args=(out, plan), nprocs=2, start_method="forkserver")
 
 
 def _train(rank: int, out: Path, plan: Plan) -> None:
