@@ -1,10 +1,11 @@
-"""Does the loop forget what it should not?  Looked at once, through hooks that then are gone.
+"""Does the loop forget what it should not?  Looked at once, through hooks that soon are gone.
 
 `gradients_zeroed` is `False` when gradients go on adding up after an update: learned between the
 first two updates, from the version that torch counts in every tensor, so no device is waited for.
 `validation_grad` is whether autograd was on when a plain loop first validated its model.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from trainperf.phases import Gap
 from trainperf.probes.base import Probe
-from trainperf.recorder import Recorder
+from trainperf.recorder import Draft, Recorder
 from trainperf.records import Scalar
 
 
@@ -49,15 +50,23 @@ class ZeroGradProbe(Probe):
             handle.remove()
         self._handles.clear()
 
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Nothing is left to be seen after the second update.  Every flush."""
+        del drafts
+        if self._zeroed is not None:
+            self.detach()
+
     def config(self) -> dict[str, Scalar]:
         """Only what is wrong is certain: a gradient may be changed and not be zeroed."""
         return {"gradients_zeroed": False} if self._zeroed is False else {}
 
     def _updated(self, *hook: object) -> None:
         del hook
+        if self._zeroed is not None:
+            return
         if self._added:
+            # The optimizer goes through its hooks right now: they are removed with the next flush.
             self._zeroed = bool(self._fresh)
-            self.detach()
             return
         groups = self._optimizer.param_groups
         parameters = [one for group in groups for one in group["params"] if one.grad is not None]

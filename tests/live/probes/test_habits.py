@@ -126,3 +126,20 @@ def test_validation_tells_whether_autograd_was_on(
 def test_without_validation_nothing_is_said_about_it(tmp_path: Path) -> None:
     """Not looked at is not off."""
     assert "validation_grad" not in config(tmp_path, zero=to_none)
+
+
+def test_the_optimizers_other_hooks_are_called_after_ours(tmp_path: Path) -> None:
+    """Torch goes through them one by one: none may be removed from among them meanwhile."""
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    called: list[int] = []
+    with LoopMonitor(tmp_path, report=False).watch(model, optimizer) as monitor:
+        for rows in monitor.batches([torch.ones(2, 4)] * 4):
+            if not called:
+                optimizer.register_step_post_hook(lambda *_: called.append(1))
+            model(rows).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            monitor.end_step()
+
+    assert called == [1] * 4
