@@ -9,7 +9,7 @@ from support_ranks import Ranks
 from trainperf.phases import Phase, Tag
 
 
-pytestmark = pytest.mark.ddp
+pytestmark = [pytest.mark.ddp, pytest.mark.slow]
 
 FIRST = 2
 """Steps in which the tail is not known yet: buckets are rebuilt, the last parameter is learnt."""

@@ -204,6 +204,7 @@ def _wait_until(there: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_every_whole_line_readable(tmp_path: Path) -> None:
     """SIGKILL: no end mark, but all steps up to the last flush, in order."""
     steps = tmp_path / "trainperf" / "steps-rank0.jsonl"

@@ -144,6 +144,7 @@ def test_two_ranks_write_one_run_and_the_late_one_waits_least(tmp_path: Path) ->
     assert summary["readings"]["samples_per_s"]["value"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.ddp
 def test_a_monitor_on_rank_0_alone_does_not_hang(tmp_path: Path) -> None:
     """The other rank makes none, so nothing of ours may be a collective."""

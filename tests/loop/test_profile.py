@@ -128,6 +128,7 @@ def test_a_writer_gets_curves_of_the_trace_the_layout_and_the_report(tmp_path: P
     assert report.step == 40
 
 
+@pytest.mark.slow
 @pytest.mark.ddp
 def test_ranks_that_trace_the_same_steps_have_one_answer(tmp_path: Path) -> None:
     """Read together by rank 0 when the fit has ended; each is compared with its own records."""

@@ -164,6 +164,7 @@ def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     assert read_all(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
     """However far it has come: nothing half-written stays in the run directory."""
     captured(tmp_path, None).finish()

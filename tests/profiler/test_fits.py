@@ -334,6 +334,7 @@ def test_a_refused_value_is_named_with_rule_and_remedy(value: dict[str, Any], me
     assert str(refused.value) == message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "names"), [((1,), []), ((0,), ["rank0"]), ((0, 1), ["rank0"])])
 def test_a_rank_that_is_not_chosen_traces_nothing(
     tmp_path: Path, ranks: tuple[int, ...], names: list[str]

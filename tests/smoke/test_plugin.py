@@ -76,6 +76,7 @@ def test_markers_fixtures_and_the_table_work_in_a_project(pytester: pytest.Pytes
     )
 
 
+@pytest.mark.slow
 def test_timing_can_be_left_out_with_a_notice(pytester: pytest.Pytester) -> None:
     """A shared CI machine is no stopwatch."""
     pytester.makepyfile(test_project=TESTS)
@@ -104,6 +105,7 @@ def test_the_entry_point_names_the_plugin() -> None:
     assert points == {"trainperf": "trainperf.pytest_plugin"}
 
 
+@pytest.mark.slow
 def test_the_project_of_the_documentation_passes(pytester: pytest.Pytester) -> None:
     """What docs/smoke-tests.md shows is what runs."""
     from pathlib import Path

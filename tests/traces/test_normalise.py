@@ -118,6 +118,7 @@ def test_runtime_and_device_time_of_operators_are_there(tmp_path: Path) -> None:
     assert sum(op.self_device_duration for op in found.op_list_groupby_name) > 100_000
 
 
+@pytest.mark.slow
 @needs_traces
 def test_a_step_is_there_once(tmp_path: Path) -> None:
     """The device's copy of its mark is no other step."""

@@ -128,6 +128,7 @@ def _free_port() -> int:
     return port
 
 
+@pytest.mark.slow
 @pytest.mark.ddp
 def test_two_gloo_ranks_communicate_on_the_host(tmp_path: Path) -> None:
     """All-reduces are counted from the host's ranges, and the late rank is named."""

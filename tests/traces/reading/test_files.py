@@ -205,6 +205,7 @@ def test_texts_without_end_are_refused_before_memory_is_full(tmp_path: Path) -> 
     assert len(read(path)) == 50
 
 
+@pytest.mark.slow
 def test_an_event_larger_than_anything_real_ends_the_reading(tmp_path: Path) -> None:
     """A quote that is missing makes one text of the rest; that must not be held for ever."""
     packer = zlib.compressobj(6, wbits=31)
