@@ -172,6 +172,10 @@ class StepBlock:
         """The steps for which *chosen* is true."""
         return StepBlock(self.schema, self._matrix[chosen])
 
+    def take(self, places: npt.NDArray[np.intp]) -> "StepBlock":
+        """The steps at these places, in this order; one may be taken repeatedly."""
+        return StepBlock(self.schema, self._matrix[places])
+
     def steady(self) -> "StepBlock":
         """The steps without a disqualifying tag."""
         usual = (self.tags & DISQUALIFYING) == 0

@@ -4,6 +4,8 @@ Equal work is equal effective tokens, else equal samples: the loss after as many
 nothing where the batches differ.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,72 +76,121 @@ class LossCurve:
 
 def parity(run: Run, baseline: Run) -> Parity:
     """Read both and compare them."""
-    return compared(curve_of(run), curve_of(baseline))
+    return compared([curve_of(run)], [curve_of(baseline)])
+
+
+class LossFold:
+    """Collects the losses of a run, and what was trained on, while its steps pass."""
+
+    def __init__(self) -> None:
+        self._losses: list[_Column] = []
+        self._works: dict[Unit, list[_Column]] = {unit: [] for unit in _FACTS}
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: one block a rank, empty for one that took no part."""
+        present = [block for block in blocks if len(block)]
+        self._losses.append(_mean([_fact(block, "loss") for block in present]))
+        for unit, fact in _FACTS.items():
+            self._works[unit].append(np.sum([_fact(block, fact) for block in present], axis=0))
+
+    def curve(self, run: Run, diverged: str) -> LossCurve:
+        """What was collected of *run*, whose loss is no number since what *diverged* says."""
+        earlier = run.attempts[0][0].info.totals
+        # What a restart did again from its checkpoint would count twice.
+        units = _FACTS if len(run.attempts) == 1 else {}
+        return LossCurve(
+            loss=_joined(self._losses),
+            work={
+                unit: earlier.get(_EARLIER[unit], 0) + np.cumsum(done)
+                for unit in units
+                if len(done := _joined(self._works[unit])) and bool(np.isfinite(done).all())
+            },
+            diverged=diverged,
+        )
 
 
 def curve_of(run: Run) -> LossCurve:
     """The losses of a run."""
-    replay = Replay(run)
-    losses: list[_Column] = []
-    works: dict[Unit, list[_Column]] = {unit: [] for unit in _FACTS}
+    replay, fold = Replay(run), LossFold()
     for blocks in replay.blocks():
-        present = [block for block in blocks if len(block)]
-        losses.append(_mean([_fact(block, "loss") for block in present]))
-        for unit, fact in _FACTS.items():
-            works[unit].append(np.sum([_fact(block, fact) for block in present], axis=0))
-    earlier = run.attempts[0][0].info.totals
-    # What a restart did again from its checkpoint would count twice.
-    units = _FACTS if len(run.attempts) == 1 else {}
-    return LossCurve(
-        loss=_joined(losses),
-        work={
-            unit: earlier.get(_EARLIER[unit], 0) + np.cumsum(done)
-            for unit in units
-            if len(done := _joined(works[unit])) and bool(np.isfinite(done).all())
-        },
-        diverged=diverged(replay),
-    )
+        fold.observe(blocks)
+    return fold.curve(run, diverged(replay))
 
 
-def compared(run: LossCurve, baseline: LossCurve) -> Parity:
-    """The run's losses beside the baseline's, over the last work that both have done."""
-    if run.diverged and not baseline.diverged:
-        return Parity(verdict="differs", why=f"the loss is {run.diverged}; the baseline's is not")
-    unit = next((one for one in _FACTS if one in run.work and one in baseline.work), None)
+def compared(
+    ours: Sequence[LossCurve], theirs: Sequence[LossCurve], *, tolerance: float = TOLERANCE
+) -> Parity:
+    """A run's losses beside its baseline's, over the last work that all of them have done.
+
+    Args:
+        ours: Repeats of the run.
+        theirs: Those of the baseline.
+        tolerance: Relative difference up to which they match.
+    """
+    every = [*ours, *theirs]
+    ended = next((curve.diverged for curve in ours if curve.diverged), "")
+    if ended and not any(curve.diverged for curve in theirs):
+        return Parity(verdict="differs", why=f"the loss is {ended}; the baseline's is not")
+    unit = next((one for one in _FACTS if all(one in curve.work for curve in every)), None)
     if unit is None:
         return Parity(
             verdict="unknown",
             why="tokens or samples were not counted in both runs, or one of them was restarted",
         )
-    done, wanted = run.work[unit], baseline.work[unit]
-    start, end = float(max(done[0], wanted[0])), float(min(done[-1], wanted[-1]))
+    start = max(float(curve.work[unit][0]) for curve in every)
+    end = min(float(curve.work[unit][-1]) for curve in every)
     edges = np.linspace(end - RANGE * (end - start), end, CELLS + 1)
-    ours, theirs = _cells(run.loss, done, edges), _cells(baseline.loss, wanted, edges)
-    if end <= start or ours is None or theirs is None:
+    pieces = [
+        [_cells(curve.loss, curve.work[unit], edges) for curve in side] for side in (ours, theirs)
+    ]
+    known = [[one for one in side if one is not None] for side in pieces]
+    if end <= start or sum(map(len, known)) < len(every):
         said = f"fewer than {LEAST_STEPS} steps with a loss in the {unit} that both have done"
         return Parity(verdict="unknown", why=said, unit=unit)
-    return _judged(ours, theirs, first=_level(baseline), unit=unit, end=end)
+    found = _Levels(ours=np.stack(known[0]), theirs=np.stack(known[1]), first=_level(theirs[0]))
+    return _judged(found, unit, end, tolerance)
 
 
-def _judged(ours: _Column, theirs: _Column, *, first: float, unit: Unit, end: float) -> Parity:
-    apart = ours - theirs
-    level = max(abs(float(theirs.mean())), LEAST_LEVEL * first) or 1.0
-    difference = float(apart.mean()) / level
-    noise = 2 * float(apart.std(ddof=1)) / len(apart) ** 0.5 / level
-    losses = f"loss {ours.mean():.4g} and {theirs.mean():.4g} after {count(round(end))} {unit}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Levels:
+    """Losses piece by piece, one row a repeat."""
+
+    ours: _Column
+    theirs: _Column
+    first: float
+    """At which loss the baseline began."""
+
+    def noise(self) -> float:
+        """Two standard errors of the difference: from its pieces, and from the repeats."""
+        apart = self.ours.mean(axis=0) - self.theirs.mean(axis=0)
+        within = float(apart.var(ddof=1)) / len(apart)
+        between = sum(
+            float(side.mean(axis=1).var(ddof=1)) / len(side)
+            for side in (self.ours, self.theirs)
+            if len(side) > 1
+        )
+        return 2 * math.sqrt(max(within, between))
+
+
+def _judged(found: _Levels, unit: Unit, end: float, tolerance: float) -> Parity:
+    ours, theirs = float(found.ours.mean()), float(found.theirs.mean())
+    level = max(abs(theirs), LEAST_LEVEL * found.first) or 1.0
+    difference, noise = (ours - theirs) / level, found.noise() / level
+    losses = f"loss {ours:.4g} and {theirs:.4g} after {count(round(end))} {unit}"
     said = f"{losses}: {share(abs(difference))} apart, noise {share(noise)}"
-    verdict: Verdict = "same" if abs(difference) <= TOLERANCE else "differs"
-    if noise > (2 * TOLERANCE if verdict == "same" else abs(difference)):
+    verdict: Verdict = "same" if abs(difference) <= tolerance else "differs"
+    if noise > (2 * tolerance if verdict == "same" else abs(difference)):
         verdict = "unknown"
     return Parity(
         verdict=verdict,
         why=said,
         unit=unit,
         work=end,
-        loss=float(ours.mean()),
-        baseline_loss=float(theirs.mean()),
+        loss=ours,
+        baseline_loss=theirs,
         difference=difference,
         noise=noise,
+        tolerance=tolerance,
     )
 
 

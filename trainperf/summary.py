@@ -5,11 +5,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.blocks import StepBlock
 from trainperf.breakdown import broken_down
 from trainperf.captures import CaptureFold
 from trainperf.documents.folder import Documents, read_documents
@@ -57,16 +59,24 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     return examine(run, now_s=now_s).summary
 
 
-def examine(run: Run, *, now_s: float | None = None) -> Evidence:
+class Beside(Protocol):
+    """Sees the steps of a run in the pass that makes its summary."""
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: one block a rank, empty for one that took no part."""
+
+
+def examine(run: Run, *, now_s: float | None = None, beside: Sequence[Beside] = ()) -> Evidence:
     """Read a run once, in constant memory, and say what it shows.
 
     Args:
         run: The opened run directory.
         now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
             without it every run that lacks an end mark counts as running.
+        beside: Who else wants to see the steps.
     """
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
-    summary = _summary(run, documents, captures, now_s)
+    summary = _summary(run, documents, captures, beside, now_s)
     light = light_of(documents, summary.readings["step_s"].value)
     summary = broken_down(keeping_up(summary), documents.audit, light, captures)
     evidence = Evidence(summary=summary, documents=documents, light=light, captures=captures)
@@ -75,7 +85,11 @@ def examine(run: Run, *, now_s: float | None = None) -> Evidence:
 
 
 def _summary(
-    run: Run, documents: Documents, traces: Sequence[CaptureReport], now_s: float | None
+    run: Run,
+    documents: Documents,
+    traces: Sequence[CaptureReport],
+    beside: Sequence[Beside],
+    now_s: float | None,
 ) -> Summary:
     """Everything but the findings."""
     replay = Replay(run)
@@ -90,6 +104,8 @@ def _summary(
         lateness.observe(blocks)
         utilised.observe(blocks[0])
         traced.observe(blocks)
+        for other in beside:
+            other.observe(blocks)
         present = [block for block in blocks if len(block)]
         captures.observe(present[0], np.maximum.reduce([block.wall_ns for block in present]) / 1e9)
         excluded.observe(present[0].tags)

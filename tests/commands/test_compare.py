@@ -1,0 +1,110 @@
+"""`trainperf compare` as a user runs it."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support_doctor import Planted
+
+from trainperf.commands import main
+
+
+Said = tuple[int, str, str]
+Command = Callable[..., Said]
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """The command in this process: exit code, stdout, stderr."""
+
+    def run_command(*arguments: str | Path) -> Said:
+        monkeypatch.setattr(sys, "argv", ["trainperf", "compare", *map(str, arguments)])
+        code = main()
+        said = capfd.readouterr()
+        return code, said.out, said.err
+
+    return run_command
+
+
+def run(path: Path, forward_ms: float, **config: str | int) -> Path:
+    """A run of steady steps of so many milliseconds."""
+    Planted(
+        phases_ms={"data_wait": 0.5, "forward": forward_ms}, facts={"samples": 8}, config=config
+    ).write(path / "trainperf")
+    return path
+
+
+def test_the_first_line_is_the_answer(compare: Command, tmp_path: Path) -> None:
+    """With how much, how sure, and what was changed."""
+    before, after = run(tmp_path / "a", 30, num_workers=0), run(tmp_path / "b", 20, num_workers=2)
+    code, out, err = compare(before, after)
+
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].startswith("  b against a: faster, 1.49 × as fast [")
+    assert "one change: num_workers: 0 → 2" in out
+    assert "one run each: 2.0 % from run to run is assumed" in out
+
+
+def test_repeats_are_joined_by_commas(compare: Command, tmp_path: Path) -> None:
+    """Then the noise is theirs."""
+    sides = [
+        ",".join(str(run(tmp_path / f"{name}{number}", ms)) for number in range(2))
+        for name, ms in (("a", 30.0), ("b", 29.0))
+    ]
+    code, out, _ = compare(*sides)
+
+    assert code == 0
+    assert "the same run differs by" in out
+    assert "(4 runs)" in out
+
+
+def test_json_and_markdown_say_the_same(compare: Command, tmp_path: Path) -> None:
+    """A list for programs, a table for a pull request."""
+    before, after = run(tmp_path / "a", 30), run(tmp_path / "b", 20)
+    (found,) = json.loads(compare(before, after, "--format", "json")[1])
+    markdown = compare(before, after, "--format", "markdown")[1]
+
+    assert (found["verdict"], found["primary"]) == ("faster", "step_s")
+    assert markdown.startswith("**b against a: faster")
+    assert "| step | 30.5 ms | 20.5 ms |" in markdown
+
+
+@pytest.mark.parametrize(("limit", "code"), [("60%", 0), ("0.2", 1)])
+def test_the_gate_fails_only_beyond_its_limit(
+    limit: str, code: int, compare: Command, tmp_path: Path
+) -> None:
+    """Half as slow again, for sure; in one line why."""
+    before, after = run(tmp_path / "a", 20), run(tmp_path / "b", 30)
+    found, out, _ = compare(before, after, "--fail-on-regression", limit)
+
+    assert found == code
+    assert ("regression: b against a: slower" in out) == bool(code)
+
+
+def test_under_a_gate_what_cannot_be_compared_is_unusable(compare: Command, tmp_path: Path) -> None:
+    """Exit code 2 and one line."""
+    before, after = run(tmp_path / "a", 20, model="A"), run(tmp_path / "b", 20, model="B")
+    code, out, err = compare(before, after, "--fail-on-regression", "5%")
+
+    assert (code, out) == (2, "")
+    assert err == "trainperf: b against a: not comparable: the model differs: A and B.\n"
+    assert compare(before, after)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["only"], "one RUN"),
+        (["a", "b", "--noise", "300"], "give a share, as in 5% or 0.05"),
+        (["nowhere", "b"], "nowhere: no such file"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(arguments: list[str], said: str, compare: Command) -> None:
+    """With what to give."""
+    code, out, err = compare(*arguments)
+
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1

@@ -1,0 +1,296 @@
+"""Two runs with planted differences, and what is said of them."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support_runs import RankSpec, make_info, make_run_dir, make_step
+
+from trainperf.comparison.compare import Judge
+from trainperf.comparison.member import Member, member
+from trainperf.comparison.results import Comparison
+from trainperf.phases import Tag
+from trainperf.records import Scalar, StepRecord
+
+
+CONFIG: Mapping[str, Scalar] = {
+    "model": "GPT2",
+    "parameters": 1000,
+    "dataset": "Documents",
+    "batch_size": 8,
+    "accumulate_grad_batches": 1,
+}
+HARDWARE: Mapping[str, Scalar] = {"device_name": "a chip", "cpu_count": 8}
+
+
+def steps(
+    milliseconds: float,
+    *,
+    seed: int = 0,
+    number: int = 400,
+    tokens: int | None = 1000,
+    padded: int | None = None,
+    loss: float = 2.0,
+) -> list[StepRecord]:
+    """Steps that scatter by 2 %, of which the first twelve are warm-up."""
+    scatter = random.Random(seed)  # noqa: S311 noise, no secret
+    made, clock = [], 0
+    for index in range(number):
+        ms = milliseconds * scatter.gauss(1.0, 0.02)
+        facts: dict[str, int | float | None] = {
+            "loss": loss * scatter.gauss(1.0, 0.01),
+            "samples": 8,
+        }
+        if tokens is not None:
+            facts.update({"tokens_effective": tokens, "tokens_padded": padded or tokens})
+        made.append(
+            make_step(
+                index,
+                tags=int(Tag.WARMUP) if index < 12 else 0,
+                start_ns=clock,
+                facts=facts,
+                forward=ms * 0.4,
+                backward=ms * 0.6,
+            )
+        )
+        clock += made[-1].wall_ns
+    return made
+
+
+def run(
+    path: Path,
+    records: list[StepRecord],
+    *,
+    config: Mapping[str, Scalar] | None = None,
+    hardware: Mapping[str, Scalar] | None = None,
+    world: int = 1,
+) -> Member:
+    """A run on disk, read back."""
+    specs = [
+        RankSpec(
+            steps=records,
+            info=make_info(
+                rank=rank,
+                world_size=world,
+                config={**CONFIG, **(config or {})},
+                hardware=hardware or HARDWARE,
+            ),
+        )
+        for rank in range(world)
+    ]
+    return member(make_run_dir(path / "trainperf", specs))
+
+
+def compared(tmp_path: Path, before: list[StepRecord], after: list[StepRecord]) -> Comparison:
+    """Two single runs of one configuration."""
+    return Judge().compare([run(tmp_path / "a", before)], [run(tmp_path / "b", after)])
+
+
+def test_a_faster_step_is_found_and_sized(tmp_path: Path) -> None:
+    """Ten milliseconds to eight: 1.25 times as fast, and the interval holds it."""
+    found = compared(tmp_path, steps(10), steps(8, seed=1))
+
+    assert found.verdict == "faster"
+    assert found.primary == "step_s"
+    assert found.speedup is not None
+    assert found.speedup.value == pytest.approx(1.25, rel=0.01)
+    assert found.speedup.low < 1.25 < found.speedup.high
+
+
+def test_a_slower_step_is_found(tmp_path: Path) -> None:
+    """And the same way round for every reading that is a time or a rate."""
+    found = compared(tmp_path, steps(8), steps(10, seed=1))
+    said = {change.name: change.verdict for change in found.readings if change.verdict}
+
+    assert found.verdict == "slower"
+    assert set(said.values()) == {"slower"}
+    assert said["step_s"] == said["phase_forward_s"] == said["effective_tokens_per_s"] == "slower"
+
+
+def test_two_per_cent_between_single_runs_is_no_clear_change(tmp_path: Path) -> None:
+    """Nobody knows what the same run would differ from itself, and that is said."""
+    found = compared(tmp_path, steps(10), steps(9.8, seed=1))
+
+    assert found.verdict == "no clear change"
+    assert found.noise is not None
+    assert found.noise.assumed
+
+
+def test_two_per_cent_between_repeats_is_a_change(tmp_path: Path) -> None:
+    """When they agree to a few tenths of a per cent, as these do."""
+    before = [run(tmp_path / f"a{n}", steps(10, seed=n)) for n in range(3)]
+    after = [run(tmp_path / f"b{n}", steps(9.8, seed=10 + n)) for n in range(3)]
+    found = Judge().compare(before, after)
+
+    assert found.verdict == "faster"
+    assert found.noise is not None
+    assert not found.noise.assumed
+    assert found.noise.relative < 0.005
+
+
+def test_repeats_that_scatter_widen_the_interval(tmp_path: Path) -> None:
+    """Runs of 9 to 11 ms do not show that 9.5 is faster than 10."""
+    before = [run(tmp_path / f"a{n}", steps(ms, seed=n)) for n, ms in enumerate((9, 10, 11))]
+    after = [run(tmp_path / f"b{n}", steps(ms, seed=n)) for n, ms in enumerate((8.5, 9.5, 10.5))]
+
+    assert Judge().compare(before, after).verdict == "no clear change"
+
+
+def test_a_loss_that_differs_overrules_faster(tmp_path: Path) -> None:
+    """Twice as fast, and five per cent worse."""
+    found = compared(tmp_path, steps(10, loss=2.0), steps(5, loss=2.1))
+
+    assert found.verdict == "loss differs"
+    assert found.parity.verdict == "differs"
+    assert found.parity.baseline_loss == pytest.approx(2.0, rel=0.005)
+    assert found.parity.loss == pytest.approx(2.1, rel=0.005)
+
+
+def test_losses_are_compared_at_equal_tokens(tmp_path: Path) -> None:
+    """A run of twice the batch is at the same point after half of the steps."""
+    falling = [
+        make_step(
+            index,
+            facts={"loss": 10 - 0.01 * index, "tokens_effective": 100},
+            forward=5,
+            tags=int(Tag.WARMUP) if index < 12 else 0,
+        )
+        for index in range(400)
+    ]
+    twice = [
+        make_step(
+            index,
+            facts={"loss": 10 - 0.02 * index - 0.005, "tokens_effective": 200},
+            forward=9,
+            tags=int(Tag.WARMUP) if index < 12 else 0,
+        )
+        for index in range(150)
+    ]
+    found = compared(tmp_path, falling, twice)
+
+    assert found.parity.unit == "effective tokens"
+    assert found.parity.work == 30_000
+    assert found.parity.baseline_loss == pytest.approx(10 - 0.01 * 270, rel=0.002)
+    assert found.parity.loss == pytest.approx(found.parity.baseline_loss, rel=0.002)
+
+
+def test_other_batches_are_compared_by_effective_tokens(tmp_path: Path) -> None:
+    """Twice the step for three times the tokens is 1.5 times as fast."""
+    found = compared(tmp_path, steps(10, tokens=1000), steps(20, tokens=3000))
+
+    assert found.primary == "effective_tokens_per_s"
+    assert found.verdict == "faster"
+    assert found.speedup is not None
+    assert found.speedup.value == pytest.approx(1.5, rel=0.01)
+
+
+def test_padded_tokens_do_not_count(tmp_path: Path) -> None:
+    """Twice as many tokens a second, all of them padding, is no gain."""
+    found = compared(tmp_path, steps(10, padded=1000), steps(10, seed=1, padded=2000))
+
+    assert found.verdict == "no clear change"
+
+
+def test_other_ranks_are_compared_by_scaling_efficiency(tmp_path: Path) -> None:
+    """Two ranks that do 1.8 times the work of one are each 0.9 times as fast."""
+    one = run(tmp_path / "a", steps(9))
+    two = run(tmp_path / "b", steps(10, seed=1), world=2)
+    found = Judge().compare([one], [two])
+
+    assert found.primary == "effective_tokens_per_s"
+    assert found.speedup is not None
+    assert found.speedup.per_rank
+    assert found.speedup.value == pytest.approx(0.9, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("config", "hardware", "reason"),
+    [
+        ({"model": "Llama"}, HARDWARE, "the model differs: GPT2 and Llama"),
+        ({"parameters": 1100}, HARDWARE, "the model differs: 1,000 and 1,100 parameters"),
+        ({"dataset": "Pictures"}, HARDWARE, "the task differs"),
+        ({}, {"device_name": "another"}, "the hardware differs: a chip and another"),
+    ],
+)
+def test_what_is_another_experiment_is_not_compared(
+    config: Mapping[str, Scalar], hardware: Mapping[str, Scalar], reason: str, tmp_path: Path
+) -> None:
+    """With the reason, however much faster it is."""
+    one = run(tmp_path / "a", steps(10))
+    other = run(tmp_path / "b", steps(5), config=config, hardware=hardware)
+    found = Judge().compare([one], [other])
+
+    assert found.verdict == "not comparable"
+    assert found.reason.startswith(reason)
+    assert found.speedup is None
+
+
+def test_a_padded_vocabulary_is_still_the_same_model(tmp_path: Path) -> None:
+    """Four per cent more parameters."""
+    one = run(tmp_path / "a", steps(10))
+    other = run(tmp_path / "b", steps(8), config={"parameters": 1040, "vocabulary": 64})
+
+    assert Judge().compare([one], [other]).verdict == "faster"
+
+
+def test_steps_of_unknown_work_are_not_compared(tmp_path: Path) -> None:
+    """Another batch size, and nothing was counted."""
+    bare = [make_step(index, forward=10, tags=0 if index > 11 else 1) for index in range(100)]
+    one = run(tmp_path / "a", bare)
+    other = run(tmp_path / "b", bare, config={"batch_size": 16})
+    found = Judge().compare([one], [other])
+
+    assert found.verdict == "not comparable"
+    assert "neither tokens nor samples were counted" in found.reason
+
+
+def test_too_few_steps_are_not_compared(tmp_path: Path) -> None:
+    """Eight steady ones have no interval."""
+    found = compared(tmp_path, steps(10, number=20), steps(5, number=20))
+
+    assert found.verdict == "not comparable"
+    assert "too few steady steps" in found.reason
+
+
+def test_every_difference_is_listed_and_those_of_one_change_belong_together(
+    tmp_path: Path,
+) -> None:
+    """Workers and their prefetching are one change; precision is another."""
+    one = run(tmp_path / "a", steps(10), config={"num_workers": 0, "prefetch_factor": None})
+    loader = {"num_workers": 2, "prefetch_factor": 2, "seed": 7}
+    other = run(tmp_path / "b", steps(8), config=loader)
+    third = run(tmp_path / "c", steps(8), config={**loader, "precision": "bf16-mixed"})
+    found = Judge().compare([one], [other])
+    both = Judge().compare([one], [third])
+
+    assert [(d.name, d.before, d.after) for d in found.differences] == [
+        ("num_workers", 0, 2),
+        ("prefetch_factor", None, 2),
+    ]
+    assert found.changes == ("loader",)
+    assert set(both.changes) == {"loader", "precision"}
+
+
+def test_readings_are_those_of_the_report(tmp_path: Path) -> None:
+    """Before and after to the last digit, with the ratio of the two."""
+    one, other = run(tmp_path / "a", steps(10)), run(tmp_path / "b", steps(8))
+    found = Judge().compare([one], [other])
+
+    for change in found.readings:
+        assert change.before == one.summary.readings[change.name].value
+        assert change.after == other.summary.readings[change.name].value
+        if change.low is not None and change.high is not None and change.ratio is not None:
+            assert change.low <= change.ratio <= change.high
+
+
+def test_long_runs_are_thinned_evenly(tmp_path: Path) -> None:
+    """Twenty thousand steps, half of them of eight milliseconds: both halves are seen."""
+    mixed = [
+        make_step(index, forward=10 if index % 2000 < 1000 else 8, tags=0 if index > 11 else 1)
+        for index in range(20_000)
+    ]
+    found = run(tmp_path / "a", mixed).estimates["step_mean_s"]
+
+    assert found.log == pytest.approx(-4.71, abs=0.01)
+    assert found.sampling > 0.005**2

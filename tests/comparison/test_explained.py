@@ -1,0 +1,57 @@
+"""Traces of two runs: where the difference went."""
+
+import pytest
+
+from trainperf.comparison.explained import explained
+from trainperf.traces.captured import CaptureFacts, CaptureReport
+from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
+
+
+def capture(rank: int | None = 0, *, attention_s: float, idle_s: float | None) -> CaptureReport:
+    """Two steps of ten milliseconds on a device."""
+    steps = tuple(
+        TraceStep(step=n, step_s=0.01, gpu_busy_s=0.008, compute_s=0.008, idle_data_wait_s=idle_s)
+        for n in range(2)
+    )
+    trace = RankTrace(
+        file=f"rank{rank}.json",
+        rank=rank,
+        steps=steps,
+        totals=Totals(steps=2, step_s=0.01),
+        top_operators=(
+            Operator(name="aten::mm", calls=2, self_device_s=0.008, self_cpu_s=0.001),
+            Operator(name="aten::softmax", calls=2, self_device_s=attention_s, self_cpu_s=0.0),
+        ),
+    )
+    facts = CaptureFacts(first_step=0, first_index=0, complete_steps=2)
+    return CaptureReport(capture=facts, ranks=(trace,))
+
+
+def test_the_largest_difference_comes_first_per_step() -> None:
+    """Softmax went from 3 to 1 ms a step, waiting for data from 2 ms to nothing."""
+    found = explained(
+        [capture(attention_s=0.006, idle_s=0.002)], [capture(attention_s=0.002, idle_s=0.0)]
+    )
+
+    assert [(one.kind, one.name) for one in found] == [
+        ("time", "idle: data wait"),
+        ("operator", "aten::softmax"),
+    ]
+    assert [(one.before_s, one.after_s) for one in found] == [
+        (0.002, 0.0),
+        pytest.approx((0.003, 0.001)),
+    ]
+
+
+def test_what_is_not_measured_on_one_side_is_no_difference() -> None:
+    """A step without a figure is not one of zero; an operator that is gone is."""
+    found = explained(
+        [capture(attention_s=0.002, idle_s=None)], [capture(attention_s=0.002, idle_s=0.002)]
+    )
+
+    assert found == ()
+
+
+def test_without_traces_on_both_sides_nothing_is_explained() -> None:
+    """One is not enough."""
+    assert explained([], [capture(attention_s=0.1, idle_s=0.0)]) == ()

@@ -1,0 +1,107 @@
+"""How much did each reading change, and how sure is that?"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from trainperf.comparison.member import Member
+from trainperf.comparison.results import ReadingChange, Verdict
+from trainperf.meters import METERS
+from trainperf.meters.fold import Reading
+from trainperf.stats.bootstrap import RatioInterval, paired_interval, ratio_interval
+
+
+BETTER = {meter.name: meter.better for meter in METERS}
+
+_SPEED = ("s", "1/s", "FLOP/s")
+"""Units of readings that get faster or slower."""
+
+_UNKNOWN = Reading(value=None, unit="1", reason="not among the readings of this run")
+
+
+def changes(
+    before: Sequence[Member], after: Sequence[Member], noise: float
+) -> tuple[ReadingChange, ...]:
+    """Every reading that either side has, in the order of the summary.
+
+    Args:
+        before: Repeats of one run.
+        after: Those of the other.
+        noise: Assumed from run to run where there are no repeats.
+    """
+    names = dict.fromkeys([*before[0].summary.readings, *after[0].summary.readings])
+    found = (_change(name, before, after, noise) for name in names)
+    return tuple(one for one in found if (one.before, one.after) != (None, None))
+
+
+def interval_of(
+    name: str, before: Sequence[Member], after: Sequence[Member], noise: float
+) -> RatioInterval | None:
+    """The ratio of a reading; `None` unless every repeat has an estimate of it."""
+    sides = [[member.estimates.get(name) for member in side] for side in (before, after)]
+    known = [[one for one in side if one is not None] for side in sides]
+    if [len(side) for side in known] != [len(side) for side in sides]:
+        return None
+    if take_turns(before, after):
+        return paired_interval(known[0], known[1])
+    return ratio_interval(known[0], known[1], assumed=noise)
+
+
+def take_turns(before: Sequence[Member], after: Sequence[Member]) -> bool:
+    """Whether the repeats were run alternately, as many of either: then neighbours are pairs."""
+    if len(before) != len(after) or len(before) < 2:
+        return False
+    starts = [[member.summary.run.started_at for member in side] for side in (before, after)]
+    first, second = starts if starts[0][0] < starts[1][0] else starts[::-1]
+    turns = [start for pair in zip(first, second, strict=True) for start in pair]
+    return all(one and one < two for one, two in pairwise(turns))
+
+
+def judged(name: str, low: float, high: float) -> Verdict:
+    """Whether a ratio between these ends is faster or slower; of a reading that has a better."""
+    if low <= 1 <= high:
+        return "no clear change"
+    return "faster" if (high < 1) == (BETTER.get(name) == "lower") else "slower"
+
+
+def _change(
+    name: str, before: Sequence[Member], after: Sequence[Member], noise: float
+) -> ReadingChange:
+    one, other = (_mean(name, side) for side in (before, after))
+    unit = _readings(name, before)[0].unit
+    if one is None or other is None:
+        lacking = _readings(name, before if one is None else after)
+        reason = next((reading.reason for reading in lacking if reading.value is None), None)
+        return ReadingChange(name=name, unit=unit, before=one, after=other, reason=reason)
+    interval = interval_of(name, before, after, noise)
+    if interval is None:
+        ratio = other / one if one else None
+        return ReadingChange(name=name, unit=unit, before=one, after=other, ratio=ratio)
+    speed = unit in _SPEED and BETTER.get(name) is not None
+    return ReadingChange(
+        name=name,
+        unit=unit,
+        before=one,
+        after=other,
+        ratio=interval.ratio,
+        low=interval.low,
+        high=interval.high,
+        verdict=judged(name, interval.low, interval.high) if speed else None,
+    )
+
+
+def _readings(name: str, members: Sequence[Member]) -> list[Reading]:
+    return [member.summary.readings.get(name, _UNKNOWN) for member in members]
+
+
+def _mean(name: str, members: Sequence[Member]) -> float | None:
+    """Geometric mean over repeats, arithmetic where one is not above 0."""
+    values = [reading.value for reading in _readings(name, members)]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    if len(known) == 1:
+        return known[0]
+    if min(known) > 0:
+        return math.exp(sum(map(math.log, known)) / len(known))
+    return sum(known) / len(known)

@@ -1,0 +1,93 @@
+"""Did the change do it?  Two runs, each given as its repeats, and one verdict."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainperf.comparison.changes import BETTER, changes, interval_of
+from trainperf.comparison.explained import explained
+from trainperf.comparison.identity import differences, obstacle
+from trainperf.comparison.member import Member
+from trainperf.comparison.primary import Primary, primary
+from trainperf.comparison.results import Comparison, Noise, Side, Speedup, Verdict
+from trainperf.parity import TOLERANCE, Parity, compared
+from trainperf.stats.bootstrap import ASSUMED_NOISE, RatioInterval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """What is decided before the runs are read."""
+
+    tolerance: float = TOLERANCE
+    """Relative difference of losses up to which they are equal."""
+    noise: float = ASSUMED_NOISE
+    """Relative standard deviation from run to run, where nothing was repeated."""
+
+    def compare(self, before: Sequence[Member], after: Sequence[Member]) -> Comparison:
+        """Repeats of one run, and those of another."""
+        one, other = before[0].summary, after[0].summary
+        first = primary(before, after)
+        against = obstacle(one, other) or (None if first.name else first.why)
+        interval = None
+        if first.name is not None and against is None:
+            interval = interval_of(first.name, before, after, self.noise)
+            against = None if interval else f"too few steady steps for an interval of {first.name}"
+        curves = ([member.losses for member in side] for side in (after, before))
+        learned = compared(*curves, tolerance=self.tolerance)
+        speedup = None if interval is None else _speedup(first, interval, before, after)
+        verdict = _verdict(speedup, learned)
+        return Comparison(
+            before=_side(before),
+            after=_side(after),
+            verdict=verdict,
+            reason=against or first.why,
+            primary=first.name,
+            speedup=speedup,
+            noise=None if interval is None else self._noise(interval),
+            parity=learned,
+            differences=differences(one, other),
+            readings=changes(before, after, self.noise),
+            explained=explained(before[0].captures, after[0].captures),
+        )
+
+    def _noise(self, interval: RatioInterval) -> Noise:
+        seen = interval.noise
+        return Noise(relative=self.noise if seen is None else seen, assumed=seen is None)
+
+
+def _speedup(
+    first: Primary, interval: RatioInterval, before: Sequence[Member], after: Sequence[Member]
+) -> Speedup:
+    """How many times faster, whichever way the reading counts."""
+    if BETTER.get(first.name or "") == "lower":
+        return Speedup(
+            value=1 / interval.ratio, low=1 / interval.high, high=1 / interval.low, per_rank=False
+        )
+    ranks = [side[0].summary.run.world_size for side in (before, after)]
+    shared = ranks[0] / ranks[1] if first.per_rank else 1.0
+    return Speedup(
+        value=interval.ratio * shared,
+        low=interval.low * shared,
+        high=interval.high * shared,
+        per_rank=first.per_rank,
+    )
+
+
+def _verdict(speedup: Speedup | None, learned: Parity) -> Verdict:
+    """A loss that differs overrules whatever is faster."""
+    if speedup is None:
+        return "not comparable"
+    if learned.verdict == "differs":
+        return "loss differs"
+    if speedup.low <= 1 <= speedup.high:
+        return "no clear change"
+    return "faster" if speedup.low > 1 else "slower"
+
+
+def _side(members: Sequence[Member]) -> Side:
+    runs = [member.summary.run for member in members]
+    return Side(
+        name=runs[0].name,
+        paths=tuple(run.path for run in runs),
+        steady_steps=sum(run.steady_steps for run in runs),
+        world_size=runs[0].world_size,
+    )

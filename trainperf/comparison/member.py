@@ -1,0 +1,114 @@
+"""What must be known of a run to compare it?  Its summary, a sample of its steps, its losses."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainperf.blocks import StepBlock
+from trainperf.comparison.sample import SampleFold
+from trainperf.meters import METERS, Meter, Scope
+from trainperf.parity import LossCurve, LossFold
+from trainperf.results import Summary
+from trainperf.run import Run
+from trainperf.stats.bootstrap import (
+    LEAST_STEPS,
+    Estimate,
+    Places,
+    block_length,
+    estimate,
+    resamples,
+    segments,
+)
+from trainperf.stats.quantiles import Distribution
+from trainperf.stats.reductions import Rate, Ratio, SharedRate
+from trainperf.summary import examine
+from trainperf.traces.captured import CaptureReport
+
+
+RESAMPLES = 400
+"""So many show a standard deviation to 4 %."""
+
+_RESAMPLED = (Distribution, Ratio, Rate, SharedRate)
+"""Statistics of many steps; a maximum or a last value has no interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One run of a comparison."""
+
+    summary: Summary
+    losses: LossCurve
+    captures: tuple[CaptureReport, ...] = ()
+    """Its traces, read."""
+    estimates: Mapping[str, Estimate]
+    """Reading to its logarithm and how far off it may be; those without an interval are absent."""
+
+
+def member(path: Path) -> Member:
+    """Read a run once.
+
+    Raises:
+        RunError: It is no run directory.
+    """
+    run, sampled, losses = Run.open(path), SampleFold(), LossFold()
+    evidence = examine(run, beside=(sampled, losses))
+    summary = evidence.summary
+    whole = {
+        name: reading.value
+        for name, reading in summary.readings.items()
+        if reading.value is not None
+    }
+    return Member(
+        summary=summary,
+        captures=evidence.captures,
+        losses=losses.curve(run, summary.run.notes.get("loss", "")),
+        estimates=estimates(sampled.sample(), whole),
+    )
+
+
+def estimates(sample: tuple[StepBlock, ...], whole: Mapping[str, float]) -> dict[str, Estimate]:
+    """How far off the readings of a run may be, by what its meters make of resampled steps.
+
+    Args:
+        sample: Steady steps, the same ones of every rank.
+        whole: Values of the readings over all steps.
+    """
+    if not sample or len(sample[0]) < LEAST_STEPS:
+        return {}
+    n = len(sample[0])
+    meters = [meter for meter in METERS if meter.name in whole and _resampled(meter, sample)]
+    drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
+    parts = _values(meters, sample, segments(n))
+    found = {
+        meter.name: estimate(whole[meter.name], drawn[meter.name], parts[meter.name])
+        for meter in meters
+    }
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def _resampled(meter: Meter, sample: tuple[StepBlock, ...]) -> bool:
+    seen = meter.observe(sample[0])
+    return meter.scope is Scope.STEADY and isinstance(seen, _RESAMPLED)
+
+
+def _values(
+    meters: Sequence[Meter], sample: tuple[StepBlock, ...], chosen: Iterable[Places]
+) -> dict[str, list[float]]:
+    """What each meter says of each choice of steps; NaN where it says nothing."""
+    values: dict[str, list[float]] = {meter.name: [] for meter in meters}
+    for places in chosen:
+        blocks = [block.take(places) for block in sample]
+        for meter in meters:
+            values[meter.name].append(_value(meter, blocks))
+    return values
+
+
+def _value(meter: Meter, blocks: Sequence[StepBlock]) -> float:
+    found = [meter.observe(block) for block in blocks]
+    present = [reduction for reduction in found if reduction is not None]
+    if not present:
+        return math.nan
+    combined = type(present[0]).across(present) if len(present) > 1 else present[0]
+    value = combined.value()
+    return math.nan if value is None else value

@@ -1,0 +1,88 @@
+"""The next batch crosses to the device while this one is computed: on a stream of its own."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import torch
+
+
+B = TypeVar("B")
+
+
+class DevicePrefetcher(Generic[B]):
+    """Batches of *loader* on *device*, each copied while the one before is computed.
+
+    Worth it where the copy is exposed: pin the loader's memory, or it is not asynchronous.  It
+    costs the memory of one more batch.  Where there is nothing to overlap (a CPU) batches pass
+    through with `Tensor.to`.
+
+    The compute stream waits for the copy, not the host.  A batch's memory is not given back to
+    the allocator of the copy stream before the compute stream has passed (`record_stream`), and
+    the host's batch is kept until its copy is done.
+
+    Args:
+        loader: Yields tensors, or mappings, lists, tuples and named tuples of them.
+        device: Where to.
+    """
+
+    def __init__(self, loader: Iterable[B], device: torch.device | str) -> None:
+        self._loader = loader
+        self._device = torch.device(device)
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[B]:
+        if self._device.type != "cuda":
+            return (_moved(batch, self._device) for batch in self._loader)
+        return self._overlapped()
+
+    def _overlapped(self) -> Iterator[B]:
+        copies = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        held: deque[tuple[B, torch.cuda.Event]] = deque()
+        coming: tuple[B, torch.cuda.Event] | None = None
+        for batch in self._loader:
+            with torch.cuda.stream(copies):
+                copied = _moved(batch, self._device)
+                done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                done.record(copies)
+            held.append((batch, done))
+            if coming is not None:
+                yield self._taken(*coming)
+            coming = copied, done
+            while held and held[0][1].query():  # type: ignore[no-untyped-call]
+                held.popleft()
+        if coming is not None:
+            yield self._taken(*coming)
+
+    def _taken(self, copied: B, done: torch.cuda.Event) -> B:
+        """Hand a batch to the compute stream."""
+        compute = torch.cuda.current_stream(self._device)
+        compute.wait_event(done)
+        for tensor in _tensors(copied):
+            tensor.record_stream(compute)
+        return copied
+
+
+def _moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 whatever a loader yields
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, Mapping):
+        return {name: _moved(value, device) for name, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(_moved(value, device) for value in batch))
+    if isinstance(batch, list | tuple):
+        return type(batch)(_moved(value, device) for value in batch)
+    return batch
+
+
+def _tensors(batch: object) -> Iterator[torch.Tensor]:
+    if isinstance(batch, torch.Tensor):
+        yield batch
+    elif isinstance(batch, Mapping):
+        for value in batch.values():
+            yield from _tensors(value)
+    elif isinstance(batch, list | tuple):
+        for value in batch:
+            yield from _tensors(value)

@@ -1,0 +1,155 @@
+"""What is said of a comparison, in whatever form?  Sentences and rows, not yet escaped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainperf.comparison.results import Comparison, Difference, ReadingChange, Speedup
+from trainperf.parity import Parity
+from trainperf.phases import PHASES
+from trainperf.units import count, duration, fine_share, plural, rate, share, size, times, words
+
+
+_FIRST = (
+    "step_s",
+    "effective_tokens_per_s",
+    "padded_tokens_per_s",
+    "samples_per_s",
+    "step_p95_s",
+    "first_step_s",
+    "data_wait_fraction",
+    *(f"phase_{phase.label}_s" for phase in PHASES),
+)
+"""The order in which people want to see them; the others follow as they come."""
+
+_UNITS = {"s": duration, "B": size, "B/s": rate}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One reading on both sides."""
+
+    label: str
+    before: str
+    after: str
+    ratio: str
+    verdict: str
+
+
+def answer(comparison: Comparison) -> str:
+    """The verdict in one sentence."""
+    names = f"{comparison.after.name} against {comparison.before.name}"
+    gain = comparison.speedup
+    if gain is None:
+        return f"{names}: not comparable: {comparison.reason}."
+    if comparison.verdict == "loss differs":
+        return f"{names}: loss differs, so speed does not count ({speed(gain)})."
+    if comparison.verdict == "no clear change":
+        return f"{names}: no clear change, {speed(gain)}."
+    return f"{names}: {comparison.verdict}, {speed(gain)}."
+
+
+def speed(gain: Speedup) -> str:
+    """E.g. `1.23 × as fast [1.20–1.26]`."""
+    rank = " per rank" if gain.per_rank else ""
+    return f"{times(gain.value)} as fast{rank} [{gain.low:.3g}–{gain.high:.3g}]"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What must be known before the verdict is believed."""
+    said = [] if comparison.speedup is None else [comparison.reason]
+    said += [_noise(comparison), _loss(comparison.parity)]
+    said.append(_changes(comparison))
+    return [sentence for sentence in said if sentence]
+
+
+def difference(one: Difference) -> str:
+    """E.g. `num_workers: 0 → 2`."""
+    return f"{one.name}: {_fact(one.before)} → {_fact(one.after)}"
+
+
+def rows(comparison: Comparison) -> list[Row]:
+    """The readings that both sides have."""
+    known = {one.name: one for one in comparison.readings if one.ratio is not None}
+    first = [known.pop(name) for name in _FIRST if name in known]
+    return [_row(one) for one in (*first, *known.values())]
+
+
+def causes(comparison: Comparison) -> list[Row]:
+    """By the traces of both, what a step spends other time on."""
+    return [
+        Row(
+            label=one.name,
+            before=duration(one.before_s),
+            after=duration(one.after_s),
+            ratio=f"{'+' if one.after_s > one.before_s else '−'}"
+            f"{duration(abs(one.after_s - one.before_s))}",
+            verdict="" if one.kind == "time" else one.kind,
+        )
+        for one in comparison.explained
+    ]
+
+
+def _row(one: ReadingChange) -> Row:
+    label = words(one.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
+    ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
+    if one.low is not None and one.high is not None:
+        ratio += f" [{one.low:.3f}–{one.high:.3f}]"
+    return Row(
+        label=f"{label} a second" if one.name.endswith("_per_s") else label,
+        before=_value(one.name, one.unit, one.before),
+        after=_value(one.name, one.unit, one.after),
+        ratio=ratio,
+        verdict=one.verdict or "",
+    )
+
+
+def _value(name: str, unit: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name.endswith(("_fraction", "_rate")) or name in ("mfu", "hfu"):
+        return fine_share(value)
+    say = _UNITS.get(unit)
+    return say(value) if say else count(value)
+
+
+def _noise(comparison: Comparison) -> str:
+    noise = comparison.noise
+    if noise is None:
+        return ""
+    repeats = len(comparison.before.paths) + len(comparison.after.paths)
+    if noise.assumed:
+        return (
+            f"one run each: {share(noise.relative)} from run to run is assumed; repeat both to "
+            "measure it"
+        )
+    return f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs)"
+
+
+def _loss(parity: Parity) -> str:
+    if parity.verdict == "unknown":
+        return f"loss not compared: {parity.why}"
+    said = "equal" if parity.verdict == "same" else "different"
+    return f"{parity.why}: {said} ({share(parity.tolerance)} allowed)"
+
+
+def _changes(comparison: Comparison) -> str:
+    changed = comparison.changes
+    if not changed:
+        return "the two runs record no difference in their settings"
+    if len(changed) == 1:
+        listed = ", ".join(map(difference, comparison.differences))
+        return f"one change: {listed}"
+    if comparison.speedup is None:
+        return plural(len(changed), "change")
+    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to one of them"
+
+
+def _fact(value: object) -> str:
+    return "not known" if value is None else str(value)
+
+
+def listed(comparison: Comparison) -> Sequence[str]:
+    """The differences, where they need a list of their own."""
+    return (
+        [difference(one) for one in comparison.differences] if len(comparison.changes) > 1 else []
+    )

@@ -1,0 +1,170 @@
+"""How sure is a ratio between two runs?  By resampling blocks of steps, and by repeats.
+
+Neighbouring steps are alike (a busy machine is busy for a while), so single steps must not be
+resampled: whole stretches are, long enough to hold most of what neighbours have in common.  What
+changes from run to run no resampling of one run can show.  Repeats do; without them the slow drift
+inside the runs and an assumed figure stand in for it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, mean, variance
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+
+Values = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
+
+SEGMENTS = 8
+"""Parts of a run that are compared with each other, to see it drift."""
+
+LEAST_STEPS = 4 * SEGMENTS
+"""Fewer steps give no interval."""
+
+ASSUMED_NOISE = 0.02
+"""Relative standard deviation from run to run, where no repeats show it: that of a quiet machine
+with a boosting clock, not of a shared one."""
+
+RESOLUTION = 0.001
+"""Quantiles are read from bins that are twice as wide: no interval is narrower than that."""
+
+_SEED = 20260
+_Z95 = NormalDist().inv_cdf(0.975)
+_NO_CORRELATION = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The logarithm of a statistic of one run, and how far off it may be."""
+
+    log: float
+    sampling: float
+    """Variance from which steps happened to be recorded."""
+    drift: float
+    """Variance between parts of the run: its repeat may differ from it by as much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioInterval:
+    """How many times the first statistic the second is, with the 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+    noise: float | None
+    """Relative standard deviation from run to run, seen in repeats; `None` without any."""
+
+
+def block_length(values: Values) -> int:
+    """Steps in a block, from how long one step's being above the median says so of the next.
+
+    Only the side of the median on which a step falls moves it, so the autocorrelation of the
+    signs counts: twice the time it takes to fade, at least the cube root of the number.
+    """
+    n = len(values)
+    signs = np.sign(values - np.median(values))
+    signs = signs - signs.mean()
+    scale = float(signs @ signs)
+    together, lag = 1.0, 1
+    while scale and lag < n // 4:
+        correlation = float(signs[:-lag] @ signs[lag:]) / scale
+        if correlation <= _NO_CORRELATION:
+            break
+        together += 2 * correlation
+        lag += 1
+    wanted = max(math.ceil(math.pow(n, 1 / 3)), math.ceil(2 * together))
+    return max(1, min(wanted, n // SEGMENTS))
+
+
+def resamples(n: int, block: int, number: int) -> Iterator[Places]:
+    """Places of *n* steps drawn as moving blocks; the same ones for the same arguments."""
+    generator = np.random.default_rng(_SEED)
+    within = np.arange(block)
+    for _ in range(number):
+        starts = generator.integers(0, n - block + 1, size=-(-n // block))
+        yield (starts[:, None] + within).ravel()[:n]
+
+
+def segments(n: int) -> list[Places]:
+    """Places of *n* steps in `SEGMENTS` parts that follow each other."""
+    return np.array_split(np.arange(n), SEGMENTS)
+
+
+def estimate(whole: float, drawn: Sequence[float], parts: Sequence[float]) -> Estimate | None:
+    """From a statistic's value for a run, its values for resamples of it, and for its segments.
+
+    `None` where it is not above 0 throughout: there is no ratio then.
+    """
+    if not all(value > 0 for value in (whole, *drawn, *parts)):
+        return None
+    return Estimate(
+        log=math.log(whole),
+        sampling=variance(map(math.log, drawn)),
+        drift=variance(map(math.log, parts)),
+    )
+
+
+def ratio_interval(
+    before: Sequence[Estimate], after: Sequence[Estimate], *, assumed: float = ASSUMED_NOISE
+) -> RatioInterval:
+    """The ratio of two runs, each given as its repeats.
+
+    Args:
+        before: What is divided by.
+        after: What is divided.
+        assumed: Noise from run to run where there are no repeats to show it.
+    """
+    freedom = len(before) + len(after) - 2
+    spread = _pooled(before, after) if freedom else None
+    center = mean(one.log for one in after) - mean(one.log for one in before)
+    error = math.sqrt(sum(_variance(runs, spread, assumed) for runs in (before, after)))
+    quantile = float(stdtrit(freedom, 0.975)) if freedom else _Z95
+    return RatioInterval(
+        ratio=math.exp(center),
+        low=math.exp(center - quantile * error),
+        high=math.exp(center + quantile * error),
+        noise=None if spread is None else math.sqrt(spread),
+    )
+
+
+def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> RatioInterval:
+    """The ratio of two runs whose repeats took turns: each is compared with its neighbour.
+
+    What changes slowly, such as the temperature or who else uses the machine, is the same for
+    both of a pair and cancels.
+
+    Args:
+        before: Repeats in the order of time, at least two.
+        after: As many, each next to the one at its place in *before*.
+    """
+    apart = [two.log - one.log for one, two in zip(before, after, strict=True)]
+    sampled = mean(one.sampling for one in before) + mean(one.sampling for one in after)
+    spread = variance(apart)
+    error = math.sqrt((max(spread, sampled) + 2 * RESOLUTION**2) / len(apart))
+    quantile, center = float(stdtrit(len(apart) - 1, 0.975)), mean(apart)
+    return RatioInterval(
+        ratio=math.exp(center),
+        low=math.exp(center - quantile * error),
+        high=math.exp(center + quantile * error),
+        # A difference of two runs scatters more than one of them.
+        noise=math.sqrt(spread / 2),
+    )
+
+
+def _variance(runs: Sequence[Estimate], spread: float | None, assumed: float) -> float:
+    """Of the mean over the repeats of a run."""
+    sampled = mean(one.sampling for one in runs)
+    if spread is None:
+        return sampled + max(mean(one.drift for one in runs), assumed**2)
+    return (max(sampled, spread) + RESOLUTION**2) / len(runs)
+
+
+def _pooled(*groups: Sequence[Estimate]) -> float:
+    """Variance between repeats, of all groups together."""
+    repeated = [[one.log for one in runs] for runs in groups if len(runs) > 1]
+    squares = sum((len(logs) - 1) * variance(logs) for logs in repeated)
+    return squares / sum(len(logs) - 1 for logs in repeated)
