@@ -31,7 +31,7 @@ def written(path: Path, losses: Sequence[float | None], *, samples: int = 8, ran
 
 def test_the_same_loss_at_the_same_work_matches() -> None:
     """In half as many steps of twice the batch."""
-    found = compared(curve(2.0, batch=16, steps=200), curve(2.0, batch=8, steps=400))
+    found = compared([curve(2.0, batch=16, steps=200)], [curve(2.0, batch=8, steps=400)])
 
     assert found.verdict == "same"
     assert found.unit == "samples"
@@ -41,7 +41,7 @@ def test_the_same_loss_at_the_same_work_matches() -> None:
 
 def test_equal_steps_of_unequal_batches_are_not_equal_work() -> None:
     """The larger batch has seen more after as many steps; that is not compared."""
-    found = compared(curve(2.0, batch=16, steps=400), curve(2.0, batch=8, steps=400))
+    found = compared([curve(2.0, batch=16, steps=400)], [curve(2.0, batch=8, steps=400)])
 
     assert found.verdict == "same"
     assert found.work == 3200.0
@@ -51,8 +51,8 @@ def test_equal_steps_of_unequal_batches_are_not_equal_work() -> None:
 def test_the_tolerance_is_two_per_cent(factor: float, verdict: str) -> None:
     """Fixed beforehand, and on both sides."""
     assert TOLERANCE == 0.02
-    up = compared(curve(2.0 * factor, drop=0.0), curve(2.0, drop=0.0))
-    down = compared(curve(2.0 / factor, drop=0.0), curve(2.0, drop=0.0))
+    up = compared([curve(2.0 * factor, drop=0.0)], [curve(2.0, drop=0.0)])
+    down = compared([curve(2.0 / factor, drop=0.0)], [curve(2.0, drop=0.0)])
 
     assert (up.verdict, down.verdict) == (verdict, verdict)
     assert up.difference == pytest.approx(factor - 1)
@@ -67,26 +67,26 @@ def test_noise_larger_than_the_difference_decides_nothing() -> None:
         for one in noisy
     )
 
-    assert compared(first, second).verdict == "unknown"
+    assert compared([first], [second]).verdict == "unknown"
 
 
 def test_a_loss_that_has_vanished_is_compared_with_where_it_began() -> None:
     """One part in a million against two: both have learned it."""
     run, baseline = curve(2e-6, drop=1.0, steps=4000), curve(1e-6, drop=1.0, steps=4000)
 
-    assert compared(run, baseline).verdict == "same"
+    assert compared([run], [baseline]).verdict == "same"
 
 
 def test_a_loss_that_is_no_number_any_more_differs() -> None:
     """Whatever it was before."""
     broken = LossCurve(loss=curve(2.0).loss, work=curve(2.0).work, diverged="NaN since step 3")
 
-    assert compared(broken, curve(2.0)).verdict == "differs"
+    assert compared([broken], [curve(2.0)]).verdict == "differs"
 
 
 def test_too_few_steps_decide_nothing() -> None:
     """The last fifth of ninety steps is eighteen."""
-    assert compared(curve(2.0, steps=90), curve(2.0, steps=90)).verdict == "unknown"
+    assert compared([curve(2.0, steps=90)], [curve(2.0, steps=90)]).verdict == "unknown"
 
 
 def test_the_curve_is_read_from_the_records(tmp_path: Path) -> None:
