@@ -6,9 +6,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from recipes.gpt2.batches import IGNORED, Batch, block_diagonal
+from recipes.gpt2.batches import IGNORED, Batch
 from recipes.gpt2.stages import Preset, Settings
 from recipes.gpt2.text import END, PAD
+from trainperf.remedies import same_document
 
 
 class GPT2(L.LightningModule):
@@ -45,7 +46,7 @@ class GPT2(L.LightningModule):
             return batch["attention_mask"]
         # Built here and not in the loader: on the device it costs one comparison, and the copy
         # would grow from `width` to `width` squared.
-        allowed = block_diagonal(batch["document_ids"])
+        allowed = same_document(batch["document_ids"])
         if self.settings.attention != "eager":
             return allowed
         # Eager attention adds its mask to the scores.  The lowest number, not -inf, so that

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from recipes.gpt2.batches import IGNORED, Batch, Document, block_diagonal, first_fit, pack, pad
+from recipes.gpt2.batches import IGNORED, Batch, Document, pack, pad
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import PRESETS, Settings
 from recipes.gpt2.text import END, PAD
+from trainperf.remedies import first_fit, same_document
 
 
 WIDTH = 64
@@ -142,9 +143,10 @@ def test_padding_before_and_after_is_what_is_computed_by_hand() -> None:
 
 def test_rows_are_filled_first_fit_longest_first() -> None:
     """3, 2 and 1 fit into what 5 and 4 leave of rows of 7: 5+2 and 4+3, then 1 opens a row."""
-    documents = [[0] * length for length in (1, 5, 2, 4, 3)]
+    lengths = [1, 5, 2, 4, 3]
+    rows = first_fit(lengths, 7)
 
-    assert [list(map(len, row)) for row in first_fit(documents, 7)] == [[5, 2], [4, 3], [1]]
+    assert [[lengths[number] for number in row] for row in rows] == [[5, 2], [4, 3], [1]]
 
 
 def test_positions_and_document_numbers_start_again() -> None:
@@ -157,6 +159,6 @@ def test_positions_and_document_numbers_start_again() -> None:
 
 def test_every_token_attends_to_itself_and_back_within_its_document() -> None:
     """Block-diagonal and causal; padding has a row of its own, since an empty softmax is NaN."""
-    allowed = block_diagonal(torch.tensor([[0, 0, 1, -1]]))
+    allowed = same_document(torch.tensor([[0, 0, 1, -1]]))
 
     assert allowed[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
