@@ -16,19 +16,19 @@ import numpy as np
 
 from trainperf.errors import RunError
 from trainperf.replay import Replay
+from trainperf.reports.trace_words import capture_words
+from trainperf.reports.words import Words, words_of
 from trainperf.results import Summary
 from trainperf.run import Run
 from trainperf.runfacts import SILENT_S
+from trainperf.series.columns import columns
+from trainperf.series.decimate import Groups
+from trainperf.series.steps import Series, series
 from trainperf.summary import summarize
 from trainperf.tensorboard.captures import Capture, Captures
-from trainperf.tensorboard.columns import columns
-from trainperf.tensorboard.decimate import Groups
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture
 from trainperf.tensorboard.runs import RECORDS, FoundRun, find_runs
-from trainperf.tensorboard.series import Series, series
-from trainperf.tensorboard.tracewords import capture_words
-from trainperf.tensorboard.words import Words, words_of
 from trainperf.traces.results import TraceReport
 
 

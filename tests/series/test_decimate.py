@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainperf.blocks import Column
-from trainperf.tensorboard.decimate import Groups
+from trainperf.series.decimate import Groups
 
 
 def observed(values: Column, *, most: int = 64, block: int = 100, first: int = 0) -> Groups:

@@ -7,7 +7,7 @@ import numpy as np
 
 from trainperf.blocks import Column
 from trainperf.results import Summary
-from trainperf.tensorboard.decimate import Groups, over
+from trainperf.series.decimate import Groups, over
 
 
 _DIGITS = 7

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 
 from trainperf.results import Summary
-from trainperf.tensorboard.chart import Chart, Line, drawn, filled, listed, shares, why
-from trainperf.tensorboard.decimate import Groups, Span, over
+from trainperf.series.chart import Chart, Line, drawn, filled, listed, shares, why
+from trainperf.series.decimate import Groups, Span, over
 from trainperf.units import plural
 
 

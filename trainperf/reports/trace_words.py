@@ -1,11 +1,11 @@
-"""What does the page say about one capture?  The numbers of its analysis, in words."""
+"""What do the tab and the report say of one capture?  The numbers of its analysis, in words."""
 
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from trainperf.reports.safe import plain
-from trainperf.tensorboard.words import Named
+from trainperf.reports.words import Named
 from trainperf.traces.results import RankTrace, Straggler, TraceFinding, TraceReport, TraceStep
 from trainperf.units import count, duration, plural, rate, share, size, times
 

@@ -199,9 +199,9 @@ def phases(answer: dict[str, Any]) -> dict[str, list[float | None]]:
 def only_group(directory: Path) -> dict[str, float | None]:
     """The charts' values when all steps are in one group."""
     from trainperf.replay import Replay
-    from trainperf.tensorboard.columns import columns
-    from trainperf.tensorboard.decimate import Groups
-    from trainperf.tensorboard.lines import charts
+    from trainperf.series.columns import columns
+    from trainperf.series.decimate import Groups
+    from trainperf.series.lines import charts
 
     run = Run.open(directory)
     groups = Groups(most=1)

@@ -13,9 +13,9 @@ import numpy as np
 from trainperf.blocks import Column
 from trainperf.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.results import Summary
-from trainperf.tensorboard.chart import Chart, listed
-from trainperf.tensorboard.decimate import Groups, Span
-from trainperf.tensorboard.lines import charts
+from trainperf.series.chart import Chart, listed
+from trainperf.series.decimate import Groups, Span
+from trainperf.series.lines import charts
 from trainperf.units import words
 
 

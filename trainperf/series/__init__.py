@@ -1,0 +1,1 @@
+"""What of a run is drawn over its steps?  The same lines in the tab of TensorBoard and a report."""
