@@ -10,6 +10,19 @@ For training steps and inference functions alike; see `docs/benchmark.md`.
 
 from trainperf.benchmark.results import Comparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
+from trainperf.benchmark.sweep_results import Knee, Sweep, SweepPoint
+from trainperf.benchmark.sweeps import sweep
 
 
-__all__ = ["Comparison", "PeakMemory", "StepBenchmark", "Versus", "benchmark_step", "compare"]
+__all__ = [
+    "Comparison",
+    "Knee",
+    "PeakMemory",
+    "StepBenchmark",
+    "Sweep",
+    "SweepPoint",
+    "Versus",
+    "benchmark_step",
+    "compare",
+    "sweep",
+]

@@ -1,0 +1,127 @@
+"""How does a sweep read?  The answer in the first lines, then a row for every point."""
+
+import textwrap
+from collections.abc import Sequence
+
+from trainperf.benchmark.sweep_results import KNEE_WITHIN, Knee, Sweep, SweepPoint
+from trainperf.units import Scale, count, duration, plural, size
+
+
+_WIDTH = 100
+_NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """The whole report."""
+    knees = {length: sweep.knee(length) for length in sweep.lengths}
+    said = [_knees(sweep, knees), _fits(sweep, knees)]
+    answer = [line for text in said for line in textwrap.wrap(text, _WIDTH)]
+    return "\n".join([*answer, "", *_table(sweep, knees), *_notes(sweep)])
+
+
+def _knees(sweep: Sweep, knees: dict[int, Knee | None]) -> str:
+    """What to take at each length."""
+    parts = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
+    return f"{'; '.join(parts)}." if parts else "No batch fits."
+
+
+def _taken(knee: Knee, unit: str) -> str:
+    where = f"Length {knee.length:,}: batch" if knee.length > 1 else "Batch"
+    doubt = " (noisy: measure again)" if knee.noisy else ""
+    return f"{where} {knee.batch_size:,}, {count(round(knee.per_s))} {unit}/s, {_why(knee)}{doubt}"
+
+
+def _why(knee: Knee) -> str:
+    if knee.rising and knee.refused is not None:
+        return "still rising where memory ends"
+    if knee.rising:
+        return "still rising: try larger ones"
+    if knee.batch_size == knee.best:
+        return "the best"
+    best = f"{count(round(knee.best_per_s))} with batch {knee.best:,}"
+    return f"within {_NEAR} of the best ({best})"
+
+
+def _fits(sweep: Sweep, knees: dict[int, Knee | None]) -> str:
+    """The largest that fits at each length, where some do not."""
+    if not any(point.refused for point in sweep.points):
+        return "All of them fit."
+    return f"The largest that fits: {'; '.join(_largest(*each) for each in knees.items())}."
+
+
+def _largest(length: int, knee: Knee | None) -> str:
+    where = f" at length {length:,}" if length > 1 else ""
+    if knee is None:
+        return f"none{where}"
+    beyond = "all tried" if knee.refused is None else f"{knee.refused:,} does not"
+    return f"{knee.largest:,}{where} ({beyond})"
+
+
+def _table(sweep: Sweep, knees: dict[int, Knee | None]) -> list[str]:
+    head = ("length", "batch", "median", "IQR", "cold", f"{sweep.unit}/s", "peak memory", "graphs")
+    rows = [head, *map(_row, sweep.points)]
+    shown = [place for place in range(len(head)) if _needed(sweep, place)]
+    wide = {place: max(len(row[place]) for row in rows) for place in shown}
+    lines = ["  ".join(row[place].rjust(wide[place]) for place in shown) for row in rows]
+    marks = ["", *(_mark(point, knees[point.length]) for point in sweep.points)]
+    return [f"{line}  {mark}".rstrip() for line, mark in zip(lines, marks, strict=True)]
+
+
+def _needed(sweep: Sweep, place: int) -> bool:
+    """Whether a column says anything: no lengths in a sweep without them, no graphs without any."""
+    if place == 0:
+        return sweep.lengths != (1,)
+    return place != 7 or any(point.recompiles for point in sweep.points)
+
+
+def _row(point: SweepPoint) -> tuple[str, ...]:
+    peak, built = point.peak_bytes, point.recompiles
+    known = point.median_s is not None and point.iqr_s is not None
+    scale = Scale.of(point.median_s or 0.0)
+    return (
+        f"{point.length:,}",
+        f"{point.batch_size:,}",
+        scale.say(point.median_s or 0.0) if known else "–",
+        scale.say(point.iqr_s or 0.0) if known else "–",
+        "–" if point.cold_s is None else duration(point.cold_s),
+        "–" if point.per_s is None else count(round(point.per_s)),
+        "–" if peak is None else size(peak),
+        "–" if built is None else f"{built:,}",
+    )
+
+
+def _mark(point: SweepPoint, knee: Knee | None) -> str:
+    if point.refused:
+        return f"does not fit: {point.refused}"
+    if knee is not None and point.batch_size == knee.batch_size:
+        return "← largest, still rising" if knee.rising else "← knee"
+    return ""
+
+
+def _notes(sweep: Sweep) -> list[str]:
+    """What the figures stand on."""
+    near = f"within {_NEAR} of the best {sweep.unit}/s of its length"
+    notes = [f"The knee is the smallest batch {near}."]
+    sources = {p.memory.source for p in sweep.points if p.memory and p.peak_bytes is not None}
+    if sources:
+        notes.append(f"Peak memory: {', '.join(sorted(sources))}.")
+    if sweep.limit_bytes is not None:
+        notes.append(f"Limit: {size(sweep.limit_bytes)}.")
+    built = [point for point in sweep.points if point.recompiles]
+    if len(built) > 1:
+        notes.append(_compiled(built, sweep.points))
+    noisy = sum(point.noisy for point in sweep.points)
+    if noisy:
+        notes.append(
+            f"Noisy: IQR above 10 % of the median at {plural(noisy, 'point')} of "
+            f"{len(sweep.points)}; close other programs, or use a larger repeat."
+        )
+    return ["", *(line for note in notes for line in textwrap.wrap(note, _WIDTH))]
+
+
+def _compiled(built: Sequence[SweepPoint], points: Sequence[SweepPoint]) -> str:
+    total = sum(point.recompiles or 0 for point in built)
+    return (
+        f"torch.compile built {plural(total, 'graph')} for {len(built)} of {len(points)} shapes: "
+        "training on changing shapes pays for each; pad to few, or torch.compile(dynamic=True)."
+    )
