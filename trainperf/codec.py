@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.blocks import StepBlock, StepSchema
+from trainperf.codec_cells import matrix_of
 from trainperf.errors import RunError
 from trainperf.records import CORE_COLUMNS, SCHEMA_VERSION, EndMark, GapRecord, Row, RunInfo, Totals
 
@@ -21,6 +22,9 @@ Entry = GapRecord | Totals | EndMark
 
 _EXACT = 2.0**53
 """Whole numbers up to here survive the way through a float; nothing true is larger."""
+
+_AT_ONCE = 1024
+"""Lines whose cells fit into a processor's cache."""
 
 _ENCODER = msgspec.json.Encoder()
 _INFO = msgspec.json.Decoder(RunInfo)
@@ -71,18 +75,26 @@ def decode_entry(line: bytes) -> Entry | None:
 def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock, int]:
     """Read step lines; returns the block and how many damaged lines were left out."""
     width = len(CORE_COLUMNS) + len(schema.columns)
+    parts = [lines[begin : begin + _AT_ONCE] for begin in range(0, len(lines), _AT_ONCE)]
+    matrices = [matrix_of(part, width) for part in parts]
+    whole = [matrix for matrix in matrices if matrix is not None]
+    if len(whole) == len(parts) > 0:
+        read = StepBlock(schema, np.concatenate(whole))
+    else:
+        read = StepBlock.from_rows(schema, _rows(lines, width))
+    core = read.core()
+    sane: npt.NDArray[np.bool_] = np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1)
+    block = read if sane.all() else read.select(sane)
+    return block, len(lines) - len(block)
+
+
+def _rows(lines: Sequence[bytes], width: int) -> list[list[float | None]]:
+    """The rows among lines of which some may be damaged."""
     try:
         rows = _ROWS.decode(b"[" + b",".join(lines) + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError):
         rows = [row for line in lines for row in _salvage(line)]
-    # Only lengths are looked at row by row: anything more costs as much as decoding does.
-    if set(map(len, rows)) - {width}:
-        rows = [row for row in rows if len(row) == width]
-    matrix = StepBlock.from_rows(schema, rows)
-    core = matrix.core()
-    sane: npt.NDArray[np.bool_] = np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1)
-    block = matrix if sane.all() else matrix.select(sane)
-    return block, len(lines) - len(block)
+    return [row for row in rows if len(row) == width]
 
 
 def _salvage(line: bytes) -> list[list[float | None]]:
