@@ -36,7 +36,7 @@ _NEVER = 2**64 - 1
 _LEAST = np.array([_NEVER, 0, *(10 ** (n - 1) for n in range(2, _LONGEST + 1)), _NEVER], np.uint64)
 """By length of a cell: the least number without a leading zero; none is of no or of 17 digits."""
 
-_NULL = (np.frombuffer(b"0000null", "<u8")[0] ^ _ZEROS) & _KEPT[4]
+_NULL = np.frombuffer(b"0000null", "<u8")[0] ^ _ZEROS
 
 _FLOATS = msgspec.json.Decoder(list[float | None])
 

@@ -97,6 +97,28 @@ def test_a_cell_that_is_nearly_a_number_is_none(wrong: str) -> None:
     assert matrix_of([b"[1,2]", f"[3,{wrong}]".encode()], 2) is None
 
 
+@pytest.mark.parametrize("place", range(12))
+def test_any_byte_among_digits_is_read_as_json_reads_it(place: int) -> None:
+    """Each of the 256 at each place of a number that takes more than one word."""
+    for byte in range(256):
+        cell = bytearray(b"123456789123")
+        cell[place] = byte
+        lines = [b"[1," + bytes(cell) + b"]"]
+
+        read, expected = matrix_of(lines, 2), by_json(lines, 2)
+
+        assert (read is None) == (expected is None)
+        assert read is None or expected is None or read.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("line", [b"3,4]", b"13,4]", b"[3,4", b"[3,45", b" [3,4]", b"[3,4] "])
+def test_a_line_without_its_brackets_is_none(line: bytes) -> None:
+    """Among whole ones, and before or behind them."""
+    whole = b"[1,2]"
+    for lines in ([line, whole], [whole, line], [whole, line, whole]):
+        assert matrix_of(lines, 2) is None
+
+
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_a_cell_at_either_end_of_the_lines_is_read_whole(place: str) -> None:
     """What stands before the first byte or behind the last one does not matter."""
