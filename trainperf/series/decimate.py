@@ -47,7 +47,8 @@ class Groups:
         for name, values in columns.items():
             if name not in self._spans:
                 self._spans[name] = Span(self._room)
-            self._spans[name].merge(chosen, Span.of(values, index, begins, sizes))
+            if not np.isnan(values).all():
+                self._spans[name].merge(chosen, Span.of(values, index, begins, sizes))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,12 +96,18 @@ class Span:
     @classmethod
     def of(cls, values: Column, index: Column, begins: npt.NDArray[np.intp], sizes: Ints) -> "Span":
         """The column of some steps whose groups begin at *begins*."""
-        known = ~np.isnan(values)
         span = cls()
-        span.sum = np.add.reduceat(np.where(known, values, 0.0), begins)
-        span.count = np.add.reduceat(known.astype(np.int64), begins)
-        span.low = np.minimum.reduceat(np.where(known, values, np.inf), begins)
-        largest = np.where(known, values, -np.inf)
+        span.low = np.minimum.reduceat(values, begins)
+        largest = values
+        # A missing value is the least of its group: most columns have none and are not searched.
+        if np.isnan(span.low).any():
+            known = ~np.isnan(values)
+            span.sum = np.add.reduceat(np.where(known, values, 0.0), begins)
+            span.count = np.add.reduceat(known.astype(np.int64), begins)
+            span.low = np.minimum.reduceat(np.where(known, values, np.inf), begins)
+            largest = np.where(known, values, -np.inf)
+        else:
+            span.sum, span.count = np.add.reduceat(values, begins), sizes
         span.high = np.maximum.reduceat(largest, begins)
         hits = np.flatnonzero(largest == np.repeat(span.high, sizes))
         span.high_at = index[hits[np.searchsorted(hits, begins)]].astype(np.int64)

@@ -158,9 +158,11 @@ class FileMemory:
     def _take(self, lines: list[bytes]) -> None:
         known = self._decoded
         lines, known.header = lines[known.header :], max(0, known.header - len(lines))
-        known.pending += [line for line in lines if line[:1] == b"["]
-        others = (line for line in lines if line[:1] != b"[")
-        known.others += [decode_entry(line) or Damaged(1) for line in others]
+        steps = [line for line in lines if line[:1] == b"["]
+        known.pending += steps
+        if len(steps) < len(lines):
+            others = (line for line in lines if line[:1] != b"[")
+            known.others += [decode_entry(line) or Damaged(1) for line in others]
         while len(known.pending) >= BLOCK_STEPS:
             for part in decoded(known.schema, known.pending[:BLOCK_STEPS]):
                 if isinstance(part, StepBlock):
