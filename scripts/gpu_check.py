@@ -1,40 +1,46 @@
-"""Does everything hold on this GPU?  Its tests and both benches in one call, into one JSON file.
+"""What holds, and how fast is it, on this GPU?  Everything that needs CUDA, in nine minutes.
 
-    scripts/gpu_check --out FILE [--allow-cpu] [--no-benches]
+    scripts/gpu_check --out FILE.json [--allow-cpu] [--only PART] [--seconds 540]
+
+Tests, roofline, a trace, what measuring costs, how right it is, and the walkthrough.  Beside the
+JSON file come a page for people (`FILE.html`) and the trimmed trace (`FILE.trace.json.gz`).
 
 Works where nothing can be installed: the repository is put on `PYTHONPATH`, and wheels from the
 folder named by `TRAINPERF_WHEELS` are unpacked into a scratch folder.  Every part runs in its own
-process under a time limit; one that fails is written down and the next one runs.  The exit code is
-0 when all parts succeeded, 1 when one did not or, without `--allow-cpu`, when there is no CUDA.
+process under a time limit; one that fails or overruns is written down and the next one runs.  Both
+files are written again after each part.  The exit code is 0 when all parts succeeded, 1 when one
+did not or, without `--allow-cpu`, when there is no CUDA.
 """
 
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 from _bench import machine, write_json
+from _gpu_page import page_of
+from _gpu_parts import PARTS, Part, Place
+from _gpu_run import ROOT, Done, run
 
 
-ROOT = Path(__file__).resolve().parents[1]
-KEPT = 4000
-"""Characters of a part's output that are kept: the end of it says what went wrong."""
+ALLOWED_S = 540.0
+"""All of it, the wheels included: machines are lent for ten minutes at most."""
 
-INSTALL_S, FACTS_S, TESTS_S, OVERHEAD_S, ACCURACY_S = 40, 40, 200, 180, 130
-"""Time limits of the parts in seconds; together below ten minutes."""
+CLOSING_S = 5.0
+"""Left for the last writing."""
+
+INSTALL_S, FACTS_S = 40.0, 40.0
 
 # In a process of its own: a CUDA context of ours would stand beside those that are measured.
 FACTS = """
 import importlib.metadata, json, platform, torch
-packages = ("torch", "lightning", "numpy", "scipy", "msgspec", "psutil", "rich", "typer", "pytest")
+packages = ("torch", "lightning", "transformers", "numpy", "scipy", "msgspec", "psutil", "rich",
+            "typer", "pytest")
 versions = {"python": platform.python_version()}
 for name in packages:
     try:
@@ -55,55 +61,87 @@ if facts["cuda"]:
 print(json.dumps(facts))
 """
 
+Parts = dict[str, dict[str, object]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A part that has run: how it ended, how long it took, and the end of what it printed."""
+class Clock:
+    """How much of the allowed time is left."""
 
-    code: int | None
-    """Exit code; `None` when the time limit ended it."""
-    took_s: float
-    printed: str
-    complained: str
+    ends_s: float
+    """On the clock of `time.perf_counter`."""
 
-    def outcome(self) -> dict[str, object]:
-        """What is written down about any part."""
-        return {
-            "ok": self.code == 0,
-            "exit_code": self.code,
-            "timed_out": self.code is None,
-            "took_s": round(self.took_s, 1),
-            "stderr": self.complained[-KEPT:] if self.code != 0 else "",
-        }
+    def left_s(self) -> float:
+        """Until the last writing has to begin."""
+        return self.ends_s - CLOSING_S - time.perf_counter()
 
 
 def main() -> int:
-    """Look, test, measure, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
-    parser.add_argument("--allow-cpu", action="store_true", help="go on without CUDA, quickly")
-    parser.add_argument("--no-benches", action="store_true", help="only the tests")
-    arguments = parser.parse_args()
+    """Look, then part by part: run, read, write."""
+    begun_s = time.perf_counter()
+    given = _parser().parse_args()
+    clock = Clock(ends_s=begun_s + given.seconds)
     with tempfile.TemporaryDirectory() as made:
-        scratch = Path(made)
-        parts: dict[str, dict[str, object]] = {}
-        environment, installed = wheels(scratch)
+        parts: Parts = {}
+        environment, installed = wheels(Path(made))
         if installed is not None:
             parts["wheels"] = installed.outcome()
         facts, looked = machine_facts(environment)
         parts["machine"] = looked.outcome()
-        if not facts.get("cuda"):
+        cuda = bool(facts.get("cuda"))
+        if not cuda:
             print("no CUDA device: tests of the GPU are skipped", file=sys.stderr)
-            if not arguments.allow_cpu:
+            if not given.allow_cpu:
                 return 1
-        parts["tests"] = tests(environment, scratch, cuda=bool(facts.get("cuda")))
-        if not arguments.no_benches:
-            parts |= benches(environment, scratch, cuda=bool(facts.get("cuda")))
-    facts["hardware"] = facts.get("hardware") or machine()["processor"]
-    failed = [name for name, part in parts.items() if not part["ok"]]
-    write_json(arguments.out, {"cuda": False, **facts, "failed": failed, "parts": parts})
-    print(f"{arguments.out}: " + (f"failed: {', '.join(failed)}" if failed else "all passed"))
+        facts["hardware"] = facts.get("hardware") or machine()["processor"]
+        place = Place(scratch=Path(made), cuda=cuda, trace=given.out.with_suffix(".trace.json.gz"))
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+
+        def write() -> None:
+            took_s = time.perf_counter() - begun_s
+            written = {**_result(facts, parts), "allowed_s": given.seconds, "took_s": took_s}
+            write_json(given.out, written)
+            given.out.with_suffix(".html").write_text(page_of(written), encoding="utf-8")
+
+        chosen = [part for part in PARTS if not given.only or part.name in given.only]
+        check(chosen, place, environment, clock.left_s, parts, write)
+    failed = _failed(parts)
+    print(f"{given.out}: " + (f"failed: {', '.join(failed)}" if failed else "all passed"))
     return 1 if failed else 0
+
+
+def check(
+    chosen: Sequence[Part],
+    place: Place,
+    environment: Mapping[str, str],
+    left_s: Callable[[], float],
+    parts: Parts,
+    write: Callable[[], None],
+) -> None:
+    """Run the chosen parts one after the other; write after each."""
+    write()
+    for part in chosen:
+        limit_s = min(part.limit_s, left_s())
+        if limit_s < part.least_s:
+            parts[part.name] = {"ok": False, "not_run": f"no time left: {limit_s:.0f} s"}
+        else:
+            print(f"{part.name}: at most {limit_s:.0f} s", flush=True)
+            done = run(part.command(place), environment, limit_s)
+            parts[part.name] = _outcome(part, place, done)
+        write()
+
+
+def _outcome(part: Part, place: Place, done: Done) -> dict[str, object]:
+    general, own = done.outcome(), part.results(place, done)
+    return {**general, **own, "ok": bool(general["ok"]) and bool(own["ok"])}
+
+
+def _result(facts: Mapping[str, object], parts: Parts) -> dict[str, object]:
+    return {"cuda": False, **facts, "failed": _failed(parts), "parts": parts}
+
+
+def _failed(parts: Parts) -> list[str]:
+    return [name for name, part in parts.items() if not part["ok"]]
 
 
 def wheels(scratch: Path) -> tuple[dict[str, str], Done | None]:
@@ -127,83 +165,18 @@ def machine_facts(environment: Mapping[str, str]) -> tuple[dict[str, object], Do
     return facts, done
 
 
-def tests(environment: Mapping[str, str], scratch: Path, *, cuda: bool) -> dict[str, object]:
-    """Run the tests marked gpu.  With CUDA all of them must run, else all must be skipped."""
-    report = scratch / "tests.xml"
-    # Versions are not the pinned ones here: a warning of theirs is no failure of ours.
-    options = ("-q", "-m", "gpu", "-W", "default", "-p", "no:cacheprovider")
-    command = ["-m", "pytest", "tests/gpu", *options, f"--junitxml={report}"]
-    done = run(command, environment, TESTS_S)
-    cases = outcomes(report)
-    said = [str(case["outcome"]) for case in cases]
-    counts = {name: said.count(name) for name in ("passed", "failed", "skipped")}
-    right = counts["passed" if cuda else "skipped"] == len(cases) > 0
-    part = done.outcome()
-    return {
-        **part,
-        "ok": bool(part["ok"]) and right,
-        "counts": counts,
-        "cases": cases,
-        "output": "" if right else done.printed[-KEPT:],
-    }
-
-
-def outcomes(report: Path) -> list[dict[str, object]]:
-    """Name, outcome, seconds and message of every test; none when pytest was cut short."""
-    if not report.exists():
-        return []
-    cases: list[dict[str, object]] = []
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314 pytest has just written it
-        unhappy = next((e for e in case if e.tag in ("failure", "error", "skipped")), None)
-        tag = "passed" if unhappy is None else unhappy.tag
-        cases.append(
-            {
-                "name": f"{case.get('classname')}::{case.get('name')}",
-                "outcome": "failed" if tag in ("failure", "error") else tag,
-                "took_s": float(case.get("time", "0")),
-                "message": "" if unhappy is None else unhappy.get("message", "")[:KEPT],
-            }
-        )
-    return cases
-
-
-def benches(
-    environment: Mapping[str, str], scratch: Path, *, cuda: bool
-) -> dict[str, dict[str, object]]:
-    """Run both benches: figures as they wrote them, tables as they printed them."""
-    parts = {}
-    planned = (("bench_overhead", True, OVERHEAD_S), ("bench_accuracy", not cuda, ACCURACY_S))
-    for name, quick, limit_s in planned:
-        figures = scratch / f"{name}.json"
-        command = [f"scripts/{name}.py", "--json", str(figures), *(["--quick"] if quick else [])]
-        done = run(command, environment, limit_s)
-        written = json.loads(figures.read_text()) if figures.exists() else None
-        parts[name] = {**done.outcome(), "table": done.printed, "figures": written}
-    return parts
-
-
-def run(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float) -> Done:
-    """A Python process in the repository, ended with all its children at the limit."""
-    begun = time.perf_counter()
-    with subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        code: int | None = None
-        try:
-            printed, complained = process.communicate(timeout=limit_s)
-            code = process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            printed, complained = process.communicate()
-    took_s = time.perf_counter() - begun
-    return Done(code=code, took_s=took_s, printed=printed, complained=complained)
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument(
+        "--allow-cpu", action="store_true", help="go on without CUDA, every part at a toy size"
+    )
+    names = [part.name for part in PARTS]
+    parser.add_argument("--only", choices=names, action="append", help="a part; default: all")
+    parser.add_argument(
+        "--seconds", type=float, default=ALLOWED_S, help="for everything; default: 540"
+    )
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The check of a GPU, on machines without one: what it says, writes and returns."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 
 ROOT = Path(__file__).parents[2]
+PARTS = ["tests", "roofline", "trace", "overhead", "accuracy", "walkthrough"]
 
 
 def gpu_check(*arguments: str, wheels: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -32,6 +34,7 @@ def written(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+@pytest.mark.slow
 def test_without_cuda_it_says_so_and_fails(tmp_path: Path) -> None:
     """Nobody must take a run on a CPU for one on a GPU: nothing is written either."""
     out = tmp_path / "gpu.json"
@@ -41,29 +44,85 @@ def test_without_cuda_it_says_so_and_fails(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
+    """Every part at a toy size, after a wheel that is none: exit code and the JSON file."""
+    folder = tmp_path_factory.mktemp("checked")
+    (folder / "broken-1.0-py3-none-any.whl").write_text("no archive")
+    out = folder / "gpu.json"
+    # More time than on a lent machine, so that a busy one does not cut a part off.
+    done = gpu_check("--out", str(out), "--allow-cpu", "--seconds", "900", wheels=folder)
+    return done.returncode, out
+
+
 @pytest.mark.slow
-def test_on_a_cpu_that_is_allowed_every_test_is_skipped(tmp_path: Path) -> None:
-    """Skipped is right there, and the file says that it was a CPU and which one."""
-    out = tmp_path / "gpu.json"
-    done = gpu_check("--out", str(out), "--allow-cpu", "--no-benches")
+def test_a_part_that_fails_is_written_down_and_all_others_run(checked: tuple[int, Path]) -> None:
+    """A wheel that is none: the exit code tells, and nothing else is lost."""
+    code, out = checked
     found = written(out)
+    assert (code, found["failed"]) == (1, ["wheels"])
+    assert "broken" in found["parts"]["wheels"]["stderr"]
+    assert list(found["parts"]) == ["wheels", "machine", *PARTS]
+
+
+@pytest.mark.slow
+def test_on_a_cpu_that_is_allowed_every_test_is_skipped(checked: tuple[int, Path]) -> None:
+    """Skipped is right there, and the file says that it was a CPU and which one."""
+    found = written(checked[1])
     tests = found["parts"]["tests"]
-    assert (done.returncode, found["cuda"], found["failed"]) == (0, False, [])
+    assert not found["cuda"]
     assert found["hardware"]
     assert found["versions"]["torch"]
-    assert sorted(found["parts"]) == ["machine", "tests"]
     assert tests["counts"] == {"passed": 0, "failed": 0, "skipped": len(tests["cases"])}
     assert len(tests["cases"]) > 15
     assert {case["message"] for case in tests["cases"]} == {"needs a CUDA device"}
 
 
 @pytest.mark.slow
-def test_a_part_that_fails_is_written_down_and_the_next_one_runs(tmp_path: Path) -> None:
-    """A wheel that is none: the tests run all the same, and the exit code tells."""
-    (tmp_path / "broken-1.0-py3-none-any.whl").write_text("no archive")
-    out = tmp_path / "gpu.json"
-    done = gpu_check("--out", str(out), "--allow-cpu", "--no-benches", wheels=tmp_path)
-    found = written(out)
-    assert (done.returncode, found["failed"]) == (1, ["wheels"])
-    assert "broken" in found["parts"]["wheels"]["stderr"]
-    assert found["parts"]["tests"]["ok"]
+def test_the_roofline_has_ceilings_floors_and_the_textbooks_flops(
+    checked: tuple[int, Path],
+) -> None:
+    """Of both variants of the step; the table has no row for a CPU."""
+    figures = written(checked[1])["parts"]["roofline"]["figures"]
+    assert figures["ceilings"]["table"] is None
+    assert min(figures["ceilings"]["measured"]["flops_per_s"].values()) > 0
+    assert [step["flops_ratio"] for step in figures["steps"]] == [1.0, 1.0]
+    assert [step["uncounted"] for step in figures["steps"]] == [[], []]
+    assert all(step["floors"]["measured"]["step_s"] > 0 for step in figures["steps"])
+
+
+@pytest.mark.slow
+def test_the_trace_is_kept_small_beside_the_figures_that_were_read_from_it(
+    checked: tuple[int, Path],
+) -> None:
+    """Three steps, analysed as they are in the file that comes back."""
+    out = checked[1]
+    figures = written(out)["parts"]["trace"]["figures"]
+    kept = out.with_suffix(".trace.json.gz")
+    assert kept.stat().st_size == figures["trace"]["bytes"] <= 1_000_000
+    assert "traceEvents" in json.loads(gzip.decompress(kept.read_bytes()))
+    (rank,) = figures["trace"]["report"]["ranks"]
+    assert rank["totals"]["steps"] == 3
+    assert (figures["steps"], figures["faults"]) == (16, {})
+
+
+@pytest.mark.slow
+def test_the_benches_and_the_walkthrough_give_their_figures(checked: tuple[int, Path]) -> None:
+    """Rows of the overhead, verdicts of the accuracy, the walkthrough's table and runs."""
+    parts = written(checked[1])["parts"]
+    assert {row["setting"] for row in parts["overhead"]["figures"]["rows"]} == {"plain"}
+    assert sum(parts["accuracy"]["figures"]["verdicts"].values()) > 0
+    assert parts["walkthrough"]["table"].startswith("|")
+    assert parts["walkthrough"]["runs"]
+
+
+@pytest.mark.slow
+def test_the_page_says_what_failed_and_loads_nothing(checked: tuple[int, Path]) -> None:
+    """One file, with a section for each part."""
+    page = checked[1].with_suffix(".html").read_text()
+    assert "failed: wheels" in page
+    assert all(f"<h2>{name}</h2>" in page for name in PARTS)
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    assert "src=" not in page
