@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 from trainperf.commands.entry import Command
-from trainperf.reports import NAMES
+from trainperf.reports import PAGES
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="run directory, or one above it")
-    parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
+    parser.add_argument("--format", choices=PAGES, default="text", help="how to show it")
     parser.add_argument(
         "--full",
         action="store_true",
@@ -27,6 +27,11 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.summary import summarize
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
+    if given.format == "html":
+        from trainperf.reports.html.run import render
+        from trainperf.reports.html.seen import look
+
+        return render(look(Run.open(given.run), now_s=now_s))
     summary = summarize(Run.open(given.run), now_s=now_s)
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)

@@ -3,4 +3,7 @@
 NAMES = ("text", "markdown", "json")
 """The forms of every report, by the names that `--format` takes."""
 
-__all__ = ["NAMES"]
+PAGES = (*NAMES, "html")
+"""Those of a report that is also a page: of a run, and of a comparison."""
+
+__all__ = ["NAMES", "PAGES"]

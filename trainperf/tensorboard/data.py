@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from trainperf.errors import RunError
 from trainperf.replay import Replay
@@ -21,8 +20,8 @@ from trainperf.reports.words import Words, words_of
 from trainperf.results import Summary
 from trainperf.run import Run
 from trainperf.runfacts import SILENT_S
-from trainperf.series.columns import columns
 from trainperf.series.decimate import Groups
+from trainperf.series.fold import SeriesFold
 from trainperf.series.steps import Series, series
 from trainperf.summary import summarize
 from trainperf.tensorboard.captures import Capture, Captures
@@ -252,19 +251,10 @@ def _viewed(known: _Known, view: View) -> RunView:
 
 
 def _groups(run: Run, lead: int | None, view: View) -> Groups:
-    groups = Groups(max(0, view.first or 0))
+    fold = SeriesFold(lead, first=max(0, view.first or 0), last=view.last)
     for blocks in Replay(run).blocks():
-        index = next(block.index for block in blocks if len(block))
-        chosen = np.logical_and(
-            index >= groups.first, True if view.last is None else index <= view.last
-        )
-        if not chosen.any():
-            continue
-        parts = blocks
-        if not chosen.all():
-            parts = tuple(block.select(chosen) if len(block) else block for block in blocks)
-        groups.observe(index[chosen], columns(parts, lead))
-    return groups
+        fold.observe(blocks)
+    return fold.groups
 
 
 def _answer(value: msgspec.Struct) -> Answer:

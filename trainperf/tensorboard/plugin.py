@@ -28,6 +28,7 @@ _KINDS: Mapping[str, str] = {
     ".html": "text/html; charset=utf-8",
 }
 _PLOTLY = "plotly.min.js"
+_PAGE = "index.html"
 
 
 class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no annotations
@@ -68,7 +69,13 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
         for path in sorted(STATIC.iterdir()):
             if path.suffix in _KINDS:
                 routes[f"/{path.name}"] = _file(path)
+        routes[f"/{_PAGE}"] = self._page
         return {route: _app(handler) for route, handler in routes.items()}
+
+    def _page(self, request: Request) -> Response:
+        """The page; the run that it will ask for is read while the browser builds it."""
+        self._store.prepare()
+        return responses.static(request, STATIC / _PAGE, _KINDS[".html"])
 
     def _runs(self, request: Request) -> Response:
         return responses.json(request, self._store.runs())

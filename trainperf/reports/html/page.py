@@ -6,6 +6,7 @@ Pieces are `Markup`: text that is already safe.  Everything else is escaped wher
 import html
 from collections.abc import Iterable, Sequence
 
+from trainperf.reports.html.style import STYLE
 from trainperf.reports.safe import plain
 
 
@@ -15,36 +16,7 @@ class Markup(str):
     __slots__ = ()
 
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-_STYLE = """
-:root { color-scheme: light dark; --paper: #ffffff; --ink: #1c2024; --soft: #60646c;
-  --line: #d9d9e0; --card: #f7f7f9; --good: #218358; --bad: #ce2c31; --c0: #e5484d; --c1: #8e4ec6;
-  --c2: #3e63dd; --c3: #0d74ce; --c4: #12a594; --c5: #ffb224; --c6: #ad7f58; --c7: #8b8d98; }
-@media (prefers-color-scheme: dark) { :root { --paper: #111113; --ink: #edeef0; --soft: #b0b4ba;
-  --line: #363a3f; --card: #18191b; --good: #3dd68c; --bad: #ff9592; } }
-@media print { :root { --paper: #ffffff; --ink: #000000; --soft: #444444; --line: #cccccc;
-  --card: #ffffff; } section { break-inside: avoid; } }
-body { margin: 2rem auto; max-width: 62rem; padding: 0 1rem; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; line-height: 1.3; margin: 0 0 .5rem; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; }
-p, ul { margin: .4rem 0; } ul { padding-left: 1.2rem; }
-.soft { color: var(--soft); } .good { color: var(--good); } .bad { color: var(--bad); }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top; }
-th { color: var(--soft); font-weight: 500; }
-th.text, td.text { text-align: left; }
-td.text { overflow-wrap: anywhere; }
-svg { display: block; width: 100%; height: auto; margin: .5rem 0; }
-svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
-svg .axis { stroke: var(--line); stroke-width: 1; fill: none; }
-.finding { background: var(--card); border-left: 3px solid var(--c2); padding: .5rem .8rem;
-  margin: .6rem 0; }
-code { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere; }
-.key { display: inline-block; width: .7em; height: .7em; margin-right: .35em; }
-"""
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def text(words: str) -> Markup:
@@ -86,7 +58,8 @@ def table(
     body = [_row("td", cells, words) for cells in rows]
     if not body:
         return Markup("")
-    return tag("table", tag("thead", _row("th", head, words)), tag("tbody", *body))
+    grid = tag("table", tag("thead", _row("th", head, words)), tag("tbody", *body))
+    return tag("div", grid, kind="scroll")
 
 
 def page(title: str, *inside: Markup) -> str:
@@ -95,7 +68,7 @@ def page(title: str, *inside: Markup) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{_STYLE}</style></head>\n"
+        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n"
         f"<body>{''.join(inside)}</body></html>\n"
     )
 

@@ -5,11 +5,8 @@ import { Column } from "./column.js";
 import { el, fill, whenChanged } from "./dom.js";
 import { most } from "./lines.js";
 import { onThemeChange } from "./theme.js";
-import { loaded } from "./zoom.js";
 
 const EVERY_MS = 3000;
-// Words and the first picture come before Plotly, which takes a second, unless they are long in coming.
-const WORDS_FIRST_MS = 1000;
 const NONE = "";
 
 const place = document.getElementById("columns");
@@ -115,4 +112,3 @@ onThemeChange(() => {
   columns.forEach((column) => column.redraw());
 });
 poll();
-setTimeout(loaded, WORDS_FIRST_MS);

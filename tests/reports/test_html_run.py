@@ -1,0 +1,80 @@
+"""The page of a run: the report's words, the records' figures, and nothing a name can break."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from support_cases import CASES
+from support_runs import make_run_dir
+
+from trainperf.reports.headline import headline
+from trainperf.reports.html.run import render
+from trainperf.reports.html.seen import Seen, look
+from trainperf.reports.safe import plain
+from trainperf.run import Run
+
+
+VOID = {"meta", "br"}
+ELEMENTS = frozenset(
+    ["html", "head", "meta", "title", "style", "body", "header", "section", "footer", "div"]
+    + ["h1", "h2", "h3", "p", "b", "code", "ul", "li", "dl", "dt", "dd", "span"]
+    + ["table", "thead", "tbody", "tr", "th", "td", "svg", "path", "rect"]
+)
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its elements and its words."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.words = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element opens."""
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """It closes."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Words."""
+        self.words += data
+
+
+def seen_of(case: str, path: Path) -> Seen:
+    """A run of the catalogue, read for its page."""
+    return look(Run.open(make_run_dir(path / case / "trainperf", CASES[case]().ranks)))
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_every_run_has_a_page_of_known_elements_that_are_all_closed(
+    case: str, tmp_path: Path
+) -> None:
+    """Also one without a step, one that was killed, and one whose names are markup."""
+    seen = seen_of(case, tmp_path)
+
+    page = Page(render(seen))
+
+    assert page.open == []
+    assert page.names <= ELEMENTS
+    assert plain(headline(seen.evidence.summary)) in page.words
+    assert not {name for name in page.attributes if name.startswith("on")}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_a_page_asks_for_nothing(case: str, tmp_path: Path) -> None:
+    """No address, no script, no file beside it: only what is in it."""
+    page = render(seen_of(case, tmp_path))
+
+    assert "default-src 'none'" in page
+    assert not re.search(r"<script|<link|<img|<iframe|\bsrc=|\bhref=|url\(|@import", page)

@@ -1,0 +1,162 @@
+"""What does `report.html` of a run hold?  The answer first, then every figure behind it."""
+
+import os
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from trainperf.reports.details import light_line, tables
+from trainperf.reports.html.answer import breakdown, findings, first, fit
+from trainperf.reports.html.captures import captures
+from trainperf.reports.html.curves import absent, drawable, drawn
+from trainperf.reports.html.memory import memory
+from trainperf.reports.html.over_time import over_time
+from trainperf.reports.html.page import Markup, page, paragraph, section, table, tag, text
+from trainperf.reports.html.pieces import heading, missing, not_measured, shown
+from trainperf.reports.html.ranks import ranks
+from trainperf.reports.html.roof import roof, why_not
+from trainperf.reports.html.seen import Seen
+from trainperf.reports.html.walls import histogram
+from trainperf.reports.view import left_out
+from trainperf.reports.words import Words, words_of
+from trainperf.results import Summary
+
+
+FILE = "report.html"
+"""In the run directory."""
+
+_OF_RANKS = frozenset({"tail", "skew"})
+_OF_MEMORY = frozenset({"memory"})
+NOT_AUDITED = "needs an audit of one step: TrainPerf(audit_at=20)"
+
+
+def render(seen: Seen) -> str:
+    """The whole page.  Every name that came from a user is escaped."""
+    summary = seen.evidence.summary
+    words = words_of(summary)
+    return page(
+        f"{summary.run.name} · trainperf",
+        first(summary),
+        section("Where a step goes", breakdown(summary), _looked_at(summary)),
+        section("What to change", findings(summary)),
+        section("How long the steps took", _steps(seen)),
+        section("Over the fit", _curves(seen, _rest(seen))),
+        section("Ranks", ranks(summary, words), _of_ranks(seen)),
+        section("Memory", memory(summary), _curves(seen, _OF_MEMORY)),
+        section("Speed of light", _light(seen)),
+        section("torch.compile", _compiled(summary)),
+        section("Captures", captures(summary, seen.evidence.captures)),
+        section("The whole fit", fit(summary)),
+        section("All readings", _readings(words)),
+        section("The run", _settings(summary)),
+        _foot(summary),
+    )
+
+
+def save(seen: Seen, run: Path) -> None:
+    """Write the page into the directory *run*, whole or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    target = run / FILE
+    draft = target.with_name(f".report-{os.getpid()}.html")
+    try:
+        draft.write_text(render(seen), encoding="utf-8")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _steps(seen: Seen) -> Markup:
+    steps = seen.series.steps
+    if steps is None:
+        return not_measured("no step was recorded")
+    why = left_out(seen.evidence.summary)
+    return Markup(
+        heading("Phases over the fit")
+        + over_time(steps)
+        + heading("Distribution")
+        + histogram(seen.walls)
+        + paragraph(f"{why}: the rows above the bars." if why else "", "soft small")
+    )
+
+
+def _rest(seen: Seen) -> frozenset[str]:
+    keys = frozenset(chart.key for chart in seen.series.charts)
+    return keys - _OF_RANKS - _OF_MEMORY
+
+
+def _curves(seen: Seen, keys: frozenset[str]) -> Markup:
+    """The small pictures, and beneath them what was not measured."""
+    steps = seen.series.steps
+    charts = [chart for chart in seen.series.charts if chart.key in keys]
+    if steps is None:
+        return Markup("")
+    pictures = [drawn(chart, steps.begins) for chart in drawable(charts)]
+    grid = tag("div", *pictures, kind="grid") if pictures else Markup("")
+    return Markup(grid + missing(absent(charts)))
+
+
+def _of_ranks(seen: Seen) -> Markup:
+    alone = seen.evidence.summary.run.world_size == 1
+    return Markup("") if alone else _curves(seen, _OF_RANKS)
+
+
+def _looked_at(summary: Summary) -> Markup:
+    """What a batch takes to make, where that was timed."""
+    loader = replace(summary, dimensions=None, light=None, compilation=None, memory=None)
+    return Markup("".join(map(shown, tables(loader))))
+
+
+def _compiled(summary: Summary) -> Markup:
+    """Nothing where nothing was compiled."""
+    compiled = replace(summary, dimensions=None, light=None, loader=None, memory=None)
+    return Markup("".join(map(shown, tables(compiled))))
+
+
+def _light(seen: Seen) -> Markup:
+    """The roofline, and what the step is spent on."""
+    summary, light = seen.evidence.summary, seen.evidence.light
+    of_step = replace(summary, loader=None, compilation=None, memory=None)
+    grids = "".join(map(shown, tables(of_step)))
+    if light is None:
+        return Markup(not_measured(NOT_AUDITED) + grids)
+    line = light_line(summary.light) if summary.light is not None else ""
+    picture = roof(seen.evidence, light) or not_measured(why_not(seen.evidence, light))
+    return Markup(paragraph(line) + heading("Roofline") + picture + grids)
+
+
+def _readings(words: Words) -> Markup:
+    rows = [
+        (one.name, one.said, one.interval, f"{one.steps:,}" if one.steps else "", one.reason)
+        for one in words.readings
+    ]
+    head = ("reading", "value", "95 % interval", "steps", "if missing, why")
+    return table(head, rows, words=(0, 4))
+
+
+def _settings(summary: Summary) -> Markup:
+    run = summary.run
+    groups = (("Settings", run.config), ("Hardware", run.hardware), ("Software", run.software))
+    grids = [
+        tag(
+            "div",
+            heading(name),
+            table(
+                ("\u00a0", "\u00a0"),
+                [
+                    (fact, "not known" if value is None else str(value))
+                    for fact, value in known.items()
+                ],
+                words=(0, 1),
+            ),
+        )
+        for name, known in groups
+        if known
+    ]
+    return tag("div", *grids, kind="grid") if grids else Markup("")
+
+
+def _foot(summary: Summary) -> Markup:
+    return tag("footer", text(f"trainperf · {summary.run.path}"))

@@ -1,0 +1,43 @@
+"""What does the page of a run stand on?  Its evidence, and its steps as they are drawn."""
+
+from dataclasses import dataclass, field
+
+from trainperf.evidence import Evidence
+from trainperf.run import Run
+from trainperf.series.fold import SeriesFold
+from trainperf.series.steps import Series, series
+from trainperf.series.walls import WallsFold
+from trainperf.summary import examine
+
+
+MOST_GROUPS = 256
+"""One in three pixels: the page of a run of any length has less than a megabyte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A run that was read once, for its page."""
+
+    evidence: Evidence
+    series: Series
+    walls: WallsFold
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """Sees the steps of a run in the pass that makes its summary."""
+
+    drawn: SeriesFold = field(default_factory=lambda: SeriesFold(most=MOST_GROUPS))
+    walls: WallsFold = field(default_factory=WallsFold)
+
+    def seen(self, evidence: Evidence) -> Seen:
+        """What was seen; call when the pass is over."""
+        found = series(self.drawn.groups, evidence.summary, None)
+        return Seen(evidence=evidence, series=found, walls=self.walls)
+
+
+def look(run: Run, *, now_s: float | None = None) -> Seen:
+    """Read a run once, in constant memory; *now_s* as for `examine`."""
+    looking = Looking()
+    evidence = examine(run, now_s=now_s, beside=(looking.drawn, looking.walls))
+    return looking.seen(evidence)

@@ -1,0 +1,141 @@
+"""How are the step times distributed?  Steady steps as bars, the ones left out by their reason."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.blocks import Column
+from trainperf.reports.html.drawing import (
+    Frame,
+    Lane,
+    Point,
+    area,
+    box,
+    curve,
+    keys,
+    lanes,
+    note,
+    upright,
+)
+from trainperf.reports.html.page import Markup
+from trainperf.reports.html.scales import Axis, Unit, moment, short, top
+from trainperf.series.walls import Bins, WallsFold
+from trainperf.units import duration, plural, words
+
+
+_BINS = 90
+_MARGIN = 1.004
+_LEAST_PX = 2.0
+"""Height of a bar of one step, however many the others hold."""
+
+_DECADE = 8.0
+"""Ratio of the axis's ends from which each tick is said in its own unit."""
+
+
+def histogram(walls: WallsFold) -> Markup:
+    """Steps by their time, on a logarithmic axis: one slow step does not flatten the rest."""
+    if not walls.every():
+        return Markup("")
+    bins = Bins(walls.every(), _BINS)
+    edges = bins.edges_s
+    steady = np.zeros(len(edges) - 1, np.int64)
+    if walls.steady is not None:
+        steady = bins.counts(walls.steady)
+    frame = Frame(
+        across=_across(edges),
+        up=Axis(low=0.0, high=top([float(steady.max())]), say=short),
+        height=190,
+    )
+    marks = list(_bars(frame, edges, steady))
+    over = []
+    if walls.steady is not None:
+        for height, (name, percentile) in enumerate((("median", 50), ("p95", 95), ("p99", 99))):
+            at_s = walls.steady.quantile(percentile)
+            marks.append(upright(frame.x(at_s), frame.height))
+            over.append(note(frame.x(at_s), 2.0 + 15 * height, f"{name} {duration(at_s)}"))
+    rows = [_lane(frame, edges, name, bins.counts(found)) for name, found in walls.left_out.items()]
+    return Markup(
+        lanes(rows)
+        + frame.picture(
+            "steady steps by their time", marks, names=("step time", "steady steps"), over=over
+        )
+    )
+
+
+def beside(before: WallsFold, after: WallsFold, names: tuple[str, str]) -> Markup:
+    """The steady step times of two runs, as shares of each one's steps."""
+    found = [walls.steady for walls in (before, after)]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return Markup("")
+    bins = Bins(known, _BINS)
+    edges = bins.edges_s
+    shares = [bins.counts(one) / one.n for one in known]
+    frame = Frame(
+        across=_across(edges),
+        up=Axis(low=0.0, high=top([float(one.max()) for one in shares]), unit=Unit.of_shares()),
+        height=220,
+    )
+    marks, over = [], []
+    for place, (one, share) in enumerate(zip(known, shares, strict=True)):
+        kind = 6 if place == 0 else 0
+        outline = list(_outline(frame, edges, share))
+        marks += [area(outline, f"band g{kind}"), curve(outline, f"s{kind}")]
+        median_s = one.quantile(50)
+        marks.append(upright(frame.x(median_s), frame.height))
+        over.append(note(frame.x(median_s), 2.0 + 15 * place, f"{duration(median_s)}"))
+    picture = frame.picture(
+        "steady step times of both runs",
+        marks,
+        names=("step time", "share of the steady steps"),
+        over=over,
+    )
+    return Markup(picture + keys([(names[0], "k6"), (names[1], "k0")]))
+
+
+def _across(edges: Column) -> Axis:
+    low, high = float(edges[0]) / _MARGIN, float(edges[-1]) * _MARGIN
+    wide = high / low >= _DECADE
+    return Axis(
+        low=low,
+        high=high,
+        unit=Unit.of_seconds(high),
+        logarithmic=True,
+        say=moment if wide else None,
+    )
+
+
+def _bars(frame: Frame, edges: Column, counts: npt.NDArray[np.int64]) -> Iterator[Markup]:
+    for place in np.flatnonzero(counts):
+        left, right = frame.x(edges[place]), frame.x(edges[place + 1])
+        high = max(frame.height - frame.y(float(counts[place])), _LEAST_PX)
+        said = _said(edges, int(place), int(counts[place]))
+        yield box((left, frame.height - high), (right - left - 1.0, high), "g0", said)
+
+
+def _said(edges: Column, place: int, number: int) -> str:
+    low, high = (duration(float(edges[one])) for one in (place, place + 1))
+    return f"{plural(number, 'step')} of {low} to {high}"
+
+
+def _lane(frame: Frame, edges: Column, name: str, counts: npt.NDArray[np.int64]) -> Lane:
+    return Lane(
+        name=words(name),
+        marks=tuple(
+            (
+                frame.x(edges[place]),
+                frame.x(edges[place + 1]) - frame.x(edges[place]) - 1.0,
+                f"{_said(edges, int(place), int(counts[place]))}: {words(name)}",
+            )
+            for place in np.flatnonzero(counts)
+        ),
+    )
+
+
+def _outline(frame: Frame, edges: Column, shares: Column) -> Iterator[Point]:
+    yield frame.x(edges[0]), float(frame.height)
+    for place, share in enumerate(shares):
+        for edge in (edges[place], edges[place + 1]):
+            yield frame.x(edge), frame.y(float(share))
+    yield frame.x(edges[-1]), float(frame.height)
