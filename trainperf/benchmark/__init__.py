@@ -10,6 +10,8 @@ For training steps and inference functions alike; see `docs/benchmark.md`.
 
 from trainperf.benchmark.results import Comparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
+from trainperf.benchmark.sweep_loader_results import LoaderPoint, LoaderSweep
+from trainperf.benchmark.sweep_loaders import sweep_loader
 from trainperf.benchmark.sweep_results import Knee, Sweep, SweepPoint
 from trainperf.benchmark.sweeps import sweep
 
@@ -17,6 +19,8 @@ from trainperf.benchmark.sweeps import sweep
 __all__ = [
     "Comparison",
     "Knee",
+    "LoaderPoint",
+    "LoaderSweep",
     "PeakMemory",
     "StepBenchmark",
     "Sweep",
@@ -25,4 +29,5 @@ __all__ = [
     "benchmark_step",
     "compare",
     "sweep",
+    "sweep_loader",
 ]

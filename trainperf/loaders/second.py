@@ -56,7 +56,7 @@ def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
     make: Callable[..., DataLoader[Any]] = DataLoader
     return make(
         timed,
-        **_order(loader),
+        **order(loader),
         num_workers=workers,
         collate_fn=TimedCollate(loader.collate_fn, tally),
         pin_memory=bool(loader.pin_memory) and torch.accelerator.is_available(),
@@ -120,7 +120,7 @@ def _refuse(loader: "DataLoader[Any]", *, forked: bool) -> None:
         )
 
 
-def _order(loader: "DataLoader[Any]") -> dict[str, Any]:
+def order(loader: "DataLoader[Any]") -> dict[str, Any]:
     """Which samples make a batch: by copies of the samplers, so that theirs do not move on."""
     if isinstance(loader.dataset, IterableDataset):
         size = getattr(loader.batch_sampler, "batch_size", loader.batch_size)
