@@ -89,6 +89,22 @@ def test_the_answer_and_a_first_picture_do_not_wait_for_plotly(
     assert rows.count(tone) == pytest.approx(30 / frame_ms * 250, abs=2)
 
 
+def test_plotly_does_not_begin_before_the_answer_is_there(logdir: Path, opened: Opened) -> None:
+    """It blocks the page for a second: an answer that comes meanwhile could not be shown."""
+    a_run(logdir, "late")
+    tab = opened()
+    held: list[Route] = []
+    tab.page.route("**/run?*", lambda route: held.append(route))  # noqa: PLW0108 it sets attributes
+    tab.page.goto(f"{tab.address}{PAGE}#run=late/trainperf")
+    tab.page.wait_for_timeout(2500)
+
+    assert held
+    assert tab.page.locator("script[src='plotly.min.js']").count() == 0
+    held[0].continue_()
+    tab.page.wait_for_selector(".steps .main-svg")
+    assert said(tab).startswith("51.0 ms a step")
+
+
 def test_what_does_not_apply_is_said_and_not_drawn(logdir: Path, opened: Opened) -> None:
     """*Not applicable* with the reason; no chart, no zero."""
     reasons = {"attempts": "not applicable: bf16-mixed uses no GradScaler"}

@@ -127,11 +127,8 @@ def test_it_is_active_when_there_is_a_run(tmp_path: Path) -> None:
     assert plugin(tmp_path).is_active()
 
 
-def known_ahead(root: Path) -> list[str]:
-    """Runs that were read because TensorBoard asked twice whether there are any."""
-    made = plugin(root)
-    assert made.is_active()
-    assert made.is_active()
+def known_ahead(made: TrainPerfPlugin) -> list[str]:
+    """Runs that were read without being asked for."""
     for thread in [thread for thread in threading.enumerate() if thread.name == READER]:
         thread.join()
     return [run for run, known in made._store._known.items() if known.summary is not None]
@@ -141,10 +138,25 @@ def test_the_run_written_last_is_read_before_somebody_asks_for_it(tmp_path: Path
     """Beside TensorBoard's own start; one that cannot be read harms nothing."""
     os.utime(a_run(tmp_path, "older") / "steps-rank0.jsonl", (1, 1))
     newer = a_run(tmp_path, "newer")
+    made = plugin(tmp_path)
+    # Every browser that opens TensorBoard asks.
+    assert made.is_active()
+    assert made.is_active()
 
-    assert known_ahead(tmp_path) == ["newer/trainperf"]
+    assert known_ahead(made) == ["newer/trainperf"]
     (newer / "steps-rank0.jsonl").write_text('{"kind": "run", "schema": 99}')
-    assert known_ahead(tmp_path) == []
+    again = plugin(tmp_path)
+    assert again.is_active()
+    assert known_ahead(again) == []
+
+
+def test_the_run_written_last_is_read_while_a_browser_builds_the_page(root: Path) -> None:
+    """Whoever opens the page by its own address waits for the answer only once."""
+    made = plugin(root)
+    page = Client(made.get_plugin_apps()["/index.html"]).get("/")
+
+    assert b"app.js" in page.data
+    assert known_ahead(made) == ["first/trainperf"]
 
 
 def test_plotly_comes_from_the_installed_package(root: Path) -> None:
