@@ -1,4 +1,4 @@
-"""What happens after the fit: the summary is written and the report printed, by rank 0.
+"""What happens after the fit: summary and page are written and the report printed, by rank 0.
 
 The offline tower is loaded only here, when nothing trains any more.
 """
@@ -22,22 +22,26 @@ JOIN_NS = 30_000_000_000
 
 
 def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
-    """Write `summary.json` once every rank has ended, and print the report if *aloud*.
+    """Write `summary.json` and `report.html` once every rank has ended.
 
+    The report is printed if *aloud*.
     A `SummaryWriter` gets the report as markdown text, and of several ranks the readings of all.
 
     Raises:
         RunError: The directory holds no run.
-        OSError: The summary cannot be written; the report has been printed nevertheless.
+        OSError: One of them cannot be written; the report has been printed nevertheless.
     """
+    from trainperf.reports.html.run import save  # noqa: PLC0415
+    from trainperf.reports.html.seen import look  # noqa: PLC0415
     from trainperf.reports.terminal import write_report  # noqa: PLC0415
     from trainperf.run import Run  # noqa: PLC0415
-    from trainperf.summary import save_summary, summarize  # noqa: PLC0415
+    from trainperf.summary import save_summary  # noqa: PLC0415
 
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    summary = summarize(Run.open(run))
+    seen = look(Run.open(run))
+    summary = seen.evidence.summary
     try:
         save_summary(summary, run)
     finally:  # a disk that is full is no reason to keep the answer back
@@ -50,6 +54,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
         for tag, value in of_all_ranks(summary).items():
             writer.add_scalar(tag, value, summary.run.steps)
         show(writer, summary, summary.run.steps)
+    save(seen, run)
     return summary
 
 

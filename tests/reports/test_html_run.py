@@ -8,8 +8,9 @@ import pytest
 from support_cases import CASES
 from support_runs import make_run_dir
 
+from trainperf.closing import close_run
 from trainperf.reports.headline import headline
-from trainperf.reports.html.run import render
+from trainperf.reports.html.run import FILE, render
 from trainperf.reports.html.seen import Seen, look
 from trainperf.reports.safe import plain
 from trainperf.run import Run
@@ -17,9 +18,8 @@ from trainperf.run import Run
 
 VOID = {"meta", "br"}
 ELEMENTS = frozenset(
-    ["html", "head", "meta", "title", "style", "body", "header", "section", "footer", "div"]
-    + ["h1", "h2", "h3", "p", "b", "code", "ul", "li", "dl", "dt", "dd", "span"]
-    + ["table", "thead", "tbody", "tr", "th", "td", "svg", "path", "rect"]
+    "html head meta title style body header section footer div h1 h2 h3 p b code span".split()  # noqa: SIM905 as one reads it
+    + "ul li dl dt dd table thead tbody tr th td svg path rect".split()  # noqa: SIM905 likewise
 )
 
 
@@ -78,3 +78,17 @@ def test_a_page_asks_for_nothing(case: str, tmp_path: Path) -> None:
 
     assert "default-src 'none'" in page
     assert not re.search(r"<script|<link|<img|<iframe|\bsrc=|\bhref=|url\(|@import", page)
+
+
+def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -> None:
+    """The very page that `trainperf report --format html` prints; nothing half-written beside it."""
+    run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
+
+    close_run(run, ranks=1, aloud=False)
+
+    assert (run / FILE).read_text(encoding="utf-8") == render(look(Run.open(run)))
+    assert sorted(path.name for path in run.iterdir()) == [
+        "report.html",
+        "steps-rank0.jsonl",
+        "summary.json",
+    ]

@@ -14,6 +14,8 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~$])")
 
 def plain(text: str) -> str:
     """*text* on one line, with nothing in it that a terminal would obey."""
+    if text.isprintable():  # nearly always: no letter of it is in a category below
+        return text
     spaced = re.sub(r"[\t\n\r\v\f]+", " ", text)
     return "".join(
         _REPLACEMENT if unicodedata.category(letter) in _HIDDEN else letter for letter in spaced

@@ -42,6 +42,10 @@ class WallsFold:
         return [*steady, *self.left_out.values()]
 
 
+_MARGIN = 3
+"""Empty bins at either end at least."""
+
+
 class Bins:
     """Bins for several distributions that are drawn together, at most *most*.
 
@@ -53,6 +57,8 @@ class Bins:
         known = [one for one in every if one.counts.any()]
         low = min((one.lowest for one in known), default=0)
         high = max((one.lowest + len(one.counts) for one in known), default=1)
+        margin = max(_MARGIN, (high - low) // 32)
+        low, high = low - margin, high + margin
         self._each = max(1, -(-(high - low) // most))
         self._number = -(-(high - low) // self._each)
         self._low = low

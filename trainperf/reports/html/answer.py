@@ -55,11 +55,11 @@ def breakdown(summary: Summary) -> Markup:
         (row.seconds, PHASES.index(row.phase), f"{row.label}: {scale.say(row.seconds)}")
         for row in rows
     ]
-    head = ("phase", "time a step", "share", "\u00a0", "note")
+    head = ("phase", "time a step", "share", meter(0.0, "aside"), "note")
     longest = max(row.fraction for row in rows)
     cells = [_phase(summary, row, scale, longest) for row in rows]
     whole = (
-        "step", scale.say(sum(row.seconds for row in rows)), fine_share(1.0), "",
+        "step", scale.say(sum(row.seconds for row in rows)), fine_share(1.0), meter(0.0, "aside"),
         _of(summary),
     )  # fmt: skip
     return Markup(bar(parts, "the mean step") + table(head, [*cells, whole], words=(0, 3, 4)))
@@ -100,12 +100,12 @@ def _phase(
     name = Markup(_key(colour) + text(row.label))
     absent = not_there(summary, row)
     if absent:
-        return (name, "", "", "", absent)
+        return (name, "", "", meter(0.0, "aside"), absent)
     return (
         name,
         scale.say(row.seconds),
         fine_share(row.fraction),
-        meter(row.fraction / longest, f"b{colour}"),
+        meter(row.fraction / longest, f"b{colour} aside"),
         row.note,
     )
 

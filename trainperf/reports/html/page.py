@@ -49,7 +49,10 @@ def section(heading: str, *inside: Markup) -> Markup:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str | Markup]], *, words: Sequence[int] = (0,)
+    head: Sequence[str | Markup],
+    rows: Iterable[Sequence[str | Markup]],
+    *,
+    words: Sequence[int] = (0,),
 ) -> Markup:
     """A table; columns whose number is in *words* are set to the left.
 

@@ -40,7 +40,7 @@ def render(seen: Seen) -> str:
         section("Where a step goes", breakdown(summary), _looked_at(summary)),
         section("What to change", findings(summary)),
         section("How long the steps took", _steps(seen)),
-        section("Over the fit", _curves(seen, _rest(seen))),
+        section("Other measurements over the fit", _curves(seen, _rest(seen))),
         section("Ranks", ranks(summary, words), _of_ranks(seen)),
         section("Memory", memory(summary), _curves(seen, _OF_MEMORY)),
         section("Speed of light", _light(seen)),

@@ -59,9 +59,11 @@ class Axis:
 
     def at(self, value: float) -> float:
         """Where a value is; beyond the ends at the ends."""
-        low, high, value = (self._scaled(one) for one in (self.low, self.high, value))
+        low, high = self.low, self.high
+        if self.logarithmic:
+            low, high, value = (math.log10(max(one, 1e-300)) for one in (low, high, value))
         share = 0.5 if high == low else (value - low) / (high - low)
-        return min(1.0, max(0.0, share))
+        return 0.0 if share < 0.0 else min(share, 1.0)
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values between the ends."""
@@ -85,9 +87,6 @@ class Axis:
         # An end that is off by rounding still has its tick.
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         return [step * number / self.unit.per_one for number in range(first, last + 1)]
-
-    def _scaled(self, value: float) -> float:
-        return math.log10(max(value, 1e-300)) if self.logarithmic else value
 
 
 def short(value: float) -> str:

@@ -60,7 +60,7 @@ code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
 .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr));
   gap: 1rem 2rem; }
 .grid > div { min-width: 0; break-inside: avoid; }
-.plot { display: grid; grid-template-columns: 5.8rem minmax(0, 1fr); margin: .4rem 0 .2rem;
+.plot { display: grid; grid-template-columns: 6.4rem minmax(0, 1fr); margin: .4rem 0 .2rem;
   break-inside: avoid; }
 .plot.bare { grid-template-columns: minmax(0, 1fr); }
 .area { position: relative; }
@@ -93,12 +93,13 @@ code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
   font-size: .82rem; padding: 0; list-style: none; }
 .key { display: inline-block; width: .7em; height: .7em; border-radius: 2px; margin-right: .35em; }
 .key.dot { border-radius: 50%; }
-.meter { display: inline-block; height: .7em; border-radius: 2px; min-width: 1px; }
-table:has(.meter) { width: 100%; } td:has(> .meter) { width: 34%; white-space: nowrap; }
+.meter { display: inline-block; height: .7em; border-radius: 2px; }
+table:has(.meter) { width: 100%; } td:has(> .meter) { width: 55%; white-space: nowrap; }
+td:has(> .aside) { width: 34%; }
 footer { color: var(--soft); font-size: .82rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: .6rem .5rem; } section, header { padding: .8rem .8rem; }
-  h1 { font-size: 1.25rem; } td:has(> .meter) { width: 5rem; min-width: 5rem; }
-  .plot { grid-template-columns: 4.9rem minmax(0, 1fr); }
+  h1 { font-size: 1.25rem; } :is(td, th):has(> .aside) { display: none; }
+  .plot { grid-template-columns: 5.4rem minmax(0, 1fr); }
   .plot.bare { grid-template-columns: minmax(0, 1fr); } th, td { padding: .2rem .35rem; } }
 @media print { :root { --page: #fff; --card: #fff; --tint: #fff; --ink: #000; --soft: #444;
     --line: #bbb; --grid: #ddd; }

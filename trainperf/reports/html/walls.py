@@ -25,7 +25,6 @@ from trainperf.units import duration, plural, words
 
 
 _BINS = 90
-_MARGIN = 1.004
 _LEAST_PX = 2.0
 """Height of a bar of one step, however many the others hold."""
 
@@ -95,7 +94,7 @@ def beside(before: WallsFold, after: WallsFold, names: tuple[str, str]) -> Marku
 
 
 def _across(edges: Column) -> Axis:
-    low, high = float(edges[0]) / _MARGIN, float(edges[-1]) * _MARGIN
+    low, high = float(edges[0]), float(edges[-1])
     wide = high / low >= _DECADE
     return Axis(
         low=low,
