@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -102,6 +103,40 @@ def test_results_are_plain_data() -> None:
     found = swept(point(8, 0.1, 128), point(24, None, 128))
 
     assert msgspec.json.decode(msgspec.json.encode(found), type=Sweep) == found
+
+
+def test_the_plot_is_a_page_that_loads_nothing_and_says_the_answer_first(tmp_path: Path) -> None:
+    """Two figures, the knee as the large dot, and where memory ended."""
+    found = swept(point(8, 0.1, 128), point(16, 0.195, 128), point(24, None, 128))
+
+    found.save_plot(tmp_path / "sweep.html")
+
+    page = (tmp_path / "sweep.html").read_text(encoding="utf-8")
+    assert "<h1>Length 128: batch 8, 10,240 tokens/s, within 5 % of the best" in page
+    assert page.count("<svg") == 2
+    assert page.count('stroke-width="11.0"') == 2
+    assert "24 does not fit" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
+    """With the name and the remedy; nothing is written."""
+    with pytest.raises(ConfigError, match=r"sweep\.png: a plot is a page"):
+        swept(point(8, 0.1)).save_plot(tmp_path / "sweep.png")
+
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_graphs_that_are_built_for_a_shape_stand_in_its_row() -> None:
+    """A function compiled for fixed shapes is compiled anew for every batch size, once."""
+    torch._dynamo.reset()
+    step = torch.compile(lambda batch: (batch * 2).sum(), backend="eager", dynamic=False)
+
+    found = sweep(step, torch.ones, [2, 4, 8], repeat=6)
+
+    assert [each.recompiles for each in found.points] == [1, 1, 1]
+    assert "torch.compile built 3 graphs for 3 of 3 shapes" in str(found).replace("\n", " ")
 
 
 class Hungry:

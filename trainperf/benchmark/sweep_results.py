@@ -4,11 +4,13 @@ SI units; `None` means *not measured*.  Nothing here prints: `str(sweep)` is the
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from trainperf.benchmark.results import PeakMemory
+from trainperf.errors import ConfigError
 
 
 KNEE_WITHIN = 0.05
@@ -86,6 +88,18 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         """The batch sizes that matter at *length*, by default the longest; `None` if none fits."""
         at = max(self.lengths) if length is None else length
         return knee_of([point for point in self.points if point.length == at])
+
+    def save_plot(self, path: Path | str) -> None:
+        """Write throughput and peak memory over the batch size to *path*, an `.html` file.
+
+        One page without scripts that loads nothing, with the table below.
+        """
+        from trainperf.benchmark.sweep_page import sweep_page  # noqa: PLC0415 only who draws
+
+        file = Path(path)
+        if file.suffix != ".html":
+            raise ConfigError(f"{file.name}: a plot is a page for a browser; end it in .html")
+        file.write_text(sweep_page(self), encoding="utf-8")
 
     def __str__(self) -> str:
         from trainperf.benchmark.sweep_text import sweep_text  # noqa: PLC0415 it reads these

@@ -14,21 +14,16 @@ _NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
 def sweep_text(sweep: Sweep) -> str:
     """The whole report."""
     knees = {length: sweep.knee(length) for length in sweep.lengths}
-    said = [_knees(sweep, knees), _fits(sweep, knees)]
+    taken = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
+    said = [*(taken or ["No batch fits."]), _fits(sweep, knees)]
     answer = [line for text in said for line in textwrap.wrap(text, _WIDTH)]
     return "\n".join([*answer, "", *_table(sweep, knees), *_notes(sweep)])
-
-
-def _knees(sweep: Sweep, knees: dict[int, Knee | None]) -> str:
-    """What to take at each length."""
-    parts = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
-    return f"{'; '.join(parts)}." if parts else "No batch fits."
 
 
 def _taken(knee: Knee, unit: str) -> str:
     where = f"Length {knee.length:,}: batch" if knee.length > 1 else "Batch"
     doubt = " (noisy: measure again)" if knee.noisy else ""
-    return f"{where} {knee.batch_size:,}, {count(round(knee.per_s))} {unit}/s, {_why(knee)}{doubt}"
+    return f"{where} {knee.batch_size:,}, {count(round(knee.per_s))} {unit}/s, {_why(knee)}{doubt}."
 
 
 def _why(knee: Knee) -> str:
