@@ -1,7 +1,9 @@
 """The diagnoses.  To add one: a file here and a line in `RULES`."""
 
+import msgspec
+
 from trainperf.evidence import Evidence
-from trainperf.results import Finding
+from trainperf.results import Finding, Level
 from trainperf.rules.allreduce_tail import allreduce_tail
 from trainperf.rules.attention import attention
 from trainperf.rules.autocast_casts import autocast_casts
@@ -112,16 +114,28 @@ __all__ = ["LIMITS", "RULES", "Rule", "Thresholds", "diagnose"]
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """What all rules find: what is urgent, then the largest predicted gain first.
 
-    Gains are compared as shares of the whole fit; a finding without a bound comes after those
-    that have one.
+    Gains are compared as shares of the whole fit.  A finding without a bound comes after those that
+    gain a tenth of their scope, and before those that gain less; one of low severity comes last.
+    In a noisy run all shares of a steady step are less sure.
     """
     summary = evidence.summary
     found = [finding for rule in RULES if (finding := rule(evidence)) is not None]
+    if any(finding.id == noisy_run.__name__ for finding in found):
+        found = [_less_sure(finding) for finding in found]
     steps = all_steps_s(summary) / summary.run.fit_s if summary.run.fit_s else 0.0
-    return tuple(sorted(found, key=lambda one: (not one.urgent, -_of_fit(one, steps))))
+    return tuple(sorted(found, key=lambda one: (not one.urgent, *_rank(one, steps))))
 
 
-def _of_fit(finding: Finding, steps: float) -> float:
+def _rank(finding: Finding, steps: float) -> tuple[int, float]:
+    """A class, and the place in it: smaller is earlier."""
     if finding.fraction is None:
-        return 0.0
-    return finding.fraction if finding.scope == "fit" else finding.fraction * steps
+        return (3, 0.0) if finding.severity == "low" else (1, float(finding.severity != "high"))
+    of_fit = finding.fraction if finding.scope == "fit" else finding.fraction * steps
+    return (0 if finding.fraction >= LIMITS.notable else 2, -of_fit)
+
+
+def _less_sure(finding: Finding) -> Finding:
+    if finding.fraction is None or finding.scope == "fit":
+        return finding
+    confidence: Level = "medium" if finding.confidence == "high" else "low"
+    return msgspec.structs.replace(finding, confidence=confidence)
