@@ -1,11 +1,10 @@
 """The page of a run: the report's words, the records' figures, and nothing a name can break."""
 
-import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from support_cases import CASES
+from support_pages import ELEMENTS, Page, asks_for_something
 from support_runs import make_run_dir
 
 from trainperf.closing import close_run
@@ -14,41 +13,6 @@ from trainperf.reports.html.run import FILE, render
 from trainperf.reports.html.seen import Seen, look
 from trainperf.reports.safe import plain
 from trainperf.run import Run
-
-
-VOID = {"meta", "br"}
-ELEMENTS = frozenset(
-    "html head meta title style body header section footer div h1 h2 h3 p b code span".split()  # noqa: SIM905 as one reads it
-    + "ul li dl dt dd table thead tbody tr th td svg path rect".split()  # noqa: SIM905 likewise
-)
-
-
-class Page(HTMLParser):
-    """What a browser would make of a page: its elements and its words."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.names: set[str] = set()
-        self.attributes: set[str] = set()
-        self.words = ""
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element opens."""
-        self.names.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        """It closes."""
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        """Words."""
-        self.words += data
 
 
 def seen_of(case: str, path: Path) -> Seen:
@@ -77,11 +41,11 @@ def test_a_page_asks_for_nothing(case: str, tmp_path: Path) -> None:
     page = render(seen_of(case, tmp_path))
 
     assert "default-src 'none'" in page
-    assert not re.search(r"<script|<link|<img|<iframe|\bsrc=|\bhref=|url\(|@import", page)
+    assert asks_for_something(page) == []
 
 
 def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -> None:
-    """The very page that `trainperf report --format html` prints; nothing half-written beside it."""
+    """The very page that `trainperf report --format html` prints, and nothing half-written."""
     run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
 
     close_run(run, ranks=1, aloud=False)

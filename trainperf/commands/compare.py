@@ -5,7 +5,7 @@ from pathlib import Path
 
 from trainperf.commands.entry import Command, Said
 from trainperf.errors import ConfigError
-from trainperf.reports import NAMES
+from trainperf.reports import PAGES
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         help="two run directories or more: the others are compared with the first; "
         "repeats of one run are joined by commas, as in a1,a2,a3 b1,b2,b3",
     )
-    parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
+    parser.add_argument("--format", choices=PAGES, default="text", help="how to show it")
     parser.add_argument(
         "--loss-tolerance",
         metavar="SHARE",

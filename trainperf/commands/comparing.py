@@ -6,12 +6,15 @@ from pathlib import Path
 
 from trainperf.commands.entry import Said
 from trainperf.comparison.compare import Judge
-from trainperf.comparison.member import Member, member
+from trainperf.comparison.member import member
 from trainperf.comparison.results import Comparison
 from trainperf.errors import RunError
 from trainperf.parity import TOLERANCE
 from trainperf.reports import compare_json, compare_markdown, compare_text
 from trainperf.reports.compare_view import answer
+from trainperf.reports.html.compare import Pair, Side
+from trainperf.reports.html.compare import render as page
+from trainperf.series.walls import WallsFold
 from trainperf.stats.bootstrap import ASSUMED_NOISE
 
 
@@ -43,16 +46,28 @@ def compared(sides: Sequence[Sequence[Path]], asked: Asked) -> Said:
         tolerance=TOLERANCE if asked.tolerance is None else asked.tolerance,
         noise=ASSUMED_NOISE if asked.noise is None else asked.noise,
     )
-    members: list[list[Member]] = [[member(path) for path in side] for side in sides]
-    found = tuple(judge.compare(members[0], side) for side in members[1:])
-    text = _RENDER[asked.form](found)
+    read = [_read(side) for side in sides]
+    before = read[0]
+    found = tuple(judge.compare(before.members, side.members) for side in read[1:])
+    if asked.form == "html":
+        pairs = zip(found, read[1:], strict=True)
+        text = page([Pair(comparison=one, before=before, after=side) for one, side in pairs])
+    else:
+        text = _RENDER[asked.form](found)
     if asked.gate is None:
         return Said(text=text, code=0)
     failed = [why for one in found if (why := _regression(one, asked.gate))]
-    if asked.form == "json":  # which stays JSON
+    if asked.form in ("json", "html"):  # which stays what it is
         return Said(text=text, code=1 if failed else 0)
     said = "".join(f"\nregression: {why}\n" for why in failed)
     return Said(text=text + said, code=1 if failed else 0)
+
+
+def _read(paths: Sequence[Path]) -> Side:
+    """The repeats of one run."""
+    walls = [WallsFold() for _ in paths]
+    members = [member(path, beside=[seen]) for path, seen in zip(paths, walls, strict=True)]
+    return Side(members=members, walls=walls)
 
 
 def _regression(comparison: Comparison, limit: float) -> str:

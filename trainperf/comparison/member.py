@@ -22,7 +22,7 @@ from trainperf.stats.bootstrap import (
 )
 from trainperf.stats.quantiles import Distribution
 from trainperf.stats.reductions import Rate, Ratio, SharedRate
-from trainperf.summary import examine
+from trainperf.summary import Beside, examine
 from trainperf.traces.captured import CaptureReport
 
 
@@ -45,14 +45,18 @@ class Member:
     """Reading to its logarithm and how far off it may be; those without an interval are absent."""
 
 
-def member(path: Path) -> Member:
+def member(path: Path, beside: Sequence[Beside] = ()) -> Member:
     """Read a run once.
+
+    Args:
+        path: Its directory, or one above it.
+        beside: Who else wants to see its steps.
 
     Raises:
         RunError: It is no run directory.
     """
     run, sampled, losses = Run.open(path), SampleFold(), LossFold()
-    evidence = examine(run, beside=(sampled, losses))
+    evidence = examine(run, beside=(sampled, losses, *beside))
     summary = evidence.summary
     whole = {
         name: reading.value

@@ -69,9 +69,14 @@ def difference(one: Difference) -> str:
 
 def rows(comparison: Comparison) -> list[Row]:
     """The readings that both sides have."""
+    return [row(one) for one in compared(comparison)]
+
+
+def compared(comparison: Comparison) -> list[ReadingChange]:
+    """The readings that both sides have, those that people want to see before the others."""
     known = {one.name: one for one in comparison.readings if one.ratio is not None}
     first = [known.pop(name) for name in _FIRST if name in known]
-    return [_row(one) for one in (*first, *known.values())]
+    return [*first, *known.values()]
 
 
 def causes(comparison: Comparison) -> list[Row]:
@@ -89,7 +94,8 @@ def causes(comparison: Comparison) -> list[Row]:
     ]
 
 
-def _row(one: ReadingChange) -> Row:
+def row(one: ReadingChange) -> Row:
+    """One of them in words."""
     label = words(one.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
     ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
     if one.low is not None and one.high is not None:

@@ -1,6 +1,7 @@
 """How long did the steps take?  Distributions of their time, apart for each reason to leave out."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,12 @@ class WallsFold:
 
 _MARGIN = 3
 """Empty bins at either end at least."""
+
+
+def pooled(repeats: Sequence[WallsFold]) -> Distribution | None:
+    """Steady steps of all repeats of a run."""
+    found = [walls.steady for walls in repeats if walls.steady is not None]
+    return reduce(lambda one, other: one.merge(other), found) if found else None
 
 
 class Bins:

@@ -121,9 +121,14 @@ def lanes(rows: Iterable[Lane]) -> Markup:
     )
 
 
-def bar(parts: Sequence[tuple[float, int, str]], label: str, height: int = 30) -> Markup:
-    """One bar of parts from left to right: amount, colour (of the phases), and what is said."""
-    whole = sum(amount for amount, _, _ in parts)
+def bar(
+    parts: Sequence[tuple[float, int, str]], label: str, whole: float = 0.0, height: int = 30
+) -> Markup:
+    """One bar of parts from left to right: amount, colour (of the phases), and what is said.
+
+    It is as wide as the page, or as its share of the *whole* if that is more.
+    """
+    whole = max(whole, sum(amount for amount, _, _ in parts))
     if whole <= 0:
         return Markup("")
     marks, start = [], 0.0

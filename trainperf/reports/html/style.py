@@ -96,9 +96,23 @@ code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
 .meter { display: inline-block; height: .7em; border-radius: 2px; }
 table:has(.meter) { width: 100%; } td:has(> .meter) { width: 55%; white-space: nowrap; }
 td:has(> .aside) { width: 34%; }
+.forest { position: relative; height: 1.1rem; min-width: 9rem; }
+table:has(.forest) { width: 100%; } td:has(> .forest) { width: 34%; }
+.forest span { position: absolute; }
+.forest .tick { transform: translateX(-50%); font-size: .74rem; }
+.forest .unity { top: -.3rem; bottom: -.3rem; border-left: 1px dashed var(--soft); }
+.forest .reach { top: .32rem; height: .46rem; border-radius: .23rem; min-width: 2px; opacity: .5; }
+.forest .spot { top: .35rem; width: .4rem; height: .4rem; margin-left: -.2rem;
+  border-radius: 50%; }
+.forest .good { background: var(--good); } .forest .bad { background: var(--bad); }
+.forest .even { background: var(--soft); }
+.forest .ring { background: none; border: 1.5px solid var(--soft); }
+.plot .range { fill: var(--ink); fill-opacity: .07; }
 footer { color: var(--soft); font-size: .82rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: .6rem .5rem; } section, header { padding: .8rem .8rem; }
-  h1 { font-size: 1.25rem; } :is(td, th):has(> .aside) { display: none; }
+  h1 { font-size: 1.25rem; } :is(td, th):has(> .aside), .tick.fine { display: none; }
+  table:has(.forest) tr > :is(:nth-child(2), :nth-child(3)) { display: none; }
+  .forest { min-width: 6rem; }
   .plot { grid-template-columns: 5.4rem minmax(0, 1fr); }
   .plot.bare { grid-template-columns: minmax(0, 1fr); } th, td { padding: .2rem .35rem; } }
 @media print { :root { --page: #fff; --card: #fff; --tint: #fff; --ink: #000; --soft: #444;

@@ -1,6 +1,6 @@
 """How are the step times distributed?  Steady steps as bars, the ones left out by their reason."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from trainperf.reports.html.drawing import (
 from trainperf.reports.html.page import Markup
 from trainperf.reports.html.scales import Axis, Unit, moment, short, top
 from trainperf.series.walls import Bins, WallsFold
+from trainperf.stats.quantiles import Distribution
 from trainperf.units import duration, plural, words
 
 
@@ -62,11 +63,10 @@ def histogram(walls: WallsFold) -> Markup:
     )
 
 
-def beside(before: WallsFold, after: WallsFold, names: tuple[str, str]) -> Markup:
-    """The steady step times of two runs, as shares of each one's steps."""
-    found = [walls.steady for walls in (before, after)]
-    known = [one for one in found if one is not None]
-    if len(known) < len(found):
+def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> Markup:
+    """The steady step times of runs, as shares of each one's steps; empty if one has none."""
+    known = [one for one in sides if one is not None]
+    if len(known) < len(sides):
         return Markup("")
     bins = Bins(known, _BINS)
     edges = bins.edges_s
@@ -78,7 +78,7 @@ def beside(before: WallsFold, after: WallsFold, names: tuple[str, str]) -> Marku
     )
     marks, over = [], []
     for place, (one, share) in enumerate(zip(known, shares, strict=True)):
-        kind = 6 if place == 0 else 0
+        kind = 3 if place == 0 else 0
         outline = list(_outline(frame, edges, share))
         marks += [area(outline, f"band g{kind}"), curve(outline, f"s{kind}")]
         median_s = one.quantile(50)
@@ -90,7 +90,7 @@ def beside(before: WallsFold, after: WallsFold, names: tuple[str, str]) -> Marku
         names=("step time", "share of the steady steps"),
         over=over,
     )
-    return Markup(picture + keys([(names[0], "k6"), (names[1], "k0")]))
+    return Markup(picture + keys(zip(names, ("k3", "k0"), strict=True)))
 
 
 def _across(edges: Column) -> Axis:

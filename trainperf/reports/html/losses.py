@@ -1,0 +1,78 @@
+"""Do both runs learn the same?  Their losses over the work done, the compared range shaded."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from trainperf.parity import RANGE, LossCurve, Parity, Unit
+from trainperf.reports.html.drawing import Frame, Point, box, curve, keys
+from trainperf.reports.html.page import Markup, paragraph
+from trainperf.reports.html.pieces import not_measured
+from trainperf.reports.html.scales import Axis, short
+
+
+_GROUPS = 200
+_MOST_REPEATS = 5
+"""Lines a side: more cannot be told apart."""
+
+_COLOURS = ("s3", "s0")
+_KEYS = ("k3", "k0")
+
+
+def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
+    """The curves of the repeats of each side, at equal work; or why they are not compared."""
+    unit = parity.unit
+    lines = [] if unit is None else [[_line(one, unit) for one in side] for side in sides]
+    drawn = [point for side in lines for line in side for point in line]
+    if unit is None or not drawn:
+        return not_measured(parity.why)
+    frame = _frame(drawn)
+    marks = list(_range(frame, sides, unit, parity))
+    for colour, side in zip(_COLOURS, lines, strict=True):
+        marks += [
+            curve([(frame.x(x), frame.y(y)) for x, y in line], colour)
+            for line in side[:_MOST_REPEATS]
+        ]
+    picture = frame.picture("losses of both runs", marks, names=(unit, "loss"))
+    shaded = " The shade is the range that was compared." if parity.work is not None else ""
+    said = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
+    return Markup(picture + keys(zip(names, _KEYS, strict=True)) + paragraph(said, "soft small"))
+
+
+def _line(found: LossCurve, unit: Unit) -> list[Point]:
+    """Means over pieces of equal work; only where there is a loss."""
+    if unit not in found.work:
+        return []
+    work = found.work[unit]
+    known = np.isfinite(found.loss)
+    if not known.any() or work[-1] <= work[0]:
+        return []
+    loss, done = found.loss[known], work[known]
+    places = ((done - work[0]) / (work[-1] - work[0]) * (_GROUPS - 1)).astype(np.int64)
+    numbers = np.bincount(places, minlength=_GROUPS)
+    there = np.flatnonzero(numbers)
+    means = np.bincount(places, weights=loss, minlength=_GROUPS)[there] / numbers[there]
+    at = np.bincount(places, weights=done, minlength=_GROUPS)[there] / numbers[there]
+    return list(zip(at.tolist(), means.tolist(), strict=True))
+
+
+def _frame(drawn: Sequence[Point]) -> Frame:
+    works, values = zip(*drawn, strict=True)
+    low, high = min(values), max(values)
+    margin = 0.05 * (high - low) or 0.5
+    return Frame(
+        across=Axis(low=min(works), high=max(works), say=short),
+        up=Axis(low=low - margin, high=high + margin, say=short),
+        height=220,
+    )
+
+
+def _range(
+    frame: Frame, sides: Sequence[Sequence[LossCurve]], unit: Unit, parity: Parity
+) -> Iterator[Markup]:
+    if parity.work is None:
+        return
+    start = max(float(one.work[unit][0]) for side in sides for one in side)
+    left = frame.x(parity.work - RANGE * (parity.work - start))
+    right = frame.x(parity.work)
+    yield box((left, 0.0), (right - left, frame.height), "range", parity.why)
