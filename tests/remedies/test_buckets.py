@@ -76,6 +76,43 @@ def test_a_data_loader_takes_it() -> None:
     assert sorted(torch.cat(list(loader)).tolist()) == list(range(1003))
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*configure_optimizers. returned .None.")
+def test_lightning_shuffles_anew_every_epoch() -> None:
+    """It tells the epoch to the sampler; without that every epoch had the order of the first."""
+    from lightning.pytorch import LightningModule, Trainer
+
+    class Seen(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+            self.epochs: dict[int, list[list[int]]] = {}
+
+        def training_step(self, batch: torch.Tensor) -> None:
+            """Note the batch."""
+            self.epochs.setdefault(self.current_epoch, []).append(batch.tolist())
+
+        def configure_optimizers(self) -> None:
+            """Nothing is trained."""
+
+    loader = DataLoader(torch.arange(64), batch_sampler=BucketedBatches(LENGTHS[:64], 8))  # type: ignore[arg-type]
+    module = Seen()
+
+    Trainer(
+        max_epochs=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    ).fit(module, loader)
+
+    first, second = module.epochs[0], module.epochs[1]
+    assert first != second
+    every = [sorted(number for batch in epoch for number in batch) for epoch in (first, second)]
+    assert every == [list(range(64))] * 2
+
+
 @pytest.mark.parametrize(("batch_size", "pool"), [(0, 1), (1, 0)])
 def test_nonsense_is_refused(batch_size: int, pool: int) -> None:
     """At construction, with the value."""

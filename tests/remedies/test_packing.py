@@ -60,6 +60,24 @@ def test_attention_in_a_packed_row_is_that_of_each_sequence_alone() -> None:
     assert together.isfinite().all()
 
 
+def test_far_fewer_tokens_are_computed() -> None:
+    """Of lengths from 16 to 512 a padded batch computes 1.9 times the text, a packed one 1.05."""
+    lengths = [16 * number for number in range(1, 33)]
+    text = sum(lengths)
+    batch = pack([[1] * length for length in lengths], 512, padding=0)
+
+    assert batch["input_ids"].numel() <= 1.07 * text
+    assert len(lengths) * max(lengths) > 1.9 * text
+
+
+def test_a_sequence_without_a_token_takes_no_room() -> None:
+    """It has no label either, and the others are as without it."""
+    batch = pack([[], [1, 2], []], 4, padding=0)
+
+    assert batch["input_ids"].tolist() == [[1, 2, 0, 0]]
+    assert batch["labels"].tolist() == [[2, IGNORED, IGNORED, IGNORED]]
+
+
 def test_a_sequence_longer_than_a_row_is_refused() -> None:
     """Cutting is for whoever knows where."""
     with pytest.raises(ConfigError, match="9 tokens: rows hold 8"):

@@ -31,3 +31,35 @@ def test_batches_of_any_shape_come_through_unchanged() -> None:
 def test_an_empty_loader_is_empty() -> None:
     """No batch, no error."""
     assert list(DevicePrefetcher([], "cpu")) == []
+
+
+class Moved:
+    """A batch that moves itself."""
+
+    def __init__(self, where: str = "made") -> None:
+        self.where = where
+
+    def to(self, device: torch.device, *, non_blocking: bool) -> "Moved":
+        """Say where to."""
+        return Moved(f"{device}, non_blocking={non_blocking}")
+
+
+def test_a_batch_that_moves_itself_is_asked_to() -> None:
+    """Rebuilding it from its parts could break what it promises, as for a packed sequence."""
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+
+    found, alone = DevicePrefetcher([{"a": Moved()}, packed], "cpu")
+
+    assert found["a"].where == "cpu, non_blocking=True"
+    assert isinstance(alone, torch.nn.utils.rnn.PackedSequence)
+    assert torch.equal(alone.data, packed.data)
+
+
+def test_the_loader_is_not_asked_for_more_than_is_taken_on_a_cpu() -> None:
+    """Nothing is copied there, so nothing is fetched ahead."""
+    asked: list[int] = []
+    batches = iter(DevicePrefetcher((asked.append(n) or torch.ones(1) for n in range(5)), "cpu"))
+
+    next(batches)
+
+    assert asked == [0]

@@ -15,7 +15,8 @@ class BucketedBatches(Sampler[list[int]]):
     Every epoch shuffles all sequences, cuts the order into pools of *pool* batches, sorts each
     pool by length and shuffles the batches.  So each sequence comes exactly once an epoch (a last
     short batch is kept), batches differ from epoch to epoch, and a larger pool pads less but mixes
-    less.  It is one rank's sampler: under DDP give each rank its own sequences.
+    less.  It is one rank's sampler: under DDP give each rank its own sequences, and Lightning's
+    `Trainer` `use_distributed_sampler=False`.
 
     Args:
         lengths: Of every sequence of the dataset, in its order, e.g. in tokens.
@@ -38,6 +39,11 @@ class BucketedBatches(Sampler[list[int]]):
         self._pool = pool
         self._seed = seed
         self._epoch = 0
+
+    @property
+    def sampler(self) -> "BucketedBatches":
+        """Itself: Lightning tells the epoch to the sampler *inside* of a batch sampler."""
+        return self
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order; Lightning calls it, in a plain loop call it before each epoch."""

@@ -25,7 +25,8 @@ IGNORED = -100
 def first_fit(lengths: Sequence[int], width: int) -> list[list[int]]:
     """Numbers of sequences row by row: the longest first, each into the first row with room.
 
-    Never needs more than 11/9 of the fewest possible rows, plus one.
+    Never needs more than 11/9 of the fewest possible rows, plus one.  For the sequences of a batch
+    or of a pool of them: its time grows with their number times the number of rows.
 
     Raises:
         ConfigError: A sequence is longer than a row.
@@ -68,6 +69,8 @@ def lay_out(rows: Sequence[Sequence[Sequence[int]]], width: int, padding: int) -
     for row, sequences in enumerate(rows):
         start = 0
         for number, sequence in enumerate(sequences):
+            if not sequence:
+                continue
             tokens, stop = torch.tensor(sequence), start + len(sequence)
             batch["input_ids"][row, start:stop] = tokens
             batch["attention_mask"][row, start:stop] = 1

@@ -6,6 +6,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from trainperf.errors import ConfigError
+
 
 B = TypeVar("B")
 
@@ -19,10 +21,14 @@ class DevicePrefetcher(Generic[B]):
 
     The compute stream waits for the copy, not the host.  A batch's memory is not given back to
     the allocator of the copy stream before the compute stream has passed (`record_stream`), and
-    the host's batch is kept until its copy is done.
+    the host's batch is kept until its copy is done, also where the loop ends early.
+
+    A batch's own `to(device, non_blocking=True)` is used where it has one; what is no tensor passes
+    through.  It is no `DataLoader`: a sampler is told its epoch before it is wrapped.
 
     Args:
-        loader: Yields tensors, or mappings, lists, tuples and named tuples of them.
+        loader: Yields tensors, mappings, lists, tuples and named tuples of them, or objects with
+            `to` and `record_stream` of their own.
         device: Where to.
     """
 
@@ -41,13 +47,24 @@ class DevicePrefetcher(Generic[B]):
     def _overlapped(self) -> Iterator[B]:
         copies = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         held: deque[tuple[B, torch.cuda.Event]] = deque()
+        try:
+            yield from self._ahead(copies, held)
+        finally:
+            # Only copies are waited for; the steps that use them go on.
+            for _, done in held:
+                done.synchronize()
+
+    def _ahead(
+        self, copies: torch.cuda.Stream, held: "deque[tuple[B, torch.cuda.Event]]"
+    ) -> Iterator[B]:
+        """Each batch once the copy of the next has begun; *held* are those still being copied."""
         coming: tuple[B, torch.cuda.Event] | None = None
         for batch in self._loader:
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            held.append((batch, done))
             with torch.cuda.stream(copies):
                 copied = _moved(batch, self._device)
-                done = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 done.record(copies)
-            held.append((batch, done))
             if coming is not None:
                 yield self._taken(*coming)
             coming = copied, done
@@ -60,13 +77,12 @@ class DevicePrefetcher(Generic[B]):
         """Hand a batch to the compute stream."""
         compute = torch.cuda.current_stream(self._device)
         compute.wait_event(done)
-        for tensor in _tensors(copied):
-            tensor.record_stream(compute)
+        _record(copied, compute)
         return copied
 
 
 def _moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 whatever a loader yields
-    if isinstance(batch, torch.Tensor):
+    if callable(getattr(batch, "to", None)):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, Mapping):
         return {name: _moved(value, device) for name, value in batch.items()}
@@ -77,12 +93,18 @@ def _moved(batch: Any, device: torch.device) -> Any:  # noqa: ANN401 whatever a 
     return batch
 
 
-def _tensors(batch: object) -> Iterator[torch.Tensor]:
+def _record(batch: object, stream: torch.cuda.Stream) -> None:
+    """Say to the allocator that *stream* uses every tensor in it."""
     if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _tensors(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _tensors(value)
+        if batch.is_cuda:
+            batch.record_stream(stream)
+    elif isinstance(batch, Mapping | list | tuple):
+        for value in batch.values() if isinstance(batch, Mapping) else batch:
+            _record(value, stream)
+    elif callable(getattr(batch, "record_stream", None)):
+        batch.record_stream(stream)  # type: ignore[attr-defined]  # it is there
+    elif callable(getattr(batch, "to", None)):
+        raise ConfigError(
+            f"{type(batch).__qualname__}: has `to` but no `record_stream`, so its memory could be "
+            "used again too early; yield tensors, or give it that method"
+        )
