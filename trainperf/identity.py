@@ -4,12 +4,12 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import psutil
 import torch
 from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
 import trainperf
+from trainperf.allowance import cpu_count, memory_bytes
 from trainperf.records import Scalar
 
 
@@ -28,11 +28,11 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         properties = torch.cuda.get_device_properties(device)
         name, memory = properties.name, properties.total_memory
     else:
-        name, memory = _processor(), psutil.virtual_memory().total
+        name, memory = _processor(), memory_bytes()
     return {
         "device_name": name,
         "device_memory_bytes": memory,
-        "cpu_count": _usable_cpus(),
+        "cpu_count": cpu_count(),
         "threads": torch.get_num_threads(),
     }
 
@@ -91,11 +91,6 @@ def _loaders(source: object) -> Iterable["DataLoader[object]"]:
     elif isinstance(source, list | tuple):
         for value in source:
             yield from _loaders(value)
-
-
-def _usable_cpus() -> int | None:
-    affinity = getattr(psutil.Process(), "cpu_affinity", None)  # macOS has none
-    return len(affinity()) if affinity is not None else psutil.cpu_count()
 
 
 def _processor() -> str:

@@ -1,12 +1,12 @@
 """Who a run is: software, hardware, model and loader."""
 
-import psutil
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainperf
 from trainperf import identity
+from trainperf.allowance import cpu_count, memory_bytes
 from trainperf.codec import decode_info, encode_entry
 from trainperf.records import RunInfo
 
@@ -28,8 +28,8 @@ def test_the_hardware_is_what_this_process_may_use() -> None:
     """Not what the machine has: a container sees fewer CPUs."""
     found = identity.hardware(torch.device("cpu"))
 
-    assert found["cpu_count"] == len(psutil.Process().cpu_affinity())
-    assert found["device_memory_bytes"] == psutil.virtual_memory().total
+    assert found["cpu_count"] == cpu_count()
+    assert found["device_memory_bytes"] == memory_bytes()
     assert found["threads"] == torch.get_num_threads()
     assert found["device_name"]
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
+from trainperf.allowance import memory_bytes
 from trainperf.audit.allocations import Allocations, gradients, storage_of
 from trainperf.audit.step import Audit
 from trainperf.audit.uses import Use, use_of
@@ -214,4 +214,4 @@ def _allocator(ledger: MemoryLedger, beyond_bytes: int) -> dict[str, int]:
 def _capacity(device: torch.device) -> int | None:
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    return int(psutil.virtual_memory().total) if device.type == "cpu" else None
+    return memory_bytes() if device.type == "cpu" else None

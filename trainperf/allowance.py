@@ -1,0 +1,75 @@
+"""How much of the machine may this process use?  A container may have less than there is.
+
+Limits of control groups, version 2 and 1, on Linux; elsewhere what the system says.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import psutil
+
+
+_ROOT = Path("/")
+_GROUPS = "sys/fs/cgroup"
+
+
+def memory_bytes(root: Path = _ROOT) -> int:
+    """Main memory: the machine's, or the smallest limit of the groups that this process is in."""
+    limits = [
+        int(said)
+        for said in _each(root, "memory", "memory.max", "memory.limit_in_bytes")
+        if said.isdigit()
+    ]
+    return min([int(psutil.virtual_memory().total), *limits])
+
+
+def cpu_count(root: Path = _ROOT) -> int | None:
+    """Processors that threads of this process run on, a quota of processor time counted as some."""
+    affinity = getattr(psutil.Process(), "cpu_affinity", None)  # macOS has none
+    known = len(affinity()) if affinity is not None else psutil.cpu_count()
+    quotas = [*_quotas(root)]
+    return min([known, *quotas]) if known is not None and quotas else known
+
+
+def _quotas(root: Path) -> Iterator[int]:
+    for said in _each(root, "cpu", "cpu.max", ""):
+        quota, _, period = said.partition(" ")
+        yield from _processors(quota, period)
+    quotas = _each(root, "cpu", "", "cpu.cfs_quota_us")
+    for quota, period in zip(quotas, _each(root, "cpu", "", "cpu.cfs_period_us"), strict=False):
+        yield from _processors(quota, period)
+
+
+def _processors(quota: str, period: str) -> Iterator[int]:
+    """A quota of `max` or -1 is none."""
+    if quota.isdigit() and period.isdigit() and int(quota) and int(period):
+        yield math.ceil(int(quota) / int(period))
+
+
+def _each(root: Path, controller: str, newer: str, older: str) -> Iterator[str]:
+    """What a file of the process's groups says, from its own to the outermost one."""
+    for folder, is_newer in _folders(root, controller):
+        name = newer if is_newer else older
+        if name:
+            yield from _said(folder / name)
+
+
+def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
+    """Folders of the groups, and whether they are of version 2."""
+    for line in "\n".join(_said(root / "proc/self/cgroup")).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = root / _GROUPS / controller if controllers else root / _GROUPS
+        group = PurePosixPath(path.lstrip("/"))
+        # A container often sees its own group as the outermost one, under the host's name for it.
+        for inner in (group, *group.parents):
+            yield top / inner, not controllers
+
+
+def _said(path: Path) -> Iterator[str]:
+    try:
+        yield path.read_text(encoding="utf-8").strip()
+    except OSError:
+        return  # no such group here, or not to be read
