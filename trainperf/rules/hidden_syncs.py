@@ -15,7 +15,10 @@ from trainperf.traces.results import RankTrace
 from trainperf.units import duration, plural, share
 
 
-CONFIRM = "torch.cuda.set_sync_debug_mode('warn') says nothing in the step; trainperf compare"
+CONFIRM = (
+    "torch.cuda.set_sync_debug_mode('warn') says nothing in the step; then "
+    "trainperf compare BEFORE AFTER"
+)
 
 
 def hidden_syncs(evidence: Evidence) -> Finding | None:
