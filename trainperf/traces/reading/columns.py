@@ -135,10 +135,12 @@ class Columns:
         self._tell_ranges(chunk["name"], kinds)
         args = [row.args or _NO_ARGS for row in rows]
         families = _FAMILIES[kinds]
+        there = set(families.tolist())
         for place, (wanted, lookups) in enumerate(_LOOKUPS.items()):
-            family = _family(rows, args, families == place)
-            if not family.args:
+            # Most chunks hold one or two of the families.
+            if place not in there:
                 continue
+            family = _family(rows, args, families == place)
             for column, fields in lookups:
                 convert = quantities if column in _QUANTITIES else self._identities
                 _put(chunk, column, family.where, _first(family.args, fields, convert))
