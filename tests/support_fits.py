@@ -1,7 +1,5 @@
 """Real fits for tests: tiny models, sleeps that carry a clock of their own, runs read back."""
 
-import contextlib
-import functools
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -217,26 +215,6 @@ def fit(
     return ran
 
 
-class InexactError(AssertionError):
-    """A duration is off by more than it may be: our fault, or that of whoever shares the core."""
-
-
-def on_a_noisy_machine(test: Callable[..., None]) -> Callable[..., None]:
-    """Try up to six times: noise passes, a wrong number stays.
-
-    Whatever must hold exactly must hold every time: only `InexactError` is tried again.
-    """
-
-    @functools.wraps(test)
-    def patient(*args: Any, **options: Any) -> None:
-        for _ in range(5):
-            with contextlib.suppress(InexactError):
-                return test(*args, **options)
-        return test(*args, **options)
-
-    return patient
-
-
 def assert_tiles(ran: Ran) -> None:
     """Steps and gaps fill the fit, to the nanosecond; no part of ours was switched off."""
     assert ran.end is not None
@@ -256,21 +234,20 @@ def assert_comes_back(spent_ns: Sequence[int], slept_ns: Sequence[int]) -> None:
     assert len(spent_ns) == len(slept_ns)
     rest = [spent - slept for spent, slept in zip(spent_ns, slept_ns, strict=True)]
     assert min(rest) >= 0
-    if abs(_excess(rest)) > max(50_000, 0.01 * max(slept_ns)):
-        raise InexactError(f"error {_excess(rest):,.0f} ns; beside the sleeps: {rest}")
+    off_ns = _excess(rest)
+    assert abs(off_ns) <= max(50_000, 0.01 * max(slept_ns)), f"beside the sleeps: {rest}"
 
 
 def assert_below(limit_ns: float, *spent_ns: int) -> None:
     """None of these durations holds a planted sleep of *limit_ns*."""
-    if max(spent_ns) >= limit_ns:
-        raise InexactError(f"{max(spent_ns):,} ns of {spent_ns}: not below {limit_ns:,.0f} ns")
+    assert max(spent_ns) < limit_ns
 
 
 def assert_nowhere_else(ran: Ran, slept_ns: Sequence[int], *, phase: Phase) -> None:
     """No other phase is longer in the steps that slept long."""
     for other in PHASES:
-        if other is not phase and _excess(ran.phase_ns(other)) > 0.05 * _excess(slept_ns):
-            raise InexactError(f"{other.label} is longer too: {ran.phase_ns(other)}")
+        longer = _excess(ran.phase_ns(other)) > 0.05 * _excess(slept_ns)
+        assert other is phase or not longer, f"{other.label} is longer too"
 
 
 def _excess(values: Sequence[int]) -> float:

@@ -107,8 +107,8 @@ def test_a_benchmark_leaves_the_random_state_as_it_was() -> None:
 
 
 def test_the_faster_step_is_called_faster_and_the_slower_one_slower() -> None:
-    """One sleeps 2 ms, one 12 ms; both return the same."""
-    slow = ("slow", lambda batch: time.sleep(0.012) or torch.tensor(1.0))
+    """One sleeps 2 ms, one 30 ms; both return the same."""
+    slow = ("slow", lambda batch: time.sleep(0.030) or torch.tensor(1.0))
     quick = ("quick", lambda batch: time.sleep(0.002) or torch.tensor(1.0))
 
     assert compare(dict([slow, quick]), None, 1, 10).versus[0].verdict == "faster"

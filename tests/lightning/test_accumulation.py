@@ -12,7 +12,6 @@ from support_fits import (
     Sleeper,
     assert_comes_back,
     fit,
-    on_a_noisy_machine,
 )
 
 from trainperf.phases import Phase, Tag
@@ -60,7 +59,6 @@ def test_accumulation_that_changes_while_training_is_followed(tmp_path: Path) ->
     assert ran.fact("loss") == [1.0, 2.0, 3.0, 4.0, 3.0, 4.0]
 
 
-@on_a_noisy_machine
 def test_the_waits_of_all_micro_batches_belong_to_their_step(tmp_path: Path) -> None:
     """The data wait of a step of two micro-batches is both of its fetches."""
     slow = Sleeper(*[SHORT_S / 2] * 4, *[LONG_S / 2] * 4)

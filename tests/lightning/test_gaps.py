@@ -23,7 +23,6 @@ from support_fits import (
     assert_comes_back,
     assert_nowhere_else,
     fit,
-    on_a_noisy_machine,
 )
 
 from trainperf.phases import Gap, Phase, Tag
@@ -54,7 +53,6 @@ def durations(ran: Ran, gap: Gap) -> list[int]:
     return [record.duration_ns for record in ran.gaps if record.gap == gap.label]
 
 
-@on_a_noisy_machine
 def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_path: Path) -> None:
     """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
     slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
@@ -67,7 +65,6 @@ def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_pat
     assert_below(20 * MS, *ran.phase_ns(Phase.LOOP))
 
 
-@on_a_noisy_machine
 def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     """All of its batches."""
     model = SelfValidated(Loader(2))
@@ -78,7 +75,6 @@ def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     assert_comes_back(durations(ran, Gap.VALIDATION), [sum(pair) for pair in pairs])
 
 
-@on_a_noisy_machine
 def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Path) -> None:
     """The gap begins where validation does, not where the last hook of training ended."""
 
@@ -127,7 +123,6 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     assert_below(20 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
-@on_a_noisy_machine
 def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path: Path) -> None:
     """In the second epoch, between two micro-batches, where nothing else announces it."""
 
@@ -153,7 +148,6 @@ def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path:
     assert_below(60 * MS, *(step.wall_ns for step in ran.steps))
 
 
-@on_a_noisy_machine
 def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_path: Path) -> None:
     """And is no part of the boundary between the epochs."""
     model = SelfValidated()
@@ -177,7 +171,6 @@ def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
     assert ran.tagged(Tag.AFTER_VALIDATION) == []
 
 
-@on_a_noisy_machine
 def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_path: Path) -> None:
     """The sanity check's gap ends with it."""
     sleeper = Sleeper(0.020)
@@ -218,7 +211,6 @@ class Saving(Callback):
             trainer.save_checkpoint(self.path / "mine.ckpt")
 
 
-@on_a_noisy_machine
 def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
     """It is a gap inside the hook; what else the hook does stays in the step."""
     sleeper = Sleeper()
@@ -241,7 +233,6 @@ def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
     assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
 
 
-@on_a_noisy_machine
 def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> None:
     """Its time is the checkpoint's; what surrounds it is validation's."""
 
@@ -271,7 +262,6 @@ def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> 
         ("on_fit_end", Gap.SHUTDOWN, [3]),
     ],
 )
-@on_a_noisy_machine
 def test_what_hooks_around_training_take_is_a_gap(
     hook: str, gap: Gap, places: list[int], tmp_path: Path
 ) -> None:
@@ -285,7 +275,6 @@ def test_what_hooks_around_training_take_is_a_gap(
     assert_below(60 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
-@on_a_noisy_machine
 def test_a_slow_step_around_validation_is_not_the_gaps(tmp_path: Path) -> None:
     """With a validation after every step, each still has its own forward."""
     model = SelfValidated()

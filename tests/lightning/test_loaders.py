@@ -19,7 +19,6 @@ from support_fits import (
     assert_nowhere_else,
     awake,
     fit,
-    on_a_noisy_machine,
 )
 from torch.utils.data import DataLoader, Dataset
 
@@ -42,7 +41,6 @@ class Several(Model):
 @pytest.mark.parametrize(
     ("mode", "steps"), [("min_size", 12), ("max_size", 24), ("max_size_cycle", 24)]
 )
-@on_a_noisy_machine
 def test_the_wait_for_several_loaders_is_all_data_wait(
     mode: str, steps: int, tmp_path: Path
 ) -> None:
@@ -65,7 +63,6 @@ def test_a_loader_of_unknown_length_makes_no_phantom_steps(tmp_path: Path) -> No
     assert ran.fact("samples") == [2] * 15
 
 
-@on_a_noisy_machine
 def test_a_loader_of_unknown_length_is_waited_for_one_batch_ahead(tmp_path: Path) -> None:
     """A step has the wait for the next one's batch; the first of all is fetched in the start."""
     slow = Sleeper(0.002, 0.003, 0.004)
@@ -121,7 +118,6 @@ class IteratingByHand(Iterating):
 
 
 @pytest.mark.parametrize("model", [Iterating, IteratingByHand])
-@on_a_noisy_machine
 def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(
     model: type[Iterating], tmp_path: Path
 ) -> None:
@@ -135,7 +131,6 @@ def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(
 
 @pytest.mark.parametrize("where", ["before_fetch", "in_forward"])
 @pytest.mark.parametrize("model", [Iterating, IteratingByHand])
-@on_a_noisy_machine
 def test_work_around_the_fetch_in_such_a_training_step_is_forward_of_the_same_step(
     model: type[Iterating], where: str, tmp_path: Path
 ) -> None:
@@ -189,7 +184,6 @@ class Gappy(Loader):
 
 
 @pytest.mark.filterwarnings("ignore:train_dataloader yielded None")
-@on_a_noisy_machine
 def test_a_batch_of_none_is_no_micro_batch_and_its_wait_is_the_next_steps(tmp_path: Path) -> None:
     """Nothing runs on it; a step has waited for all it took to get a batch."""
     slow = Sleeper(0.003)

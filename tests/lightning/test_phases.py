@@ -20,7 +20,6 @@ from support_fits import (
     assert_comes_back,
     assert_nowhere_else,
     fit,
-    on_a_noisy_machine,
 )
 
 from trainperf.phases import Phase
@@ -200,7 +199,6 @@ CASES: dict[str, tuple[Callable[[Sleeper], Case], Phase]] = {
 
 
 @pytest.mark.parametrize("place", CASES)
-@on_a_noisy_machine
 def test_a_sleep_comes_back_where_it_was_planted(place: str, tmp_path: Path) -> None:
     """Its whole length is in one phase, to 1 % or 50 µs of an independent clock."""
     plant, phase = CASES[place]

@@ -24,13 +24,13 @@ def test_planted_sleeps_are_found_where_they_were_planted(tmp_path: Path) -> Non
     """Every phase, the loader, what no phase brackets, and what follows the step."""
     sleeper, steps = Sleeper(), 12
     with quiet(tmp_path) as monitor:
-        for _ in monitor.batches(Loader(sleeper, steps, ms=4)):
+        for _ in monitor.batches(Loader(sleeper, steps, ms=12)):
             for number, phase in enumerate(PHASES):
                 with monitor.phase(phase):
-                    sleeper.sleep(phase, 1 + number)
-            sleeper.sleep("other", 2)
+                    sleeper.sleep(phase, 3 + 3 * number)
+            sleeper.sleep("other", 6)
             monitor.end_step()
-            sleeper.sleep("loop", 3)
+            sleeper.sleep("loop", 9)
 
     found = written(monitor)
     assert len(found.steps) == steps
