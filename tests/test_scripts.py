@@ -136,7 +136,7 @@ def test_the_tests_leave_out_what_is_slow_unless_all_is_asked_for(installed: Pat
     assert (quick.returncode, every.returncode) == (0, 0)
     tests = [call for call in calls(installed) if call.startswith("pytest")]
     assert [call.partition("-m ")[2] for call in tests] == [
-        "not slow -k stage",
+        "not slow --numprocesses 2 --dist worksteal -k stage",
         "slow or not slow -x",
     ]
 

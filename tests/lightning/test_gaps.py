@@ -108,7 +108,7 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     tmp_path: Path,
 ) -> None:
     """Its loader's start too, though no hook at all comes before it there."""
-    slow = Sleeper(0.020)
+    slow = Sleeper(0.200)
     ran = fit(
         tmp_path,
         SelfValidated(ValidationLoader(1, slow=slow)),
@@ -120,7 +120,7 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     assert ran.gap_places(Gap.VALIDATION) == [1, 2]
     assert ran.tagged(Tag.AFTER_VALIDATION) == [1, 2]
     assert ran.gap_ns(Gap.VALIDATION) >= sum(slow.slept_ns[1:])
-    assert_below(20 * MS, *(step.wall_ns for step in ran.steps[1:]))
+    assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
 def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
 
 def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_path: Path) -> None:
     """The sanity check's gap ends with it."""
-    sleeper = Sleeper(0.020)
+    sleeper = Sleeper(0.200)
     ran = fit(
         tmp_path,
         SelfValidated(),
@@ -183,7 +183,7 @@ def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_p
     )
     assert ran.gap_places(Gap.STARTUP) == [-1, -1]
     assert ran.gap_ns(Gap.STARTUP) >= sum(sleeper.slept_ns)
-    assert_below(20 * MS, ran.gap_ns(Gap.SANITY_CHECK))
+    assert_below(200 * MS, ran.gap_ns(Gap.SANITY_CHECK))
 
 
 class SlowDisk(TorchCheckpointIO):
@@ -266,13 +266,13 @@ def test_what_hooks_around_training_take_is_a_gap(
     hook: str, gap: Gap, places: list[int], tmp_path: Path
 ) -> None:
     """Start, end, and the boundary between two epochs; steps know nothing of it."""
-    sleeper = Sleeper(0.060)
+    sleeper = Sleeper(0.200)
     ran = fit(tmp_path, Model(), Loader(2), At(hook, sleeper), max_epochs=2)
     assert ran.gap_places(gap) == places
     assert ran.gap_ns(gap) >= sum(sleeper.slept_ns)
     others = [record.duration_ns for record in ran.gaps if record.gap != gap.label]
-    assert_below(60 * MS, *others)
-    assert_below(60 * MS, *(step.wall_ns for step in ran.steps[1:]))
+    assert_below(200 * MS, *others)
+    assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
 def test_a_slow_step_around_validation_is_not_the_gaps(tmp_path: Path) -> None:

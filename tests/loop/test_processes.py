@@ -120,6 +120,7 @@ def test_a_first_answer_comes_when_the_warm_up_is_over(
     assert "warm-up over" not in report
 
 
+@pytest.mark.slow
 @pytest.mark.ddp
 def test_two_ranks_write_one_run_and_the_late_one_waits_least(tmp_path: Path) -> None:
     """Rank 1 is late by 20 ms in every forward: rank 0 waits so long in its tail."""

@@ -104,6 +104,7 @@ def test_communication_is_told_from_computation_to_the_microsecond(
     assert [round(step.communication - step.overlap) for step in steps] == EXPOSED_US[name]
 
 
+@pytest.mark.slow
 @needs_traces
 def test_runtime_and_device_time_of_operators_are_there(tmp_path: Path) -> None:
     """Both are 0 of the raw trace, whose communication is booked as computation."""
