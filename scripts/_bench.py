@@ -66,6 +66,14 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+def installed() -> dict[str, str]:
+    """The environment for a child whose modules are compiled once, as those of a package are.
+
+    Without it a child compiles all of them each time where Python is told to write no bytecode.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def machine() -> dict[str, str | int | float]:
     """Where a figure was taken: processor, cores this process may use, load, versions."""
     facts: dict[str, str | int | float] = {

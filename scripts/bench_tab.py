@@ -15,7 +15,6 @@ Needs Debian's `chromium` and `playwright`:
 """
 
 import argparse
-import os
 import shutil
 import socket
 import statistics
@@ -28,7 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from _bench import machine_line, table, write_json
+from _bench import installed, machine_line, table, write_json
 from bench_report import write_rank
 
 
@@ -87,7 +86,7 @@ def served(logdir: Path, port: int) -> Iterator[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**installed(), "PYTHONUNBUFFERED": "1"},
     )
     with process:
         said = process.stdout.readline() if process.stdout else ""

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from _bench import machine_line, table, write_json
+from _bench import installed, machine_line, table, write_json
 from _traces import FORMS, Original, original, write
 
 
@@ -56,7 +56,7 @@ def measured(command: Sequence[str | Path], times: int) -> Figures:
 
 
 def _child(command: Sequence[str | Path]) -> Figures:
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=installed())
     figures: Figures = json.loads(done.stdout.splitlines()[-1])
     return figures
 
@@ -75,6 +75,7 @@ def command_s(path: Path, times: int) -> float:
             [sys.executable, "-m", "trainperf", "trace", path, "--format", "json"],
             check=True,
             stdout=subprocess.DEVNULL,
+            env=installed(),
         )
         took.append(time.perf_counter() - begun)
     return round(statistics.median(took), 3)
