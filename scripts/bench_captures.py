@@ -22,7 +22,7 @@ import torch
 from _bench import Estimate, estimate, machine_line, quiet, table, write_json
 
 from recipes.gpt2.model import GPT2
-from recipes.gpt2.stages import PRESETS, STAGES
+from recipes.gpt2.stages import PRESETS, Settings
 from recipes.gpt2.text import Place, find_documents, training_order
 from recipes.gpt2.train import loader
 from trainperf.analysing import Analyst
@@ -90,7 +90,7 @@ def measure(name: str, profiler: Profiler, order: list[Place], scratch: Path) ->
         analyse=False,
     )
     cpu = Cpu()
-    preset, settings = PRESETS["tiny"], STAGES[0].settings
+    preset, settings = PRESETS["tiny"], Settings(accumulation=1)
     L.seed_everything(1, verbose=False)
     with quiet():
         L.Trainer(

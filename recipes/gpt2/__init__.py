@@ -1,5 +1,6 @@
-"""GPT-2 on real text, made faster one change at a time: `python -m recipes.gpt2`.
+"""GPT-2 on real text, made faster one proved change at a time: `python -m recipes.gpt2`.
 
-Read `__main__.py` (what to run) → `train.py` (the loop) → `stages.py` (what changes) → `text.py`
-and `batches.py` (the data) → `model.py` → `table.py` (the result).
+Read `walk.py` (the loop) → `stages.py` (what changes) → `bounds.py` (what it can gain at most) →
+`train.py` (one run) → `judged.py` (whether it is proved) → `text.py` and `batches.py` (the data) →
+`model.py` → `outcomes.py` (what is written down) → `table.py` and `page.py` (the result).
 """

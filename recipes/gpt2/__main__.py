@@ -18,22 +18,26 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(str(error))
     # Before transformers is imported, which reads it then: nothing is needed from the hub.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from recipes.gpt2.train import Work, walkthrough  # noqa: PLC0415 - seconds; --help needs none
+    from recipes.gpt2.train import Work, free_folder, last_folder  # noqa: PLC0415 - seconds
+    from recipes.gpt2.walk import walkthrough  # noqa: PLC0415 - the same: --help needs none
 
     preset = PRESETS[options.preset]
+    out = options.out or Path("runs") / f"gpt2-{preset.name}"
     work = Work(
         preset=preset,
         steps=options.steps or preset.steps,
         seed=options.seed,
         text=options.text,
-        out=options.out or Path("runs") / f"gpt2-{preset.name}",
+        out=last_folder(out) if options.resume else free_folder(out),
         accelerator=options.accelerator,
+        minutes=options.minutes or preset.minutes,
     )
     try:
         walkthrough(work, stages)
     except ValueError as error:
         parser.error(str(error))
-    print(f"\nlook at it: {_command('tensorboard')} --logdir {work.out}")
+    print(f"\nlook at it: {work.out}/walkthrough.html")
+    print(f"or at all runs: {_command('tensorboard')} --logdir {work.out}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -44,8 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="size of the work")
     parser.add_argument("--stages", default="all", help="comma-separated names; default: all")
+    parser.add_argument("--resume", action="store_true", help="go on with the last walkthrough")
     parser.add_argument("--text", type=Path, help="file or folder; default: Python's own sources")
-    parser.add_argument("--steps", type=_positive, help="steps per stage; default: the preset's")
+    parser.add_argument("--steps", type=_positive, help="updates per run; default: the preset's")
+    parser.add_argument("--minutes", type=float, help="the most it takes; default: the preset's")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder of the runs; default: runs/gpt2-PRESET")
     parser.add_argument("--accelerator", default="auto", help="cpu, gpu, …; default: auto")

@@ -13,20 +13,59 @@ from trainperf.remedies import same_document
 
 
 class GPT2(L.LightningModule):
-    """The model of a preset, run as the settings say."""
+    """The model of a preset, run as the settings say.
 
-    def __init__(self, preset: Preset, settings: Settings) -> None:
+    Args:
+        preset: Its size.
+        settings: How it is run.
+        labels_per_update: Mean number of labels in an update.  Micro-batches divide by it instead
+            of by their own number, so that an update is the same however it is cut into them.
+    """
+
+    def __init__(
+        self, preset: Preset, settings: Settings, labels_per_update: float | None = None
+    ) -> None:
         super().__init__()
         self.preset = preset
         self.settings = settings
+        self.labels_per_update = labels_per_update
+        self._sum = torch.zeros(())
         self.network = GPT2LMHeadModel(_config(preset, settings))
+        if settings.vocabulary_multiple > 1:
+            # After the weights were drawn, so that the tokens that occur begin with the same ones.
+            self.network.resize_token_embeddings(
+                pad_to_multiple_of=settings.vocabulary_multiple, mean_resizing=False
+            )
+        if settings.checkpointing:
+            # Its name until transformers 5.21, and the one since.
+            older = "gradient_checkpointing_enable"
+            newer = getattr(self.network, "activation_checkpointing_enable", None)
+            (newer or getattr(self.network, older))({"use_reentrant": False})
+        if settings.compiled:
+            self.network.compile(mode=settings.compiled)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:  # noqa: ARG002
-        """Mean cross-entropy over the labels, in nats per token."""
-        logits = self.logits(batch)
-        loss = cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), ignore_index=IGNORED)
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Cross-entropy in nats per token: a mean over the run, of every label alike."""
+        logits, labels = self.logits(batch).flatten(0, 1), batch["labels"].flatten()
+        if self.labels_per_update is None:
+            loss = cross_entropy(logits, labels, ignore_index=IGNORED)
+        else:
+            # Lightning divides by the number of micro-batches.
+            share = self.settings.accumulation / self.labels_per_update
+            loss = share * cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+        loss = self._of_update(loss, batch_idx % self.settings.accumulation)
         self.log("loss", loss)
         return loss
+
+    def _of_update(self, loss: Tensor, place: int) -> Tensor:
+        """The mean over the update's micro-batches so far, with the gradient of this one.
+
+        trainperf records the last micro-batch's loss of a step.  So that stages with other
+        micro-batches can be compared, it is the loss of the whole update.
+        """
+        own = loss.detach()
+        self._sum = own if place == 0 else self._sum + own
+        return loss + (self._sum / (place + 1) - own)
 
     def logits(self, batch: Batch) -> Tensor:
         """Scores of the next token: (rows, width, vocabulary)."""
@@ -39,7 +78,9 @@ class GPT2(L.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW, one group: the walkthrough is about the step's time, not about its recipe."""
-        return torch.optim.AdamW(self.parameters(), lr=self.preset.learning_rate)
+        return torch.optim.AdamW(
+            self.parameters(), lr=self.preset.learning_rate, fused=self.settings.fused or None
+        )
 
     def _attention_mask(self, batch: Batch) -> Tensor:
         if "document_ids" not in batch:

@@ -1,10 +1,16 @@
 """What is trained, and what changes from stage to stage?  Data only.
 
 To add a stage: a row in `STAGES`; if it needs a new switch, a field of `Settings` with the
-baseline's value as its default, and the one line in `train.py` or `model.py` that reads it.
+baseline's value as its default, the one line in `train.py` or `model.py` that reads it, and in
+`machine.py` what it needs; its prediction is a function in `bounds.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+
+from recipes.gpt2 import bounds
+from recipes.gpt2.bounds import Bounded
+from trainperf.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +29,13 @@ class Preset:
     blank_lines: int
     """How many blank lines end a document; one cuts text into paragraphs."""
     documents: int
-    """Documents per step.  Every stage trains on the same ones in the same step."""
+    """Documents per update.  Every stage trains on the same ones in the same update."""
     steps: int
+    """Updates per run: a loss is compared over the last fifth, which needs twenty of them."""
+    turns: int
+    """The most pairs of runs that a stage is measured by; time may allow fewer."""
+    minutes: float
+    """The most that all the runs take together."""
     learning_rate: float
 
 
@@ -42,7 +53,9 @@ PRESETS: dict[str, Preset] = {
             context=256,
             blank_lines=1,
             documents=8,
-            steps=200,
+            steps=110,
+            turns=3,
+            minutes=5.5,
             learning_rate=3e-3,
         ),
         # The 124 M model.  It keeps the 50,257 rows of GPT-2's vocabulary although bytes use 258
@@ -57,7 +70,9 @@ PRESETS: dict[str, Preset] = {
             context=1024,
             blank_lines=2,
             documents=16,
-            steps=100,
+            steps=110,
+            turns=3,
+            minutes=8.5,
             learning_rate=6e-4,
         ),
     )
@@ -68,30 +83,49 @@ PRESETS: dict[str, Preset] = {
 class Settings:
     """How the work is done.  The defaults are the baseline: what a first script does."""
 
+    accumulation: int = 2
+    """Micro-batches per update; the documents of an update are shared out among them."""
+    workers: int = 0
+    """Loader processes, kept alive between epochs; 0 loads in the training process.
+
+    With them batches are pinned where there is a GPU, and Lightning's copy does not block.
+    """
     packed: bool = False
     """Several documents per row instead of one row per document, padded to the longest."""
     attention: str = "eager"
     """`attn_implementation` of transformers."""
-    workers: int = 0
-    """Loader processes, kept alive between epochs; 0 loads in the training process."""
+    tf32: bool = False
+    """`torch.set_float32_matmul_precision("high")`."""
+    precision: str = "32-true"
+    """Lightning's name of it."""
+    checkpointing: bool = False
+    """Activations of a block are computed again in backward instead of being kept."""
+    compiled: str = ""
+    """Mode of `torch.compile`; empty runs the model as it is written."""
+    fused: bool = False
+    """The AdamW update as one kernel."""
+    vocabulary_multiple: int = 1
+    """The embedding gets rows that no token uses, up to a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One row of the walkthrough: the settings, and why they changed."""
+    """One row of the walkthrough: one change of the settings that were kept last."""
 
     name: str
     change: str
-    """What differs from the stage before, in a few words."""
+    """What changes, in a few words."""
     reason: str
     """What there is to gain, and from what it is seen."""
-    settings: Settings
+    apply: Callable[[Settings], Settings] = replace
+    """From the settings kept last to those of this stage."""
+    bound: Callable[[Evidence], Bounded] = bounds.nothing
+    """The most it can gain, from what is known of the run kept last."""
+    finding: str = ""
+    """Id of the finding that asks for it."""
+    asked: bool = False
+    """Runs only where it is named."""
 
-
-_BASELINE = Settings()
-_PACKED = replace(_BASELINE, packed=True)
-_SDPA = replace(_PACKED, attention="sdpa")
-_LOADER = replace(_SDPA, workers=1)
 
 STAGES: tuple[Stage, ...] = (
     Stage(
@@ -99,28 +133,111 @@ STAGES: tuple[Stage, ...] = (
         change="fp32, eager, padded",
         reason="what a first script does: one document per row, padded to the longest of the "
         "batch, read and tokenised when it is asked for",
-        settings=_BASELINE,
+    ),
+    Stage(
+        name="loader",
+        change="one worker, pinned",
+        reason="while the step computes, another process (num_workers=1) can read and tokenise "
+        "the next one, and a pinned batch is copied without blocking",
+        apply=lambda kept: replace(kept, workers=1),
+        bound=bounds.loader,
+        finding="data_wait",
     ),
     Stage(
         name="packed",
         change="documents packed",
         reason="padding is computed like text and teaches nothing: the padding fraction is the "
         "share of the work that goes away",
-        settings=_PACKED,
+        apply=lambda kept: replace(kept, packed=True),
+        bound=bounds.packing,
+        finding="padding",
     ),
     Stage(
         name="sdpa",
         change="fused attention",
         reason="eager attention writes a score for every pair of tokens to memory, several times "
         "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
-        settings=_SDPA,
+        apply=lambda kept: replace(kept, attention="sdpa"),
+        bound=bounds.attention,
+        finding="attention",
     ),
     Stage(
-        name="loader",
-        change="one worker",
-        reason="while the step computes, another process (num_workers=1) can read and tokenise "
-        "the next one; the data-wait fraction is the most this can gain",
-        settings=_LOADER,
+        name="tf32",
+        change="products in TF32",
+        reason="tensor cores multiply fp32 numbers with ten bits of mantissa many times faster",
+        apply=lambda kept: replace(kept, tf32=True),
+        bound=bounds.products_in("tf32"),
+        finding="matmul_precision",
+    ),
+    Stage(
+        name="fp16",
+        change="AMP, fp16, GradScaler",
+        reason="half the bytes and the fast tensor cores; gradients are scaled so that they do "
+        "not vanish, and updates are skipped where they overflow",
+        apply=lambda kept: replace(kept, precision="16-mixed"),
+        bound=bounds.autocast_to("fp16"),
+        finding="matmul_precision",
+    ),
+    Stage(
+        name="bf16",
+        change="AMP, bf16",
+        reason="the range of fp32 in half the bytes: no scaler, and no update is skipped",
+        apply=lambda kept: replace(kept, precision="bf16-mixed"),
+        bound=bounds.autocast_to("bf16"),
+        finding="matmul_precision",
+    ),
+    Stage(
+        name="checkpoint",
+        change="checkpointing, twice the micro-batch",
+        reason="what is computed again need not be kept: a slower forward and backward, of a "
+        "micro-batch twice as large, and half as many of them",
+        apply=lambda kept: replace(
+            kept, checkpointing=True, accumulation=max(1, kept.accumulation // 2)
+        ),
+        bound=bounds.larger_batch,
+    ),
+    Stage(
+        name="compile",
+        change="torch.compile",
+        reason="chains of elementwise operators become one kernel, and Python goes away; the "
+        "first step pays for it",
+        apply=lambda kept: replace(kept, compiled="default"),
+        bound=bounds.compiled,
+        finding="elementwise_chain",
+    ),
+    Stage(
+        name="fused",
+        change="fused AdamW",
+        reason="an update of one operator after another reads and writes every value many times",
+        apply=lambda kept: replace(kept, fused=True),
+        bound=bounds.optimizer,
+        finding="optimizer_not_fused",
+    ),
+    Stage(
+        name="vocabulary",
+        change="vocabulary a multiple of 64",
+        reason="kernels take sizes in tiles: a vocabulary of an odd size is slow in the largest "
+        "product of the step",
+        apply=lambda kept: replace(kept, vocabulary_multiple=64),
+        bound=bounds.vocabulary,
+        finding="matmul_shapes",
+    ),
+    Stage(
+        name="graphs",
+        change="CUDA graphs",
+        reason="torch.compile(mode='reduce-overhead') launches a whole graph at once",
+        apply=lambda kept: replace(kept, compiled="reduce-overhead"),
+        bound=bounds.launches,
+        finding="host_bound",
+    ),
+    Stage(
+        name="autotune",
+        change="max-autotune",
+        reason="torch.compile(mode='max-autotune') tries several kernels for each product; it "
+        "compiles for minutes, so it runs only where it is named",
+        apply=lambda kept: replace(kept, compiled="max-autotune"),
+        bound=bounds.speed_of_light,
+        asked=True,
     ),
 )
 
@@ -131,15 +248,22 @@ def differing(before: Settings, after: Settings) -> list[str]:
     return [name for name in old if old[name] != new[name]]
 
 
-def chosen(names: str) -> list[Stage]:
-    """The stages named in a comma-separated list, in the table's order; `all` is all of them.
+def chosen(names: str, stages: tuple[Stage, ...] = STAGES) -> list[Stage]:
+    """The stages of a comma-separated list, in the table's order.
+
+    `all` leaves out those that run on request only.  The baseline is always among them: what is
+    not compared is not proved.
 
     Raises:
         ValueError: a name is not in the table.
     """
     wanted = {name.strip() for name in names.split(",") if name.strip()}
-    unknown = wanted - {stage.name for stage in STAGES} - {"all"}
+    unknown = wanted - {stage.name for stage in stages} - {"all"}
     if unknown or not wanted:
-        known = ", ".join(stage.name for stage in STAGES)
+        known = ", ".join(stage.name for stage in stages)
         raise ValueError(f"stages={names!r}: no such stage; choose from all, {known}")
-    return [stage for stage in STAGES if "all" in wanted or stage.name in wanted]
+    return [
+        stage
+        for place, stage in enumerate(stages)
+        if place == 0 or stage.name in wanted or ("all" in wanted and not stage.asked)
+    ]

@@ -1,88 +1,159 @@
-"""What did each stage change?  The end of the walkthrough, read from the run directories."""
+"""What did each stage change?  The end of the walkthrough, as text and as markdown."""
 
-from collections.abc import Sequence
-from pathlib import Path
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from textwrap import fill
 
-import msgspec
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from recipes.gpt2.stages import Stage
-from trainperf.meters.fold import Reading
+from recipes.gpt2.outcomes import Outcome
+from trainperf.units import duration, fine_share, size, times
 
 
-COLUMNS = (
-    "stage",
-    "change",
-    "ms a step",
-    "effective tokens/s",
-    "padding",
-    "data wait",
-    "loss",
-)
-TEXT = ("stage", "change")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: its heading, and what it shows of a stage; a dash is *not measured*."""
+
+    name: str
+    cell: Callable[[Outcome], str]
+    words: bool = False
+    """Set to the left, and may be broken."""
 
 
-class Summary(msgspec.Struct, frozen=True):
-    """The part of a run's `summary.json` that the table shows."""
-
-    readings: dict[str, Reading]
-
-
-def print_table(runs: Sequence[tuple[Stage, Path]], out: Path) -> None:
-    """Print the table and write it to `walkthrough.md` in *out*."""
-    rows = [row(stage, read_summary(run)) for stage, run in runs]
-    (out / "walkthrough.md").write_text(markdown(rows), encoding="utf-8")
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in COLUMNS:
-        # Broken here, so that the table fits into 80 columns.
-        header = name.replace("effective ", "effective\n")
-        side: JustifyMethod = "left" if name in TEXT else "right"
-        table.add_column(header, justify=side, no_wrap=name != "change")
-    for cells in rows:
-        table.add_row(*cells)
-    console = Console()
-    console.print()
-    console.print(table)
-
-
-def read_summary(run: Path) -> Summary:
-    """The summary that the run left when its fit ended."""
-    # trainperf never stops a training: a full disk or a fault of its own leaves no summary, and
-    # the table of the other stages is still worth printing.
-    if not (run / "summary.json").exists():
-        return Summary(readings={})
-    return msgspec.json.decode((run / "summary.json").read_bytes(), type=Summary)
-
-
-def row(stage: Stage, summary: Summary) -> list[str]:
-    """One stage's cells, in the order of `COLUMNS`; a dash is *not measured*."""
-    readings = summary.readings
-    return [
-        stage.name,
-        stage.change,
-        _with_interval(readings.get("step_s")),
-        _cell(readings.get("effective_tokens_per_s"), "{:,.0f}"),
-        _cell(readings.get("padding_fraction"), "{:.1%}"),
-        _cell(readings.get("data_wait_fraction"), "{:.1%}"),
-        _cell(readings.get("loss"), "{:.4f}"),
-    ]
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    """The rows as a markdown table."""
-    lines = [COLUMNS, ["---" if name in TEXT else "--:" for name in COLUMNS], *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def _with_interval(step: Reading | None) -> str:
-    if step is None or step.value is None:
+def predicted(outcome: Outcome) -> str:
+    """The bound, written before the stage ran."""
+    if outcome.prediction is None or outcome.prediction.at_most is None:
         return "–"
-    milliseconds = f"{step.value * 1e3:.1f}"
-    if step.low is None or step.high is None:
-        return f"{milliseconds} (n={step.n})"
-    return f"{milliseconds} [{step.low * 1e3:.1f}–{step.high * 1e3:.1f}]"
+    return f"≤ {times(outcome.prediction.at_most)}"
 
 
-def _cell(reading: Reading | None, form: str) -> str:
-    return "–" if reading is None or reading.value is None else form.format(reading.value)
+def measured(outcome: Outcome) -> str:
+    """How many times as fast as what was kept before, with its 95 % interval."""
+    gain = outcome.speedup
+    if gain is None:
+        return "–"
+    return f"{times(gain.value)} [{_short(gain.low)}–{_short(gain.high)}]"
+
+
+def _short(factor: float) -> str:
+    return times(factor).removesuffix(" ×")
+
+
+def error(outcome: Outcome) -> str:
+    """Measured gain over bound; above 0 the bound did not hold."""
+    return "–" if outcome.error is None else f"{outcome.error * 100:+.0f} %".replace("-", "−")
+
+
+def verdict(outcome: Outcome) -> str:
+    """Whether it was kept, and the comparison's own word where that says more."""
+    if outcome.status != "rejected":
+        return outcome.status
+    told = {"faster": "loss not proved equal", None: "failed"}
+    return f"rejected: {told.get(outcome.verdict, outcome.verdict)}"
+
+
+_HARD = "\N{NO-BREAK SPACE}"
+
+STAGE = Column(name="stage", cell=lambda one: one.stage, words=True)
+
+PROOF = (
+    STAGE,
+    Column(name="change", cell=lambda one: one.change, words=True),
+    Column(name="predicted", cell=predicted),
+    Column(name="measured [95 %]", cell=measured),
+    Column(name="error", cell=error),
+    Column(
+        name="cumulative",
+        cell=lambda one: _cell(one.cumulative, "{:.2f} ×".format),
+    ),
+    Column(name="verdict", cell=verdict, words=True),
+)
+"""What each change was thought to gain and what it gained."""
+
+RUNS = (
+    STAGE,
+    Column(name="step", cell=lambda one: _cell(one.measured.step_s, duration)),
+    Column(
+        name="effective tokens/s",
+        cell=lambda one: _cell(one.measured.effective_tokens_per_s, "{:,.0f}".format),
+    ),
+    Column(
+        name="padded tokens/s",
+        cell=lambda one: _cell(one.measured.padded_tokens_per_s, "{:,.0f}".format),
+    ),
+    Column(name="padding", cell=lambda one: _cell(one.measured.padding_fraction, fine_share)),
+    Column(name="data wait", cell=lambda one: _cell(one.measured.data_wait_fraction, fine_share)),
+    Column(name="peak memory", cell=lambda one: _cell(one.measured.peak_bytes, size)),
+    Column(name="MFU", cell=lambda one: _cell(one.measured.mfu, fine_share)),
+    Column(name="loss", cell=lambda one: _cell(one.measured.loss, "{:.4f}".format)),
+)
+"""What the runs of a stage showed, whether it was kept or not."""
+
+ALL = (*PROOF[:6], *RUNS[1:], PROOF[6])
+
+
+def headline(outcomes: Sequence[Outcome]) -> str:
+    """The result in one sentence."""
+    kept = [one for one in outcomes if one.status == "kept"]
+    tried = [one for one in outcomes if one.status in ("kept", "rejected")]
+    gain = next((one.cumulative for one in reversed(outcomes) if one.cumulative), 1.0)
+    if not kept:
+        return f"None of {len(tried)} changes was proved to be faster."
+    names = ", ".join(one.stage for one in kept)
+    return (
+        f"{gain:.2f} × the baseline's speed at equal loss: {len(kept)} of {len(tried)} changes "
+        f"were kept ({names})."
+    )
+
+
+def text(outcomes: Sequence[Outcome], width: int) -> str:
+    """Two tables, since one does not fit: what was proved, and what was measured."""
+    runs = [one for one in outcomes if one.status != "skipped"]
+    proof, measures = _grid(PROOF, outcomes, width), _grid(RUNS, runs, width)
+    return f"{fill(headline(outcomes), width)}\n\n{proof}\n{measures}\n{fill(KEY, width)}\n"
+
+
+KEY = (
+    "Measured: times as fast as the settings kept last, in runs that took turns, with the 95 % "
+    "interval. Error: measured over the bound that was predicted. Cumulative: product of what was "
+    "kept. Peak memory: of the tensors of one step on a CPU, else the allocator's. Loss: mean over "
+    "the last fifth of a run. –: not measured."
+)
+"""How the tables are to be read."""
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """One table of all columns, and the reason of what was not kept."""
+    heads = [column.name for column in ALL]
+    sides = ["---" if column.words else "--:" for column in ALL]
+    lines = [heads, sides, *([column.cell(one) for column in ALL] for one in outcomes)]
+    table = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    why = "".join(f"* **{one.stage}** {one.status}: {one.why}\n" for one in outcomes)
+    return f"{headline(outcomes)}\n\n{table}\n{why}"
+
+
+def _grid(columns: Sequence[Column], outcomes: Sequence[Outcome], width: int) -> str:
+    narrow = width < 100
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=narrow)
+    for column in columns:
+        side: JustifyMethod = "left" if column.words else "right"
+        cells = [_unbroken(column, one) for one in outcomes]
+        parts = [word for cell in (column.name, *cells) for word in cell.split(" ")]
+        table.add_column(column.name, justify=side, min_width=max(map(len, parts)))
+    for one in outcomes:
+        table.add_row(*(_unbroken(column, one) for column in columns))
+    file = io.StringIO()
+    Console(file=file, width=width).print(table)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def _unbroken(column: Column, outcome: Outcome) -> str:
+    """Numbers stay with their units; an interval may go to a line of its own."""
+    cell = column.cell(outcome)
+    return cell if column.words else cell.replace(" ", _HARD).replace(f"{_HARD}[", " [")
+
+
+def _cell(number: float | None, form: Callable[[float], str]) -> str:
+    return "–" if number is None else form(number)

@@ -1,29 +1,30 @@
-"""The loop: each stage trains the same model on the same text, and leaves a run directory."""
+"""One run: a model, its loader and a Trainer as the settings say, with trainperf attached."""
 
 import functools
 import itertools
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from textwrap import fill, indent
 
 import lightning as L  # noqa: N812 - the name Lightning's own documentation uses
+import torch
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from recipes.gpt2.batches import pack, pad
 from recipes.gpt2.model import GPT2
-from recipes.gpt2.stages import Preset, Settings, Stage
-from recipes.gpt2.table import print_table
-from recipes.gpt2.text import Documents, Place, find_documents, training_order
-from trainperf.lightning import TrainPerf
+from recipes.gpt2.stages import Preset, Settings
+from recipes.gpt2.text import Documents, Place
+from trainperf.lightning import ScheduledProfiler, TrainPerf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What every stage of one walkthrough has in common."""
+    """What every run of one walkthrough has in common."""
 
     preset: Preset
     steps: int
@@ -32,78 +33,121 @@ class Work:
     """File or folder; `None` is the standard library."""
     out: Path
     accelerator: str = "auto"
+    minutes: float = 6.0
+    """The most that the runs take together."""
+    model: type[GPT2] = GPT2
 
 
-def walkthrough(work: Work, stages: Sequence[Stage]) -> list[Path]:
-    """Train each stage in turn, print its report and at the end the table; the run directories."""
-    quieten()
-    places = find_documents(work.text, work.preset)
-    order = training_order(places, work.preset, work.steps, work.seed)
-    print(describe(work, places, order))
-    runs = []
-    for stage in stages:
-        print(f"\n{stage.name}: {stage.change}\n{indent(fill(stage.reason, 94), '  ')}", flush=True)
-        runs.append(train(stage, work, order))
-    print_table(list(zip(stages, runs, strict=True)), work.out)
-    return runs
+def train(
+    work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
+) -> Path:
+    """Train once, from the same weights on the same documents as ever; the run directory.
 
-
-def train(stage: Stage, work: Work, order: list[Place]) -> Path:
-    """Train one stage with trainperf attached; its run directory."""
-    # Before the model is made: the same seed gives every stage the same random weights.
+    Args:
+        work: What is trained.
+        settings: How.
+        order: The documents.
+        name: Of the run's folder below that of the walkthrough.
+        looked_at: Whether one step is audited, and on a GPU the last ones are traced; neither
+            counts in any statistic.
+    """
+    torch._dynamo.reset()  # noqa: SLF001 - torch.compiler.reset keeps what was compiled before
+    # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
-    model = GPT2(work.preset, stage.settings)
-    folder = free_folder(work.out, stage.name)
-    tensorboard = TensorBoardLogger(work.out, name="", version=folder.name)
+    model = work.model(work.preset, settings, labels_per_update(order, work.preset))
+    folder = work.out / name
+    tensorboard = TensorBoardLogger(work.out, name="", version=name, default_hp_metric=False)
     trainer = L.Trainer(
         max_epochs=1,
         accelerator=work.accelerator,
         devices=1,
+        # Lightning has names of its own for these literals.
+        precision=settings.precision,  # type: ignore[arg-type]
+        accumulate_grad_batches=settings.accumulation,
         logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
-        callbacks=[TrainPerf()],
+        callbacks=observers(work.steps, looked_at=looked_at, cuda=torch.cuda.is_available()),
         log_every_n_steps=10,
         # Nothing here is worth keeping, and a bar would draw over the report.
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    tensorboard.log_hyperparams({**asdict(work.preset), **asdict(stage.settings)})
-    trainer.fit(model, loader(work.preset, stage.settings, order))
+    tensorboard.log_hyperparams({**asdict(work.preset), **asdict(settings)})
+    with products_in_tf32(allowed=settings.tf32):
+        trainer.fit(model, loader(work.preset, settings, order))
     return folder / "trainperf"
 
 
-def free_folder(out: Path, name: str) -> Path:
-    """Where a stage's run goes: `baseline`, or `baseline-1` when there is one already."""
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
-    return next(out / free for free in names if not (out / free).exists())
+def observers(steps: int, *, looked_at: bool, cuda: bool) -> list[Callback]:
+    """TrainPerf, and in a run that is looked at what predictions need."""
+    if not looked_at:
+        return [TrainPerf(report=False)]
+    found: list[Callback] = [TrainPerf(report=False, audit_at=min(20, steps // 2))]
+    if cuda:
+        # At the end, so that no steady step comes after it.
+        wait = max(1, steps - 8)
+        found.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
+    return found
+
+
+@contextmanager
+def products_in_tf32(*, allowed: bool) -> Iterator[None]:
+    """For one run: the switch belongs to the process."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def labels_per_update(order: list[Place], preset: Preset) -> float:
+    """Mean over the run; the first token of a document is no label."""
+    updates = len(order) / preset.documents
+    return sum(place.tokens - 1 for place in order) / updates
 
 
 def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader[list[int]]:
-    """The documents of one step after the other, in an order that was fixed beforehand."""
+    """The documents of one micro-batch after the other, in an order that was fixed beforehand.
+
+    Raises:
+        ValueError: The documents of an update cannot be shared out evenly.
+    """
+    if preset.documents % settings.accumulation:
+        raise ValueError(
+            f"accumulation={settings.accumulation}: must divide the {preset.documents} documents "
+            "of an update"
+        )
     return DataLoader(
         Documents(order),
-        batch_size=preset.documents,
+        batch_size=preset.documents // settings.accumulation,
         shuffle=False,
         collate_fn=functools.partial(pack, width=preset.context) if settings.packed else pad,
         num_workers=settings.workers,
         persistent_workers=settings.workers > 0,
+        pin_memory=settings.workers > 0 and torch.cuda.is_available(),
     )
 
 
-def describe(work: Work, places: list[Place], order: list[Place]) -> str:
-    """What is about to be trained, as equations."""
-    preset, tokens = work.preset, sum(place.tokens for place in order)
-    return (
-        f"GPT-2 {preset.name}: {preset.layers} layers × {preset.width} wide, {preset.heads} heads, "
-        f"{preset.vocabulary:,} tokens in the vocabulary, context {preset.context}\n"
-        f"text: {work.text or 'the Python standard library'}, {len(places):,} documents of "
-        f"{min(place.tokens for place in places)} to {max(place.tokens for place in places)} tokens"
-        f"\neach stage: {work.steps} steps × {preset.documents} documents = {tokens:,} tokens"
-    )
+def free_folder(out: Path) -> Path:
+    """Where a walkthrough goes: `gpt2-tiny`, or `gpt2-tiny-1` when there is one already."""
+    return next(free for free in _numbered(out) if not free.exists())
+
+
+def last_folder(out: Path) -> Path:
+    """The one that is gone on with: the last one there is."""
+    taken = itertools.takewhile(Path.exists, _numbered(out))
+    return list(taken)[-1:][0] if out.exists() else out
+
+
+def _numbered(out: Path) -> Iterator[Path]:
+    yield out
+    for number in itertools.count(1):
+        yield out.with_name(f"{out.name}-{number}")
 
 
 def quieten() -> None:
-    """Leave the terminal to the reports."""
+    """Leave the terminal to the walkthrough."""
     # Which accelerators exist, and that max_epochs was reached.
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     # Lightning 2.6 calls what torch 2.13 deprecates; there is nothing a reader could do.

@@ -1,111 +1,168 @@
-"""The recipe runs, stage after stage, and every stage does the same work."""
+"""The recipe really trains: every stage does the same work, and what is planted is found."""
 
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+import torch
+from support_walk import packed, small_work, stage
+from torch import Tensor
 
 from recipes.gpt2.__main__ import main
-from recipes.gpt2.stages import PRESETS, STAGES
+from recipes.gpt2.batches import Batch
+from recipes.gpt2.model import GPT2
+from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.stages import STAGES, Settings
 from recipes.gpt2.text import find_documents, training_order
-from recipes.gpt2.train import Work, walkthrough
-from trainperf.meters.fold import Reading
+from recipes.gpt2.train import free_folder, last_folder, train
+from recipes.gpt2.walk import walkthrough
 
 
 STEPS = 3
+QUICK = {
+    one.name: one.apply(Settings())
+    for one in STAGES
+    if one.name in ("baseline", "loader", "packed", "sdpa", "checkpoint", "fused")
+}
 
 
-class Summary(msgspec.Struct, frozen=True):
-    """What the tests look at in a run's `summary.json`."""
+class Slow(GPT2):
+    """Takes its time where documents are packed."""
 
-    run: dict[str, object]
-    readings: dict[str, Reading]
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Fifty milliseconds later."""
+        time.sleep(0.05 if self.settings.packed else 0.0)
+        return super().training_step(batch, batch_idx)
 
 
-def work(out: Path) -> Work:
-    """A walkthrough of three steps a stage, with 32 documents in each step."""
-    preset = replace(PRESETS["tiny"], documents=32, context=64)
-    return Work(preset=preset, steps=STEPS, seed=1, text=None, out=out, accelerator="cpu")
+class Dull(GPT2):
+    """Learns nothing where the update is fused."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """With a step of nothing."""
+        rate = 0.0 if self.settings.fused else self.preset.learning_rate
+        return torch.optim.AdamW(self.parameters(), lr=rate)
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Work, dict[str, Path]]:
-    """Every stage, run once for all the tests below."""
-    asked = work(tmp_path_factory.mktemp("runs"))
-    runs = walkthrough(asked, STAGES)
-    return asked, {stage.name: run for stage, run in zip(STAGES, runs, strict=True)}
-
-
-def summaries(runs: dict[str, Path]) -> dict[str, Summary]:
-    """The summary that each stage left."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One short run of each kind of settings that any CPU has, for all the tests below."""
+    work = small_work(tmp_path_factory.mktemp("runs"), steps=STEPS)
+    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
     return {
-        name: msgspec.json.decode((run / "summary.json").read_bytes(), type=Summary)
-        for name, run in runs.items()
+        name: train(work, settings, order, name, looked_at=False)
+        for name, settings in QUICK.items()
     }
 
 
-def test_every_stage_leaves_a_run_of_as_many_steps_as_were_asked_for(
-    walked: tuple[Work, dict[str, Path]],
+def columns(run: Path, name: str) -> list[float]:
+    """A fact of every step, from the record file: three steps have no steady state."""
+    head, *lines = (run / "steps-rank0.jsonl").read_text().splitlines()
+    names = msgspec.json.decode(head)["columns"]
+    place = names.index(name) - len(names)
+    rows = map(msgspec.json.decode, lines)
+    return [row[place] for row in rows if isinstance(row, list)]
+
+
+def test_an_update_holds_the_same_effective_tokens_in_every_stage(
+    trained: dict[str, Path],
 ) -> None:
-    """Each in a folder of its own name, finished."""
-    asked, runs = walked
-
-    for name, summary in summaries(runs).items():
-        assert runs[name] == asked.out / name / "trainperf"
-        assert (summary.run["steps"], summary.run["state"]) == (STEPS, "finished")
-
-
-def test_every_stage_trains_to_the_same_loss(walked: tuple[Work, dict[str, Path]]) -> None:
-    """The same documents in the same step: a stage may change the time and nothing else."""
-    losses = {name: found.readings["loss"].value for name, found in summaries(walked[1]).items()}
-
-    assert losses["baseline"] is not None
-    assert losses == pytest.approx(dict.fromkeys(losses, losses["baseline"]), abs=1e-3)
-
-
-def test_the_recorded_tokens_are_those_of_the_documents(
-    walked: tuple[Work, dict[str, Path]],
-) -> None:
-    """The mask counts each document's tokens once, padded or packed, by the plan made beforehand.
-
-    Three steps have no steady state, so the record files are read, not the readings.
-    """
-    asked, runs = walked
-    order = training_order(find_documents(None, asked.preset), asked.preset, STEPS, asked.seed)
+    """Those of its documents, by the plan made beforehand; micro-batches add up to it."""
+    preset = small_work(Path()).preset
+    order = training_order(find_documents(None, preset), preset, STEPS, 1)
     lengths = [place.tokens for place in order]
-    per_step = [sum(lengths[n : n + 32]) for n in range(0, len(lengths), 32)]
+    size = preset.documents
+    planned = [sum(lengths[n : n + size]) for n in range(0, len(lengths), size)]
 
-    for name, run in runs.items():
-        head, *lines = (run / "steps-rank0.jsonl").read_text().splitlines()
-        columns = msgspec.json.decode(head)["columns"]
-        steps = [row for row in map(msgspec.json.decode, lines) if isinstance(row, list)]
-        place = columns.index("tokens_effective") - len(columns)
-        assert [step[place] for step in steps] == per_step, name
+    assert len(planned) == STEPS
+    for name, run in trained.items():
+        assert columns(run, "tokens_effective") == planned, name
 
 
-def test_the_table_has_a_row_per_stage(walked: tuple[Work, dict[str, Path]]) -> None:
-    """It is left beside the runs, to be pasted."""
-    lines = (walked[0].out / "walkthrough.md").read_text().splitlines()
+def test_every_stage_learns_the_same(trained: dict[str, Path]) -> None:
+    """The same update, in one micro-batch or two, padded or packed, to the digits of fp32."""
+    losses = {name: columns(run, "loss") for name, run in trained.items()}
 
-    assert [line.split(" | ")[0] for line in lines[2:]] == [f"| {stage.name}" for stage in STAGES]
+    for name, found in losses.items():
+        assert found == pytest.approx(losses["baseline"], abs=1e-4), name
+    assert losses["baseline"][0] > losses["baseline"][-1] > 1
 
 
-def test_the_numbers_are_in_tensorboards_files_too(walked: tuple[Work, dict[str, Path]]) -> None:
-    """One event file per stage, so that `tensorboard --logdir` compares them."""
-    for run in walked[1].values():
-        assert list(run.parent.glob("events.out.tfevents.*"))
-        assert (run.parent / "csv" / "metrics.csv").exists()
+def test_a_padded_vocabulary_begins_with_the_same_weights() -> None:
+    """Rows that no token uses are added after the others were drawn."""
+    preset = small_work(Path()).preset
+    models = []
+    for multiple in (1, 64):
+        torch.manual_seed(0)
+        models.append(GPT2(preset, Settings(vocabulary_multiple=multiple)))
+    few, many = (model.network.transformer.wte.weight for model in models)
+
+    assert tuple(many.shape) == (320, preset.width)
+    assert torch.equal(few, many[: preset.vocabulary])
+    assert models[1].network.lm_head.weight is many
+
+
+@pytest.mark.slow
+def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
+    """A hundred milliseconds asleep in an update of some ten: far beyond any noise."""
+    work = replace(small_work(tmp_path, steps=60), model=Slow)
+
+    found = walkthrough(work, [STAGES[0], stage("packed", packed)])[1]
+
+    assert found.status == "rejected"
+    assert found.speedup is not None
+    assert found.speedup.value < 0.75
+    assert found.prediction is not None
+
+
+@pytest.mark.slow
+def test_a_stage_that_breaks_the_loss_is_rejected(tmp_path: Path) -> None:
+    """A learning rate of nothing: whatever the speed, it learns something else."""
+    work = replace(small_work(tmp_path, steps=110), model=Dull)
+    work = replace(work, preset=replace(work.preset, turns=2))
+
+    found = walkthrough(work, [STAGES[0], stage("fused", lambda kept: replace(kept, fused=True))])
+
+    assert found[1].status == "rejected"
+    assert found[1].verdict == "loss differs"
+    assert (tmp_path / "walkthrough.md").exists()
+
+
+@pytest.mark.slow
+def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> None:
+    """A handful of steps proves nothing, and that is what is said."""
+    work = replace(small_work(tmp_path), preset=replace(small_work(tmp_path).preset, turns=2))
+
+    walkthrough(work, STAGES[:3])
+
+    decoded = [
+        msgspec.json.decode(path.read_bytes(), type=Outcome)
+        for path in sorted(tmp_path.glob("*/outcome.json"))
+    ]
+    assert [(one.stage, one.status) for one in decoded] == [
+        ("baseline", "baseline"),
+        ("loader", "rejected"),
+        ("packed", "rejected"),
+    ]
+    assert decoded[1].why.startswith("not comparable: ")
+    assert list((tmp_path / "loader/loader-1").glob("events.out.tfevents.*"))
+    assert (tmp_path / "loader/loader-1/csv/metrics.csv").exists()
 
 
 def test_a_second_walkthrough_leaves_the_first_one_alone(tmp_path: Path) -> None:
-    """The stage's folder gets a number; TensorBoard shows both."""
-    first = walkthrough(work(tmp_path), STAGES[:1])
-    second = walkthrough(work(tmp_path), STAGES[:1])
+    """It gets a number; --resume goes on with the last one."""
+    out = tmp_path / "gpt2-tiny"
+    assert (free_folder(out), last_folder(out)) == (out, out)
 
-    assert [run.parent.name for run in (*first, *second)] == ["baseline", "baseline-1"]
+    out.mkdir()
+    free_folder(out).mkdir()
+
+    assert last_folder(out) == tmp_path / "gpt2-tiny-1"
+    assert free_folder(out) == tmp_path / "gpt2-tiny-2"
 
 
 @pytest.mark.parametrize(
@@ -134,4 +191,4 @@ def test_help_needs_neither_torch_nor_transformers() -> None:
 
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert all(stage.name in found.stdout for stage in STAGES)
+    assert all(one.name in found.stdout for one in STAGES)

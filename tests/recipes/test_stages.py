@@ -1,25 +1,42 @@
 """The stage table is data that can be checked."""
 
-import itertools
-
 import pytest
 
-from recipes.gpt2.stages import PRESETS, STAGES, Settings, Stage, chosen, differing
+from recipes.gpt2.stages import PRESETS, STAGES, Preset, Settings, Stage, chosen, differing
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    list(itertools.pairwise(STAGES)),
-    ids=[stage.name for stage in STAGES[1:]],
-)
-def test_a_stage_changes_exactly_one_setting(before: Stage, after: Stage) -> None:
-    """Otherwise a gain could not be attributed to one change."""
-    assert len(differing(before.settings, after.settings)) == 1
+KEPT = {stage.name: stage.apply(Settings()) for stage in STAGES}
 
 
-def test_the_first_stage_is_the_baseline() -> None:
-    """The defaults are what a first script does."""
-    assert Settings() == STAGES[0].settings
+@pytest.mark.parametrize("stage", STAGES[1:], ids=lambda stage: stage.name)
+def test_a_stage_changes_one_thing(stage: Stage) -> None:
+    """Otherwise a gain could not be attributed; only a larger batch comes with what allows it."""
+    found = differing(Settings(), stage.apply(Settings()))
+
+    assert len(found) == 1 or found == ["accumulation", "checkpointing"]
+
+
+@pytest.mark.parametrize("stage", STAGES[1:], ids=lambda stage: stage.name)
+def test_a_stage_leaves_what_was_kept_before(stage: Stage) -> None:
+    """It builds on the settings it is given, whatever they are."""
+    kept = Settings(workers=3, packed=True, attention="sdpa", accumulation=4)
+
+    found = stage.apply(kept)
+
+    own = set(differing(Settings(), stage.apply(Settings())))
+    assert set(differing(kept, found)) <= own
+
+
+def test_the_baseline_is_what_a_first_script_does() -> None:
+    """The defaults, unchanged."""
+    assert STAGES[0].apply(Settings()) == Settings()
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_every_update_is_cut_evenly_into_micro_batches(preset: Preset) -> None:
+    """Before and after the micro-batch is doubled."""
+    assert preset.documents % Settings().accumulation == 0
+    assert KEPT["checkpoint"].accumulation * 2 == Settings().accumulation
 
 
 def test_stages_have_their_own_names_and_say_what_and_why() -> None:
@@ -32,15 +49,17 @@ def test_stages_have_their_own_names_and_say_what_and_why() -> None:
 
 
 def test_stages_are_chosen_by_name_in_the_order_of_the_table() -> None:
-    """`sdpa,baseline` runs the baseline first: each stage is compared with the one before."""
-    assert [stage.name for stage in chosen("sdpa, baseline")] == ["baseline", "sdpa"]
-    assert list(STAGES) == chosen("all")
+    """The baseline is always among them, and what runs on request only where it is named."""
+    assert [stage.name for stage in chosen("sdpa, packed")] == ["baseline", "packed", "sdpa"]
+    assert [stage for stage in STAGES if not stage.asked] == chosen("all")
+    assert [stage.name for stage in chosen("autotune")] == ["baseline", "autotune"]
+    assert list(STAGES) == chosen("all,autotune")
 
 
 @pytest.mark.parametrize("names", ["", "spda", "baseline,spda"])
 def test_a_stage_that_does_not_exist_is_refused_with_those_that_do(names: str) -> None:
     """The message names the value and the remedy."""
-    with pytest.raises(ValueError, match="choose from all, baseline, packed, sdpa"):
+    with pytest.raises(ValueError, match="choose from all, baseline, loader, packed"):
         chosen(names)
 
 

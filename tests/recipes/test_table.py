@@ -1,68 +1,127 @@
-"""The table at the end is read from the runs' own summaries."""
+"""The table at the end says what was foretold, what was measured, and how sure that is."""
 
-import json
-from pathlib import Path
+import pytest
 
-from recipes.gpt2.stages import STAGES
-from recipes.gpt2.table import COLUMNS, markdown, print_table, read_summary, row
-
-
-READINGS = {
-    "step_s": {"value": 0.0621, "unit": "s", "n": 180, "low": 0.0618, "high": 0.0625},
-    "effective_tokens_per_s": {"value": 20934.2, "unit": "1/s", "n": 180},
-    "padding_fraction": {"value": 0.0, "unit": "1", "n": 180},
-    "data_wait_fraction": {"value": None, "unit": "1", "reason": "no steady state"},
-    "loss": {"value": 2.94441, "unit": "1", "n": 200},
-}
+from recipes.gpt2.outcomes import Measured, Outcome, Prediction
+from recipes.gpt2.stages import Settings
+from recipes.gpt2.table import ALL, headline, markdown, text
+from trainperf.comparison.results import Speedup
 
 
-def write(folder: Path, readings: dict) -> Path:
-    """A run directory with a summary that holds more than the table needs."""
-    folder.mkdir(parents=True)
-    summary = {"schema": 1, "run": {}, "readings": readings, "ledger_s": {}, "findings": []}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    return folder
+BASELINE = Outcome(
+    stage="baseline",
+    change="fp32, eager, padded",
+    status="baseline",
+    why="what the others are compared with",
+    settings=Settings(),
+    cumulative=1.0,
+    measured=Measured(step_s=0.0621, effective_tokens_per_s=20934.2, padding_fraction=0.0),
+)
+KEPT = Outcome(
+    stage="vocabulary",
+    change="vocabulary a multiple of 64",
+    status="kept",
+    why="faster",
+    settings=Settings(packed=True),
+    verdict="faster",
+    prediction=Prediction(
+        stage="packed",
+        change="documents packed",
+        written_at="",
+        from_run="",
+        report="",
+        finding=None,
+        at_most=1.6,
+        why="",
+    ),
+    speedup=Speedup(value=1.28, low=1.2, high=1.36, per_rank=False),
+    cumulative=1.28,
+    measured=Measured(
+        step_s=0.0485,
+        effective_tokens_per_s=126_795.0,
+        padded_tokens_per_s=130_000.0,
+        padding_fraction=0.107,
+        data_wait_fraction=0.052,
+        peak_bytes=113_246_208,
+        mfu=0.312,
+        loss=2.4738,
+    ),
+)
+REJECTED = Outcome(
+    stage="sdpa",
+    change="fused attention",
+    status="rejected",
+    why="slower: 0.90 ×",
+    settings=Settings(),
+    verdict="slower",
+    speedup=Speedup(value=0.9, low=0.85, high=0.95, per_rank=False),
+    cumulative=1.28,
+)
+SKIPPED = Outcome(
+    stage="tf32", change="TF32", status="skipped", why="no tensor cores", settings=Settings()
+)
+OUTCOMES = (BASELINE, KEPT, REJECTED, SKIPPED)
 
 
-def test_cells_are_the_summarys_readings_in_readable_units(tmp_path: Path) -> None:
-    """Seconds become milliseconds with their interval; 0 is shown, *not measured* is a dash."""
-    summary = read_summary(write(tmp_path / "run", READINGS))
-
-    cells = row(STAGES[0], summary)
-
-    expected = [STAGES[0].name, STAGES[0].change]
-    expected += ["62.1 [61.8–62.5]", "20,934", "0.0%", "–", "2.9444"]
-    assert expected == cells
+def cells(outcome: Outcome) -> dict[str, str]:
+    """A stage's row, by column."""
+    return {column.name: column.cell(outcome) for column in ALL}
 
 
-def test_a_step_time_without_an_interval_says_on_how_many_steps_it_stands(tmp_path: Path) -> None:
-    """Every number has a spread or a count."""
-    readings = {"step_s": {"value": 0.05, "unit": "s", "n": 4}}
-
-    cells = row(STAGES[0], read_summary(write(tmp_path / "run", readings)))
-
-    assert cells[2] == "50.0 (n=4)"
-
-
-def test_a_run_without_a_summary_has_a_row_of_dashes(tmp_path: Path) -> None:
-    """The other stages' numbers are not lost with it."""
-    cells = row(STAGES[0], read_summary(tmp_path))
-
-    assert cells == [STAGES[0].name, STAGES[0].change, "–", "–", "–", "–", "–"]
-
-
-def test_the_table_is_printed_and_left_as_markdown(tmp_path: Path, capsys: object) -> None:
-    """One row per stage under the same columns."""
-    runs = [(stage, write(tmp_path / stage.name, READINGS)) for stage in STAGES[:2]]
-
-    print_table(runs, tmp_path)
-
-    lines = (tmp_path / "walkthrough.md").read_text().splitlines()
-    assert f"| {' | '.join(COLUMNS)} |" == lines[0]
-    assert [stage.name for stage in STAGES[:2]] == [line.split(" | ")[0][2:] for line in lines[2:]]
-    assert {len(COLUMNS) + 1} == {line.count("|") for line in lines}
+def test_the_columns_are_those_the_walkthrough_promises() -> None:
+    """From the change to the verdict, in the order in which they are read."""
+    assert list(cells(KEPT).values()) == [
+        "vocabulary",
+        "vocabulary a multiple of 64",
+        "≤ 1.60 ×",
+        "1.28 × [1.20–1.36]",
+        "−20 %",
+        "1.28 ×",
+        "48.5 ms",
+        "126,795",
+        "130,000",
+        "10.7 %",
+        "5.2 %",
+        "108 MiB",
+        "31.2 %",
+        "2.4738",
+        "kept",
+    ]
 
 
-def test_markdown_of_no_rows_is_a_header() -> None:
-    """Two lines, and nothing that is not a table."""
-    assert len(markdown([]).splitlines()) == 2
+def test_what_was_measured_to_be_nothing_is_no_dash() -> None:
+    """0 is a measurement; a dash is *not measured*."""
+    assert cells(BASELINE)["padding"] == "0.0 %"
+    assert cells(BASELINE)["data wait"] == "–"
+
+
+def test_the_headline_is_the_last_cumulative_gain() -> None:
+    """What a rejected stage measured is in no product."""
+    assert headline(OUTCOMES) == (
+        "1.28 × the baseline's speed at equal loss: 1 of 2 changes were kept (vocabulary)."
+    )
+    assert headline([BASELINE, REJECTED]) == "None of 1 changes was proved to be faster."
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_of_this_width_cuts_no_number(width: int) -> None:
+    """Words are broken, numbers and their units are not, and no line is too long."""
+    lines = text(OUTCOMES, width).splitlines()
+
+    assert max(map(len, lines)) <= width
+    shown = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    assert "…" not in shown
+    wanted = cells(KEPT)
+    for name in ("predicted", "error", "step", "effective tokens/s", "peak memory", "MFU", "loss"):
+        assert wanted[name] in shown, name
+    assert "[1.20–1.36]" in shown
+
+
+def test_markdown_has_a_row_per_stage_and_the_reason_of_each() -> None:
+    """One table of all columns."""
+    lines = markdown(OUTCOMES).splitlines()
+
+    rows = [line for line in lines if line.startswith("|")]
+    assert [row.split(" | ")[0] for row in rows[2:]] == [f"| {one.stage}" for one in OUTCOMES]
+    assert {row.count("|") for row in rows} == {len(ALL) + 1}
+    assert "* **tf32** skipped: no tensor cores" in lines

@@ -1,0 +1,127 @@
+"""Is a change proved?  What its runs show beside those of the settings kept last."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from recipes.gpt2.outcomes import Measured, Outcome
+from recipes.gpt2.stages import Settings, Stage
+from trainperf.comparison.compare import Judge
+from trainperf.comparison.member import Member, member
+from trainperf.comparison.results import Comparison
+from trainperf.documents import read_document
+from trainperf.documents.memory import MemoryLedger
+from trainperf.reports.compare_view import speed
+from trainperf.results import Summary
+from trainperf.rules.base import value
+from trainperf.units import duration, plural, scale_factor, share
+
+
+def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> Outcome:
+    """The outcome of the stage that all others are compared with in the end."""
+    read = [member(out / run)]
+    return Outcome(
+        stage=stage.name,
+        change=stage.change,
+        status="baseline",
+        why="what the others are compared with",
+        settings=settings,
+        cumulative=1.0,
+        measured=measured(read, out / run, None),
+        runs=(run,),
+    )
+
+
+def judged(tried: Outcome, out: Path) -> Outcome:
+    """What became of a stage, from its runs and those beside them."""
+    before, after = ([member(out / run) for run in side] for side in (tried.before, tried.runs))
+    comparison = Judge().compare(before, after)
+    kept, why = decided(comparison)
+    gain = comparison.speedup
+    grown = gain.value if kept and gain is not None else 1.0
+    return msgspec.structs.replace(
+        tried,
+        status="kept" if kept else "rejected",
+        why=why,
+        verdict=comparison.verdict,
+        speedup=gain,
+        cumulative=None if tried.cumulative is None else tried.cumulative * grown,
+        noise=None if comparison.noise is None else comparison.noise.relative,
+        parity=comparison.parity,
+        measured=measured(after, out / tried.runs[0], comparison),
+        notes=tuple(notes(after[0].summary, tried.settings)),
+    )
+
+
+def decided(comparison: Comparison) -> tuple[bool, str]:
+    """Whether a change is kept, and why: faster by the interval, and the loss still matches."""
+    gain, parity = comparison.speedup, comparison.parity
+    if gain is None:
+        return False, f"not comparable: {comparison.reason}"
+    if comparison.verdict == "loss differs":
+        return False, f"loss differs, so speed does not count ({speed(gain)}): {parity.why}"
+    if comparison.verdict != "faster":
+        return False, f"{comparison.verdict}: {speed(gain)}"
+    if parity.verdict != "same":
+        return False, f"faster, {speed(gain)}, but the loss is not proved equal: {parity.why}"
+    return True, f"faster, {speed(gain)}, and the loss is equal: {parity.why}"
+
+
+def measured(after: Sequence[Member], first: Path, comparison: Comparison | None) -> Measured:
+    """The columns of the table.
+
+    Args:
+        after: The runs of the stage.
+        first: Directory of the first of them, which was audited.
+        comparison: What they were found to be; `None` for the baseline.
+    """
+    summary = after[0].summary
+    known = {name: one.value for name, one in summary.readings.items()}
+    if comparison is not None:
+        known.update({one.name: one.after for one in comparison.readings})
+    return Measured(
+        step_s=known.get("step_s"),
+        effective_tokens_per_s=known.get("effective_tokens_per_s"),
+        padded_tokens_per_s=known.get("padded_tokens_per_s"),
+        padding_fraction=known.get("padding_fraction"),
+        data_wait_fraction=known.get("data_wait_fraction"),
+        peak_bytes=_peak_bytes(summary, first),
+        mfu=None if summary.light is None else summary.light.mfu,
+        loss=_last_loss(after, comparison),
+    )
+
+
+def notes(summary: Summary, settings: Settings) -> list[str]:
+    """What belongs to one kind of change and to no column."""
+    said = []
+    rate, scale = value(summary, "overflow_rate"), value(summary, "loss_scale")
+    if rate is not None:
+        at = "" if scale is None else f", loss scale {scale_factor(scale)} at the end"
+        said.append(f"overflow rate {share(rate)} of the updates{at}")
+    if summary.compilation is not None and settings.compiled:
+        found = summary.compilation
+        first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
+        said.append(
+            f"{plural(found.graphs, 'graph')}, {plural(len(found.breaks), 'break')}, "
+            f"{plural(len(found.recompiled), 'recompilation')}"
+        )
+        if first_s is not None and step_s is not None:
+            said.append(f"first step {duration(first_s)}, then {duration(step_s)} a step")
+    return said
+
+
+def _peak_bytes(summary: Summary, run: Path) -> int | None:
+    peak = value(summary, "memory_peak_bytes")
+    if peak is not None:
+        return round(peak)
+    ledger = read_document(MemoryLedger, run)
+    return None if ledger is None else ledger.peak_bytes
+
+
+def _last_loss(after: Sequence[Member], comparison: Comparison | None) -> float | None:
+    if comparison is not None and comparison.parity.loss is not None:
+        return comparison.parity.loss
+    losses = after[0].losses.loss
+    last = losses[-max(1, len(losses) // 5) :]
+    return float(last.mean()) if len(last) else None

@@ -1,0 +1,71 @@
+"""What can be tried on this machine?  A stage that cannot be is skipped, and says why."""
+
+import importlib.util
+import shutil
+from dataclasses import dataclass
+
+import torch
+
+from recipes.gpt2.stages import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the stages ask about."""
+
+    cuda: bool
+    """Whether the model is trained on a CUDA device."""
+    capability: tuple[int, int] = (0, 0)
+    """Of that device: 8.0 is Ampere."""
+    compiler: str = ""
+    """What `torch.compile` builds kernels with; empty if there is none."""
+
+
+def this_machine(accelerator: str) -> Machine:
+    """The one we run on.
+
+    Args:
+        accelerator: As Lightning's Trainer takes it.
+    """
+    cuda = accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+    if cuda:
+        triton = "triton" if importlib.util.find_spec("triton") else ""
+        return Machine(cuda=True, capability=torch.cuda.get_device_capability(), compiler=triton)
+    found = (name for name in ("g++", "clang++", "c++") if shutil.which(name))
+    return Machine(cuda=False, compiler=next(found, ""))
+
+
+def lacking(before: Settings, after: Settings, machine: Machine) -> str:
+    """Why *after* cannot be tried; empty if it can."""
+    if after == before:
+        return "nothing changes: the settings kept last are like that already"
+    kinds = (_tensor_cores, _batch, _compiler)
+    return next(filter(None, (kind(before, after, machine) for kind in kinds)), "")
+
+
+def _tensor_cores(before: Settings, after: Settings, machine: Machine) -> str:
+    del before
+    if after.precision == "16-mixed" and not machine.cuda:
+        return "Lightning has fp16 with a GradScaler on a GPU only"
+    if after.tf32 and not machine.cuda:
+        return "TF32 is a format of NVIDIA's tensor cores: not on a CPU"
+    ampere = after.tf32 or (after.precision == "bf16-mixed" and machine.cuda)
+    return "it needs compute capability 8.0" if ampere and machine.capability < (8, 0) else ""
+
+
+def _batch(before: Settings, after: Settings, machine: Machine) -> str:
+    del machine
+    more = after.checkpointing and not before.checkpointing
+    if more and after.accumulation == before.accumulation:
+        return "a micro-batch is all of the update already: none is larger"
+    return ""
+
+
+def _compiler(before: Settings, after: Settings, machine: Machine) -> str:
+    del before
+    if after.compiled == "reduce-overhead" and not machine.cuda:
+        return "CUDA graphs need CUDA"
+    if after.compiled and not machine.compiler:
+        needed = "triton" if machine.cuda else "a C++ compiler (g++)"
+        return f"torch.compile needs {needed}, and there is none"
+    return ""

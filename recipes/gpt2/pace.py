@@ -1,0 +1,51 @@
+"""How often can a stage be repeated in the time there is?"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from trainperf.clocks.host import monotonic_ns
+
+
+LEAST_TURNS = 2
+"""One pair of runs says nothing of how far a run is from its repeat."""
+
+
+class Pace:
+    """Counts the time of a walkthrough, on the host clock.
+
+    Args:
+        minutes: The most that all runs take.
+        most: Pairs of runs that are enough.
+        clock: In nanoseconds.
+    """
+
+    def __init__(self, minutes: float, most: int, clock: Callable[[], int] = monotonic_ns) -> None:
+        self._clock = clock
+        self._ends_ns = clock() + round(minutes * 60e9)
+        self._most = most
+        self._run_ns: int | None = None
+
+    @contextmanager
+    def run(self, *, counts: bool) -> Iterator[None]:
+        """Around one run; the last that counts says what the next will take.
+
+        The first run of a stage does not, if there is another: it is audited, and it compiles.
+        """
+        began_ns = self._clock()
+        yield
+        if counts or self._run_ns is None:
+            self._run_ns = self._clock() - began_ns
+
+    def turns(self, stages: int) -> int:
+        """Pairs of runs for the next stage, if the time is shared out fairly among so many.
+
+        0 when it is up.  Decided before the stage runs: who stops when the answer pleases finds
+        what is not there.
+        """
+        left_ns = self._ends_ns - self._clock()
+        if self._run_ns is None:
+            return self._most
+        pair_ns = 2 * self._run_ns
+        if left_ns < LEAST_TURNS * pair_ns:
+            return 0
+        return min(self._most, max(LEAST_TURNS, round(left_ns / (stages * pair_ns))))

@@ -1,0 +1,40 @@
+"""Where does the result go?  To the terminal, two files beside the runs, and TensorBoard."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from lightning.pytorch.loggers import TensorBoardLogger
+from rich.console import Console
+
+from recipes.gpt2 import table
+from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.page import page_of
+from recipes.gpt2.train import Work
+
+
+def show(outcomes: Sequence[Outcome], work: Work) -> None:
+    """Print the table, write it as markdown and HTML, and each stage's row into TensorBoard."""
+    print()
+    print(table.text(outcomes, Console().width))
+    (work.out / "walkthrough.md").write_text(table.markdown(outcomes), encoding="utf-8")
+    (work.out / "walkthrough.html").write_text(page_of(outcomes, work), encoding="utf-8")
+    for outcome in outcomes:
+        if outcome.status != "skipped":
+            log(outcome, work)
+
+
+def log(outcome: Outcome, work: Work) -> None:
+    """One row of TensorBoard's HParams: the settings that were tried, and what they gave."""
+    numbers = {
+        "speedup": None if outcome.speedup is None else outcome.speedup.value,
+        "predicted_at_most": None if outcome.prediction is None else outcome.prediction.at_most,
+        "cumulative": outcome.cumulative,
+        "step_s": outcome.measured.step_s,
+        "effective_tokens_per_s": outcome.measured.effective_tokens_per_s,
+        "loss": outcome.measured.loss,
+        "kept": float(outcome.status in ("baseline", "kept")),
+    }
+    known = {f"walkthrough/{name}": one for name, one in numbers.items() if one is not None}
+    logger = TensorBoardLogger(work.out, name="", version=outcome.stage, default_hp_metric=False)
+    logger.log_hyperparams({"stage": outcome.stage, **asdict(outcome.settings)}, known)
+    logger.experiment.close()

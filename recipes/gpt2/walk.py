@@ -1,0 +1,200 @@
+"""Which changes are proved?  One stage after the other, each on top of those that were kept."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from recipes.gpt2 import told
+from recipes.gpt2.judged import baseline, judged
+from recipes.gpt2.machine import Machine, lacking, this_machine
+from recipes.gpt2.outcomes import OUTCOME, PREDICTION, WORK, Outcome, Prediction, read, write_once
+from recipes.gpt2.pace import Pace
+from recipes.gpt2.shown import show
+from recipes.gpt2.stages import Settings, Stage, differing
+from recipes.gpt2.text import Place, find_documents, training_order
+from recipes.gpt2.train import Work, quieten, train
+from trainperf.clocks.host import wall_clock_anchor
+from trainperf.reports.headline import headline
+from trainperf.run import Run
+from trainperf.summary import examine
+
+
+class Fit(Protocol):
+    """Trains once: `train`, but for tests that plant what it would have measured."""
+
+    def __call__(
+        self, work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
+    ) -> Path:
+        """The run directory."""
+
+
+def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[Outcome]:
+    """Try each stage on top of the last one that was kept, and say what became of it."""
+    quieten()
+    places = find_documents(work.text, work.preset)
+    order = training_order(places, work.preset, work.steps, work.seed)
+    same_work(work)
+    print(told.work(work, places, order))
+    machine, pace = this_machine(work.accelerator), Pace(work.minutes, work.preset.turns)
+    outcomes: list[Outcome] = []
+    for place, stage in enumerate(stages):
+        kept = last_kept(outcomes)
+        left = runnable(stages[place:], kept.settings, machine) if kept else len(stages)
+        outcome = read(Outcome, work.out / stage.name / OUTCOME)
+        if outcome is None:
+            trial = Trial(work, order, fit, pace, left)
+            outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
+        outcomes.append(outcome)
+        print(told.outcome(outcome, kept), flush=True)
+    show(outcomes, work)
+    return outcomes
+
+
+class Trial:
+    """The runs of one stage, of which with it so many are left."""
+
+    def __init__(self, work: Work, order: list[Place], fit: Fit, pace: Pace, left: int) -> None:
+        self._work = work
+        self._order = order
+        self._fit = fit
+        self._pace = pace
+        self._left = left
+
+    def baseline(self, stage: Stage) -> Outcome:
+        """There is nothing to compare it with yet."""
+        settings = stage.apply(Settings())
+        run = self._run(stage, stage, settings, first=True)
+        return self._written(baseline(stage, settings, run, self._work.out))
+
+    def stage(self, stage: Stage, kept: Outcome, machine: Machine) -> Outcome:
+        """Predict, change one thing, measure in turns with what was kept last, decide."""
+        settings = stage.apply(kept.settings)
+        tried = Outcome(
+            stage=stage.name,
+            change=stage.change,
+            status="skipped",
+            why=lacking(kept.settings, settings, machine),
+            settings=settings,
+            changed=changes(kept.settings, settings),
+            cumulative=kept.cumulative,
+        )
+        if tried.why:
+            return tried
+        turns = self._pace.turns(self._left)
+        if not turns:
+            return msgspec.structs.replace(tried, why="the time is up: --resume goes on from here")
+        prediction = self._predicted(stage, kept)
+        tried = msgspec.structs.replace(tried, prediction=prediction)
+        print(told.before(tried), flush=True)
+        try:
+            before, runs = self._in_turns(stage, kept, settings, turns)
+        except RuntimeError as error:  # out of memory, or the compiler gave up
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            failed = msgspec.structs.replace(tried, status="rejected", why=f"failed: {first_line}")
+            return self._written(failed)
+        tried = msgspec.structs.replace(tried, before=tuple(before), runs=tuple(runs))
+        return self._written(judged(tried, self._work.out))
+
+    def _predicted(self, stage: Stage, kept: Outcome) -> Prediction:
+        """From the run kept last; the one that was written before, if the stage was begun once."""
+        path = self._work.out / stage.name / PREDICTION
+        written = read(Prediction, path)
+        if written is not None:
+            return written
+        evidence = examine(Run.open(self._work.out / kept.runs[0]))
+        bound = stage.bound(evidence)
+        found = (one.title for one in evidence.summary.findings if one.id == stage.finding)
+        prediction = Prediction(
+            stage=stage.name,
+            change=stage.change,
+            written_at=wall_clock_anchor(),
+            from_run=kept.runs[0],
+            report=headline(evidence.summary),
+            finding=next(found, None),
+            at_most=bound.at_most,
+            why=bound.why,
+        )
+        write_once(prediction, path)
+        return prediction
+
+    def _in_turns(
+        self, stage: Stage, kept: Outcome, settings: Settings, turns: int
+    ) -> tuple[list[str], list[str]]:
+        """Runs of the settings kept last and of the new ones, alternately: neighbours are pairs."""
+        before, after = [], []
+        for turn in range(turns):
+            first = turn == 0
+            # Both sides are looked at in their first run, so that they differ in one thing only.
+            before.append(self._run(stage, kept, kept.settings, first=first))
+            after.append(self._run(stage, stage, settings, first=first))
+        return before, after
+
+    def _run(self, stage: Stage, side: Stage | Outcome, settings: Settings, *, first: bool) -> str:
+        """Train; the run directory below the folder of the walkthrough."""
+        name = side.name if isinstance(side, Stage) else side.stage
+        folder = next(
+            free
+            for number in range(1, 10_000)
+            if not (self._work.out / (free := f"{stage.name}/{name}-{number}")).exists()
+        )
+        with self._pace.run(counts=not first):
+            self._fit(self._work, settings, self._order, folder, looked_at=first)
+        return f"{folder}/trainperf"
+
+    def _written(self, outcome: Outcome) -> Outcome:
+        write_once(outcome, self._work.out / outcome.stage / OUTCOME)
+        return outcome
+
+
+def last_kept(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The stage whose settings the next one changes."""
+    kept = [one for one in outcomes if one.status in ("baseline", "kept")]
+    return kept[-1] if kept else None
+
+
+def runnable(stages: Sequence[Stage], settings: Settings, machine: Machine) -> int:
+    """How many of them will be measured, as far as is known before."""
+    return sum(not lacking(settings, stage.apply(settings), machine) for stage in stages)
+
+
+def changes(before: Settings, after: Settings) -> tuple[str, ...]:
+    """What is other, e.g. `workers: 0 → 1`."""
+    old, new = asdict(before), asdict(after)
+    return tuple(f"{name}: {old[name]} → {new[name]}" for name in differing(before, after))
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be the same for stages to be in one walkthrough."""
+
+    preset: str
+    steps: int
+    seed: int
+    text: str
+    accelerator: str
+
+
+def same_work(work: Work) -> None:
+    """Note what is trained, or find it noted.
+
+    Raises:
+        ValueError: The folder holds a walkthrough of something else.
+    """
+    mine = Identity(
+        preset=work.preset.name,
+        steps=work.steps,
+        seed=work.seed,
+        text=str(work.text or ""),
+        accelerator=work.accelerator,
+    )
+    path = work.out / WORK
+    theirs = read(Identity, path)
+    if theirs is None:
+        write_once(mine, path)
+    elif theirs != mine:
+        raise ValueError(
+            f"out={work.out}: holds a walkthrough of other work; resume that one with its own "
+            "options, or name another folder with --out"
+        )

@@ -1,0 +1,259 @@
+"""A change is kept only if it is proved, and nothing is foretold afterwards."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from support_walk import Planted, packed, sdpa, small_work, stage, workers
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from recipes.gpt2 import bounds
+from recipes.gpt2.outcomes import Outcome, Prediction
+from recipes.gpt2.pace import Pace
+from recipes.gpt2.stages import Settings, Stage
+from recipes.gpt2.walk import walkthrough
+from trainperf.records import RunInfo
+from trainperf.run import Run
+from trainperf.testing import FakeClock
+
+
+BASELINE = stage("baseline", lambda kept: kept)
+LOADER = stage("loader", workers, bound=bounds.loader, finding="data_wait")
+PACKED = stage("packed", packed, bound=bounds.packing, finding="padding")
+SDPA = stage("sdpa", sdpa)
+
+
+def walked(
+    out: Path, planted: Planted, *stages: Stage, minutes: float = 60.0
+) -> dict[str, Outcome]:
+    """Outcomes by stage, after a baseline."""
+    found = walkthrough(small_work(out, minutes=minutes), [BASELINE, *stages], planted)
+    return {one.stage: one for one in found}
+
+
+def began(out: Path, run: str) -> str:
+    """When a run began, by its own word."""
+    info: RunInfo = Run.open(out / run).info
+    return info.started_at
+
+
+def test_a_faster_stage_with_the_same_loss_is_kept(tmp_path: Path) -> None:
+    """Ten milliseconds, and two of waiting that go away: 1.2 times as fast."""
+    found = walked(tmp_path, Planted(), LOADER)["loader"]
+
+    assert found.status == "kept"
+    assert found.speedup is not None
+    assert found.speedup.value == pytest.approx(1.2, rel=0.01)
+    assert found.cumulative == found.speedup.value
+
+
+def test_a_slower_stage_is_rejected_with_its_factor(tmp_path: Path) -> None:
+    """Half as fast is said to be slower, and gains nothing."""
+    planted = Planted(step_ms=lambda settings: 20.0 if settings.packed else 10.0)
+
+    found = walked(tmp_path, planted, PACKED)["packed"]
+
+    assert (found.status, found.verdict, found.cumulative) == ("rejected", "slower", 1.0)
+    assert "slower: 0.55 × as fast" in found.why
+
+
+def test_a_stage_that_breaks_the_loss_is_rejected_however_fast_it_is(tmp_path: Path) -> None:
+    """Twice as fast and 10 % off: the loss overrules."""
+    planted = Planted(
+        step_ms=lambda settings: 5.0 if settings.packed else 10.0,
+        loss=lambda settings: 2.2 if settings.packed else 2.0,
+    )
+
+    found = walked(tmp_path, planted, PACKED)["packed"]
+
+    assert (found.status, found.verdict) == ("rejected", "loss differs")
+    assert found.why.startswith("loss differs, so speed does not count")
+
+
+def test_a_stage_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
+    """Equal but for noise: the interval holds 1."""
+    found = walked(tmp_path, Planted(), SDPA)["sdpa"]
+
+    assert (found.status, found.verdict) == ("rejected", "no clear change")
+
+
+def test_each_stage_builds_on_the_last_one_that_was_kept(tmp_path: Path) -> None:
+    """A rejected packing is in no later run but its own."""
+    planted = Planted(step_ms=lambda settings: 20.0 if settings.packed else 10.0)
+
+    found = walked(tmp_path, planted, LOADER, PACKED, SDPA)
+
+    assert [one.status for one in found.values()] == ["baseline", "kept", "rejected", "rejected"]
+    assert found["packed"].settings == Settings(workers=1, packed=True)
+    assert found["sdpa"].settings == Settings(workers=1, attention="sdpa")
+    beside = {name: tried for name, tried in planted.trained if name.startswith("sdpa/loader")}
+    assert set(beside.values()) == {Settings(workers=1)}
+
+
+def test_a_stage_is_measured_in_turns_with_what_was_kept(tmp_path: Path) -> None:
+    """Before, after, before, after: what changes slowly on the machine cancels."""
+    planted = Planted()
+
+    walked(tmp_path, planted, LOADER)
+
+    assert [name for name, _ in planted.trained] == [
+        "baseline/baseline-1",
+        *(f"loader/{side}-{turn}" for turn in (1, 2, 3) for side in ("baseline", "loader")),
+    ]
+
+
+def test_a_prediction_is_written_before_the_first_run_of_its_stage(tmp_path: Path) -> None:
+    """Its time is not after that of any run it is about, and after that of what it stands on."""
+    found = walked(tmp_path, Planted(), LOADER)["loader"]
+
+    written = msgspec.json.decode(
+        (tmp_path / "loader/predictions.json").read_bytes(), type=Prediction
+    )
+    assert written == found.prediction
+    assert began(tmp_path, written.from_run) <= written.written_at
+    assert all(written.written_at <= began(tmp_path, run) for run in (*found.before, *found.runs))
+
+
+def test_a_prediction_says_what_the_report_found_and_bounds_what_is_measured(
+    tmp_path: Path,
+) -> None:
+    """2 of 12 ms are waited: at most 1.2; a quarter of the tokens is padding: at most 1.333."""
+    planted = Planted(step_ms=lambda settings: 8.5 if settings.packed else 10.0)
+
+    found = walked(tmp_path, planted, LOADER, PACKED)
+
+    loader, packing = found["loader"].prediction, found["packed"].prediction
+    assert loader is not None
+    assert packing is not None
+    assert loader.at_most == pytest.approx(1.2, rel=0.005)
+    assert loader.finding is not None
+    assert "waiting for data" in loader.finding
+    assert packing.at_most == pytest.approx(1 / 0.75, rel=0.01)
+    assert [one.bounded for one in found.values()] == [None, True, True]
+    assert found["packed"].error == pytest.approx(10 / 8.5 * 0.75 - 1, abs=0.01)
+
+
+def test_a_gain_beyond_its_bound_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four times as fast where a quarter was to be saved: the bound was wrong, and it shows."""
+    planted = Planted(step_ms=lambda settings: 2.5 if settings.packed else 10.0)
+
+    found = walked(tmp_path, planted, LOADER, PACKED)["packed"]
+
+    assert found.bounded is False
+    assert "the bound did not hold" in capsys.readouterr().out
+
+
+def test_a_resumed_walkthrough_repeats_nothing_and_edits_no_file(tmp_path: Path) -> None:
+    """Predictions and outcomes are the same bytes; only the stage that is new is run."""
+    walked(tmp_path, Planted(), LOADER)
+    written = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    again = Planted()
+
+    found = walked(tmp_path, again, LOADER, SDPA)
+
+    assert found["loader"].status == "kept"
+    assert {name.partition("/")[0] for name, _ in again.trained} == {"sdpa"}
+    assert {path: path.read_bytes() for path in written} == written
+
+
+def test_a_stage_that_was_interrupted_keeps_its_prediction(tmp_path: Path) -> None:
+    """It is run again beside what there is, by what was foretold the first time."""
+
+    def interrupted(settings: Settings) -> float:
+        if settings.packed:
+            raise KeyboardInterrupt
+        return 10.0
+
+    with pytest.raises(KeyboardInterrupt):
+        walked(tmp_path, Planted(step_ms=interrupted), PACKED)
+    foretold = (tmp_path / "packed/predictions.json").read_bytes()
+
+    found = walked(tmp_path, Planted(), PACKED)["packed"]
+
+    assert (tmp_path / "packed/predictions.json").read_bytes() == foretold
+    assert found.before[0] == "packed/baseline-2/trainperf"
+
+
+def test_other_work_is_not_mixed_into_a_walkthrough(tmp_path: Path) -> None:
+    """Another number of steps is another loss: refused, with what to do."""
+    walked(tmp_path, Planted())
+
+    with pytest.raises(ValueError, match="name another folder with --out"):
+        walkthrough(small_work(tmp_path, steps=5), [BASELINE], Planted())
+
+
+def test_a_stage_that_cannot_run_here_says_why_and_is_not_predicted(tmp_path: Path) -> None:
+    """Nothing is written for it: on another machine it may run."""
+    tf32 = stage("tf32", lambda kept: replace(kept, tf32=True))
+
+    found = walked(tmp_path, Planted(), tf32, SDPA)
+
+    assert (found["tf32"].status, found["tf32"].why) == (
+        "skipped",
+        "TF32 is a format of NVIDIA's tensor cores: not on a CPU",
+    )
+    assert not (tmp_path / "tf32").exists()
+    assert found["sdpa"].settings == Settings(attention="sdpa")
+
+
+def test_a_stage_that_fails_is_rejected_with_the_first_line_of_the_error(tmp_path: Path) -> None:
+    """Out of memory, or a compiler that gives up, ends a stage and not the walkthrough."""
+
+    def fails(settings: Settings) -> float:
+        if settings.packed:
+            raise RuntimeError("out of memory\nand where")
+        return 10.0
+
+    found = walked(tmp_path, Planted(step_ms=fails), PACKED, LOADER)
+
+    assert (found["packed"].status, found["packed"].why) == ("rejected", "failed: out of memory")
+    assert found["loader"].status == "kept"
+
+
+def test_when_the_time_is_up_the_rest_is_left_to_be_resumed(tmp_path: Path) -> None:
+    """No stage is measured by fewer than two pairs; none of this is written as an outcome."""
+    found = walked(tmp_path, Planted(), LOADER, minutes=0.0)["loader"]
+
+    assert (found.status, found.why) == ("skipped", "the time is up: --resume goes on from here")
+    assert not (tmp_path / "loader").exists()
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "stages", "turns"), [(0, 2, 3), (30, 2, 3), (60, 3, 2), (85, 4, 2), (95, 1, 0)]
+)
+def test_time_is_shared_out_among_the_stages_that_are_left(
+    spent_s: int, stages: int, turns: int
+) -> None:
+    """Of 120 s and runs of 8: at most three pairs a stage, at least two, none in the last 32 s."""
+    clock = FakeClock()
+    pace = Pace(2.0, 3, clock)
+    with pace.run(counts=False):
+        clock.advance(ms=8_000)
+    clock.advance(ms=max(0, spent_s - 8) * 1000)
+
+    assert pace.turns(stages) == turns
+
+
+def test_the_page_says_the_verdict_first_and_keeps_published_figures_apart(tmp_path: Path) -> None:
+    """One file beside the runs, with the commands that say the same."""
+    walked(tmp_path, Planted(), LOADER)
+
+    page = (tmp_path / "walkthrough.html").read_text()
+
+    assert "<h1>1.20 × the baseline&#x27;s speed at equal loss: 1 of 1 changes were kept" in page
+    assert page.index("What was proved") < page.index("A published ladder, as published")
+    assert "500 − 80 is 420" in page
+    assert "trainperf compare " in page
+
+
+def test_every_stage_is_a_row_of_tensorboards_hyperparameters(tmp_path: Path) -> None:
+    """Beside the curves of its runs."""
+    walked(tmp_path, Planted(), LOADER)
+
+    logged = EventAccumulator(str(tmp_path / "loader"))
+    logged.Reload()
+    assert logged.Scalars("walkthrough/speedup")[0].value == pytest.approx(1.2, rel=0.01)
+    assert "_hparams_/session_start_info" in logged.PluginTagToContent("hparams")

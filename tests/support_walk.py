@@ -1,0 +1,113 @@
+"""Walkthroughs of planted runs: what a stage takes and learns is written, not trained."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from support_runs import RankSpec, make_info, make_run_dir, make_step
+
+from recipes.gpt2.stages import PRESETS, Settings, Stage
+from recipes.gpt2.text import Place
+from recipes.gpt2.train import Work
+from trainperf.phases import Tag
+from trainperf.records import RunInfo, StepRecord
+
+
+PADDING, WAIT_MS = 0.25, 2.0
+
+
+@dataclass(kw_only=True)
+class Planted:
+    """Stands where `train` does: writes the records of a run whose settings decide its figures."""
+
+    step_ms: Callable[[Settings], float] = lambda settings: 10.0
+    loss: Callable[[Settings], float] = lambda settings: 2.0
+    trained: list[tuple[str, Settings]] = field(default_factory=list)
+    """What was run, in its order."""
+    _last: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+
+    def __call__(
+        self, work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
+    ) -> Path:
+        """Leave the run directory."""
+        del order, looked_at
+        self.trained.append((name, settings))
+        # Runs that take turns are told apart by when they began, in milliseconds.
+        self._last = max(datetime.now(timezone.utc), self._last + timedelta(milliseconds=2))
+        info = make_info(
+            config={
+                "model": "GPT2",
+                "parameters": 1000,
+                "dataset": "Documents",
+                "num_workers": settings.workers,
+                "attention": settings.attention,
+            },
+            hardware={"device_name": "a chip"},
+        )
+        known = {name: getattr(info, name) for name in info.__struct_fields__}
+        begun = RunInfo(**{**known, "started_at": self._last.isoformat(timespec="milliseconds")})
+        steps = self._steps(settings, len(self.trained))
+        folder = work.out / name / "trainperf"
+        return make_run_dir(folder, [RankSpec(steps=steps, info=begun)])
+
+    def _steps(self, settings: Settings, seed: int) -> list[StepRecord]:
+        scatter = random.Random(seed)  # noqa: S311 noise, no secret
+        made, clock = [], 0
+        tokens = 100 if settings.packed else round(100 / (1 - PADDING))
+        for index in range(115):
+            ms = self.step_ms(settings) * scatter.gauss(1.0, 0.01)
+            waited = 0.0 if settings.workers else WAIT_MS
+            made.append(
+                make_step(
+                    index,
+                    tags=int(Tag.WARMUP) if index < 12 else 0,
+                    start_ns=clock,
+                    facts={
+                        "loss": self.loss(settings) * scatter.gauss(1.0, 0.002),
+                        "samples": 8,
+                        "tokens_effective": 100,
+                        "tokens_padded": tokens,
+                    },
+                    data_wait=waited,
+                    forward=ms,
+                )
+            )
+            clock += made[-1].wall_ns
+        return made
+
+
+def small_work(out: Path, **changed: object) -> Work:
+    """A walkthrough of the smallest model there is."""
+    preset = replace(
+        PRESETS["tiny"],
+        layers=1,
+        heads=2,
+        width=16,
+        context=32,
+        documents=8,
+        turns=3,
+    )
+    asked = {"minutes": 60.0, "steps": 4, **changed}
+    return Work(preset=preset, seed=1, text=None, out=out, accelerator="cpu", **asked)  # type: ignore[arg-type]
+
+
+def stage(name: str, apply: Callable[[Settings], Settings], **said: object) -> Stage:
+    """A stage of a test's own."""
+    return Stage(name=name, change=name, reason="planted", apply=apply, **said)  # type: ignore[arg-type]
+
+
+def workers(kept: Settings) -> Settings:
+    """One worker."""
+    return replace(kept, workers=1)
+
+
+def packed(kept: Settings) -> Settings:
+    """Packed."""
+    return replace(kept, packed=True)
+
+
+def sdpa(kept: Settings) -> Settings:
+    """Fused attention."""
+    return replace(kept, attention="sdpa")
