@@ -337,6 +337,20 @@ def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) ->
     assert checked("profiler_evidence", tmp_path, padded).status == "not_applicable"
 
 
+@pytest.mark.parametrize(("idle", "status"), [(0.2, "pass"), (0.02, "fail")])
+def test_a_direction_without_a_bound_must_show_in_the_trace_too(
+    tmp_path: Path, idle: float, status: str
+) -> None:
+    """The marks say host-bound in every step: the trace has to show some of it."""
+    bound = replace(
+        GPU,
+        facts={**GPU.facts, "lead_forward": 0, "lead_backward": 0},
+        capture=make_capture(msgspec.structs.replace(TRACED, idle_host_bound_fraction=idle)),
+    )
+
+    assert checked("profiler_evidence", tmp_path, bound).status == status
+
+
 def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: Path) -> None:
     """Batches of many small tensors: the device waits whatever the finding is called."""
     anatomy = LoaderAnatomy(

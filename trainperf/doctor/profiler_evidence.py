@@ -2,6 +2,7 @@
 
 from trainperf.doctor.base import Case, Outcome, failed, not_applicable, passed, to_trace, unknown
 from trainperf.results import Finding
+from trainperf.rules.base import LIMITS
 from trainperf.traced import disagreements
 from trainperf.traces.captured import CaptureReport
 from trainperf.traces.results import RankTrace
@@ -33,7 +34,7 @@ def profiler_evidence(case: Case) -> Outcome:
     apart = disagreements(case.summary.traces)
     if apart:
         return failed("find out which of the two is wrong before you act on either", *apart)
-    first = next((f for f in case.summary.findings if f.fraction), None)
+    first = next((f for f in case.summary.findings if _asks_for_a_change(f)), None)
     if not case.evidence.captures:
         return _audited(case, first)
     report = case.evidence.captures[-1]
@@ -44,9 +45,14 @@ def profiler_evidence(case: Case) -> Outcome:
     if seen is None:
         return not_applicable(f"{first.title}: no trace of a few steps can show that")
     said = f"{first.title}; the trace shows {share(seen)}"
-    if seen < HALF * (first.fraction or 0.0):
+    if seen < HALF * (first.fraction or LIMITS.notable):
         return failed("look at the trace before you act: trainperf trace", said, report.answer)
     return passed(said, report.answer)
+
+
+def _asks_for_a_change(finding: Finding) -> bool:
+    """What gains something, or an unknown amount that matters."""
+    return bool(finding.fraction) or (finding.fraction is None and finding.severity != "low")
 
 
 def _audited(case: Case, first: Finding | None) -> Outcome:
