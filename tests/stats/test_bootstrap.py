@@ -1,17 +1,24 @@
 """An interval holds what it promises, on steps that are like their neighbours."""
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
 from trainperf.stats.bootstrap import (
     ASSUMED_NOISE,
+    DRIFTS,
     SEGMENTS,
     Estimate,
+    Places,
+    Resampled,
     Values,
     block_length,
     estimate,
+    mixed,
+    paired_interval,
+    pieces,
     ratio_interval,
     resamples,
     segments,
@@ -30,11 +37,19 @@ def correlated(n: int, correlation: float, seed: int) -> Values:
 
 def median_of(values: Values) -> Estimate:
     """The estimate of a run's median step."""
-    block = block_length(values)
+    n = len(values)
+
+    def medians(chosen: Iterable[Places]) -> list[float]:
+        return [float(np.median(values[places])) for places in chosen]
+
     found = estimate(
         float(np.median(values)),
-        [float(np.median(values[chosen])) for chosen in resamples(len(values), block, 200)],
-        [float(np.median(values[part])) for part in segments(len(values))],
+        Resampled(
+            drawn=medians(resamples(n, block_length(values), 200)),
+            segments=medians(segments(n)),
+            mixed=medians(mixed(n)),
+            pieces=medians(pieces(n)),
+        ),
     )
     assert found is not None
     return found
@@ -81,9 +96,82 @@ def test_drift_is_seen_between_the_parts_of_a_run() -> None:
     assert 0.07**2 < median_of(drifting).drift < 0.13**2
 
 
+def test_steps_that_differ_anyway_are_no_drift() -> None:
+    """Parts of sixty steps of different lengths differ too; that is not the machine."""
+    lengths = np.random.default_rng(0).lognormal(0.0, 0.5, 480)
+    parts = [math.log(np.median(part)) for part in np.array_split(lengths, SEGMENTS)]
+    drifts = [median_of(np.random.default_rng(seed).permutation(lengths)) for seed in range(20)]
+
+    assert np.var(parts) > 0.04**2
+    assert np.median([found.drift for found in drifts]) < 0.04**2
+
+
+@pytest.mark.parametrize(("block", "least", "most"), [(1, 0.3, 0.75), (None, 0.85, 1.0)])
+def test_single_steps_must_not_be_resampled(block: int | None, least: float, most: float) -> None:
+    """Of two equal processes in which steps are like their neighbours, blocks leave 95 % alone."""
+    runs = [resampled_median(correlated(400, 0.9, seed), block) for seed in range(120)]
+    held = [
+        ratio_interval([before], [after], assumed=0.0)
+        for before, after in zip(runs[::2], runs[1::2], strict=True)
+    ]
+
+    assert least <= np.mean([found.low <= 1 <= found.high for found in held]) <= most
+
+
+def resampled_median(values: Values, block: int | None) -> Estimate:
+    """A run's median, and what the resampling alone says of it."""
+    drawn = [
+        math.log(np.median(values[places]))
+        for places in resamples(len(values), block or block_length(values), 100)
+    ]
+    return Estimate(log=math.log(np.median(values)), sampling=float(np.var(drawn)), drift=0.0)
+
+
 def one(log: float, sampling: float = 0.0, drift: float = 0.0) -> Estimate:
     """A planted estimate."""
     return Estimate(log=log, sampling=sampling, drift=drift)
+
+
+def test_drift_in_one_run_may_have_happened_to_the_other() -> None:
+    """A run whose parts differ by 4 %, and one that was lucky: neither is sure to 10 %."""
+    found = ratio_interval([one(0.0, drift=0.04**2)], [one(0.0)])
+
+    reach = 1.96 * math.sqrt(2) * DRIFTS * 0.04
+    assert math.log(found.high) == pytest.approx(reach, rel=1e-3)
+    assert math.log(found.low) == pytest.approx(-reach, rel=1e-3)
+
+
+def test_a_busy_machine_is_no_change() -> None:
+    """A neighbour takes half of the time from most steps of a run, evenly: the fastest say so."""
+    quiet = correlated(400, 0.0, 1)
+    busy = correlated(400, 0.0, 2) * np.where(np.arange(400) % 5 == 0, 1.0, 2.0)
+    found = ratio_interval([median_of(quiet)], [median_of(busy)])
+
+    assert found.ratio > 1.8
+    assert found.fastest == pytest.approx(1.0, abs=0.1)
+    assert found.low < 1
+
+
+def test_a_change_of_every_step_is_found_between_single_runs() -> None:
+    """The fastest steps change with the others."""
+    found = ratio_interval(
+        [median_of(correlated(400, 0.0, 1))], [median_of(correlated(400, 0.0, 2) * 1.2)]
+    )
+
+    assert found.fastest == pytest.approx(1.2, rel=0.03)
+    assert found.low > 1.1
+
+
+def test_turns_cancel_what_changes_slowly() -> None:
+    """A machine gets slower by 4 % a run; of two runs the second is 2 % slower than the first."""
+    logs = [0.04 * turn + math.log(1.02) * (turn % 2) for turn in range(10)]
+    wobble = [0.001 * (-1) ** (turn // 2) for turn in range(10)]
+    runs = [one(log + off) for log, off in zip(logs, wobble, strict=True)]
+    paired = paired_interval(runs[::2], runs[1::2])
+    apart = ratio_interval(runs[::2], runs[1::2])
+
+    assert paired.low > 1.02
+    assert apart.low < 1 < apart.high
 
 
 def test_without_repeats_noise_is_assumed() -> None:
@@ -129,4 +217,6 @@ def test_one_run_against_repeats_uses_their_noise() -> None:
 )
 def test_what_is_not_above_zero_has_no_ratio(whole: float, drawn: list[float]) -> None:
     """And so no interval."""
-    assert estimate(whole, drawn, [1.0, 1.0]) is None
+    seen = Resampled(drawn=drawn, segments=[1.0, 1.0], mixed=[1.0, 1.0])
+
+    assert estimate(whole, seen) is None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trainperf.comparison.member import Member
+from trainperf.comparison.member import Member, is_speed
 from trainperf.comparison.results import ReadingChange, Verdict
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
@@ -13,8 +13,7 @@ from trainperf.stats.bootstrap import RatioInterval, paired_interval, ratio_inte
 
 BETTER = {meter.name: meter.better for meter in METERS}
 
-_SPEED = ("s", "1/s", "FLOP/s")
-"""Units of readings that get faster or slower."""
+_SPEEDS = frozenset(meter.name for meter in METERS if is_speed(meter))
 
 _UNKNOWN = Reading(value=None, unit="1", reason="not among the readings of this run")
 
@@ -77,7 +76,6 @@ def _change(
     if interval is None:
         ratio = other / one if one else None
         return ReadingChange(name=name, unit=unit, before=one, after=other, ratio=ratio)
-    speed = unit in _SPEED and BETTER.get(name) is not None
     return ReadingChange(
         name=name,
         unit=unit,
@@ -86,7 +84,7 @@ def _change(
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=judged(name, interval.low, interval.high) if speed else None,
+        verdict=judged(name, interval.low, interval.high) if name in _SPEEDS else None,
     )
 
 

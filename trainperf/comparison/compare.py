@@ -58,9 +58,14 @@ def _speedup(
     first: Primary, interval: RatioInterval, before: Sequence[Member], after: Sequence[Member]
 ) -> Speedup:
     """How many times faster, whichever way the reading counts."""
+    fastest = interval.fastest
     if BETTER.get(first.name or "") == "lower":
         return Speedup(
-            value=1 / interval.ratio, low=1 / interval.high, high=1 / interval.low, per_rank=False
+            value=1 / interval.ratio,
+            low=1 / interval.high,
+            high=1 / interval.low,
+            per_rank=False,
+            fastest=fastest and 1 / fastest,
         )
     ranks = [side[0].summary.run.world_size for side in (before, after)]
     shared = ranks[0] / ranks[1] if first.per_rank else 1.0
@@ -69,6 +74,7 @@ def _speedup(
         low=interval.low * shared,
         high=interval.high * shared,
         per_rank=first.per_rank,
+        fastest=fastest and fastest * shared,
     )
 
 

@@ -15,8 +15,11 @@ from trainperf.stats.bootstrap import (
     LEAST_STEPS,
     Estimate,
     Places,
+    Resampled,
     block_length,
     estimate,
+    mixed,
+    pieces,
     resamples,
     segments,
 )
@@ -28,6 +31,9 @@ from trainperf.traces.captured import CaptureReport
 
 RESAMPLES = 400
 """So many show a standard deviation to 4 %."""
+
+_SPEED = ("s", "1/s", "FLOP/s")
+"""Units of readings that get faster or slower."""
 
 _RESAMPLED = (Distribution, Ratio, Rate, SharedRate)
 """Statistics of many steps; a maximum or a last value has no interval."""
@@ -83,12 +89,27 @@ def estimates(sample: tuple[StepBlock, ...], whole: Mapping[str, float]) -> dict
     n = len(sample[0])
     meters = [meter for meter in METERS if meter.name in whole and _resampled(meter, sample)]
     drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
-    parts = _values(meters, sample, segments(n))
+    parts, mixture = (_values(meters, sample, chosen) for chosen in (segments(n), mixed(n)))
+    small = _values([meter for meter in meters if is_speed(meter)], sample, pieces(n))
     found = {
-        meter.name: estimate(whole[meter.name], drawn[meter.name], parts[meter.name])
+        meter.name: estimate(
+            whole[meter.name],
+            Resampled(
+                drawn=drawn[meter.name],
+                segments=parts[meter.name],
+                mixed=mixture[meter.name],
+                pieces=small.get(meter.name, ()),
+            ),
+            lower_is_faster=meter.better == "lower",
+        )
         for meter in meters
     }
     return {name: one for name, one in found.items() if one is not None}
+
+
+def is_speed(meter: Meter) -> bool:
+    """Whether a reading gets faster or slower."""
+    return meter.unit in _SPEED and meter.better is not None
 
 
 def _resampled(meter: Meter, sample: tuple[StepBlock, ...]) -> bool:

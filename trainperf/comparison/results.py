@@ -80,6 +80,9 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     per_rank: bool
     """Divided by the number of ranks: 1 is perfect scaling."""
+    fastest: float | None = None
+    """The same of the fastest steps, which a busy machine slows least, and which the interval
+    includes; `None` where repeats that took turns tell the machine from the change."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,9 @@ _FIRST = (
 )
 """The order in which people want to see them; the others follow as they come."""
 
+ALIKE = 1.05
+"""Up to so many times the change of the others, that of the fastest steps is the same."""
+
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
@@ -57,7 +60,7 @@ def speed(gain: Speedup) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
     said = [] if comparison.speedup is None else [comparison.reason]
-    said += [_noise(comparison), _loss(comparison.parity)]
+    said += [_noise(comparison), _busy(comparison), _loss(comparison.parity)]
     said.append(_changes(comparison))
     return [sentence for sentence in said if sentence]
 
@@ -129,6 +132,19 @@ def _noise(comparison: Comparison) -> str:
             "measure it"
         )
     return f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs)"
+
+
+def _busy(comparison: Comparison) -> str:
+    """Where the fastest steps say something else than the others."""
+    gain = comparison.speedup
+    if gain is None or gain.fastest is None:
+        return ""
+    if max(gain.fastest / gain.value, gain.value / gain.fastest) <= ALIKE:
+        return ""
+    return (
+        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the others "
+        "more; repeat in turns (A B A B …) to tell it from the change"
+    )
 
 
 def _loss(parity: Parity) -> str:

@@ -2,13 +2,14 @@
 
 Neighbouring steps are alike (a busy machine is busy for a while), so single steps must not be
 resampled: whole stretches are, long enough to hold most of what neighbours have in common.  What
-changes from run to run no resampling of one run can show.  Repeats do; without them the slow drift
-inside the runs and an assumed figure stand in for it.
+changes from run to run no resampling of one run can show.  Repeats do, best of all when they take
+turns.  Where they did not, three things stand in for it: an assumed figure, the drift inside the
+runs, and the fastest steps, which a busy machine slows least: they must say the same.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist, mean, variance
 
 import numpy as np
@@ -24,6 +25,16 @@ SEGMENTS = 8
 
 LEAST_STEPS = 4 * SEGMENTS
 """Fewer steps give no interval."""
+
+MOST_PIECES = 500
+"""Pieces among which the fastest are looked for: single steps in a run of so many."""
+
+FASTEST = 0.05
+"""Share of the pieces that are faster than what is called the fastest."""
+
+DRIFTS = 2.5
+"""From run to run may be so many times what parts of a run differ by: what is busy for a second
+is seen inside a run, what is busy for a minute only between runs."""
 
 ASSUMED_NOISE = 0.02
 """Relative standard deviation from run to run, where no repeats show it: that of a quiet machine
@@ -45,7 +56,9 @@ class Estimate:
     sampling: float
     """Variance from which steps happened to be recorded."""
     drift: float
-    """Variance between parts of the run: its repeat may differ from it by as much."""
+    """Variance between parts of the run, beyond that of as many steps from anywhere in it."""
+    fastest: "Estimate | None" = None
+    """The same of its fastest steps, which a busy machine slows least; `None` where unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +70,8 @@ class RatioInterval:
     high: float
     noise: float | None
     """Relative standard deviation from run to run, seen in repeats; `None` without any."""
+    fastest: float | None = None
+    """The ratio of the fastest steps, which the interval includes; `None` in repeats by turns."""
 
 
 def block_length(values: Values) -> int:
@@ -94,40 +109,66 @@ def segments(n: int) -> list[Places]:
     return np.array_split(np.arange(n), SEGMENTS)
 
 
-def estimate(whole: float, drawn: Sequence[float], parts: Sequence[float]) -> Estimate | None:
-    """From a statistic's value for a run, its values for resamples of it, and for its segments.
+def mixed(n: int) -> list[Places]:
+    """As many parts, their steps drawn from everywhere: what these differ by is not drift."""
+    return np.array_split(np.random.default_rng(_SEED).permutation(n), SEGMENTS)
+
+
+def pieces(n: int) -> list[Places]:
+    """Places of *n* steps in pieces as short as possible: among them the fastest are found."""
+    return np.array_split(np.arange(n), min(n, MOST_PIECES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resampled:
+    """Values of a statistic for choices of a run's steps; not above 0, or NaN: it has none."""
+
+    drawn: Sequence[float]
+    """For `resamples`."""
+    segments: Sequence[float]
+    mixed: Sequence[float]
+    pieces: Sequence[float] = ()
+    """Empty where it is nothing that gets faster."""
+
+
+def estimate(whole: float, seen: Resampled, *, lower_is_faster: bool = True) -> Estimate | None:
+    """From a statistic's value for a run, and what it is for choices of the run's steps.
 
     `None` where it is not above 0 throughout: there is no ratio then.
     """
-    if not all(value > 0 for value in (whole, *drawn, *parts)):
+    if not all(value > 0 for value in (whole, *seen.drawn, *seen.segments, *seen.mixed)):
         return None
     return Estimate(
         log=math.log(whole),
-        sampling=variance(map(math.log, drawn)),
-        drift=variance(map(math.log, parts)),
+        sampling=variance(map(math.log, seen.drawn)),
+        drift=_beyond(seen.segments, seen.mixed),
+        fastest=_fastest(seen.pieces, FASTEST if lower_is_faster else 1 - FASTEST),
     )
 
 
 def ratio_interval(
     before: Sequence[Estimate], after: Sequence[Estimate], *, assumed: float = ASSUMED_NOISE
 ) -> RatioInterval:
-    """The ratio of two runs, each given as its repeats.
+    """The ratio of two runs, each given as its repeats, which did not take turns.
+
+    It includes what is said of their fastest steps: where only the others differ, it may be the
+    machine that was busy.
 
     Args:
         before: What is divided by.
         after: What is divided.
         assumed: Noise from run to run where there are no repeats to show it.
     """
-    freedom = len(before) + len(after) - 2
-    spread = _pooled(before, after) if freedom else None
-    center = mean(one.log for one in after) - mean(one.log for one in before)
-    error = math.sqrt(sum(_variance(runs, spread, assumed) for runs in (before, after)))
-    quantile = float(stdtrit(freedom, 0.975)) if freedom else _Z95
-    return RatioInterval(
-        ratio=math.exp(center),
-        low=math.exp(center - quantile * error),
-        high=math.exp(center + quantile * error),
-        noise=None if spread is None else math.sqrt(spread),
+    found = _interval(before, after, assumed)
+    first, second = ([one.fastest for one in runs if one.fastest] for runs in (before, after))
+    if (len(first), len(second)) != (len(before), len(after)):
+        return found
+    fastest = _interval(first, second, assumed)
+    return replace(
+        found,
+        low=min(found.low, fastest.low),
+        high=max(found.high, fastest.high),
+        fastest=fastest.ratio,
     )
 
 
@@ -155,12 +196,53 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     )
 
 
-def _variance(runs: Sequence[Estimate], spread: float | None, assumed: float) -> float:
+def _interval(
+    before: Sequence[Estimate], after: Sequence[Estimate], assumed: float
+) -> RatioInterval:
+    freedom = len(before) + len(after) - 2
+    spread = _pooled(before, after) if freedom else None
+    # What happened to one of them may have happened to the other.
+    drift = DRIFTS**2 * max(mean(one.drift for one in runs) for runs in (before, after))
+    between = max(drift, assumed**2) if spread is None else spread
+    center = mean(one.log for one in after) - mean(one.log for one in before)
+    error = math.sqrt(sum(_variance(runs, between, freedom) for runs in (before, after)))
+    quantile = float(stdtrit(freedom, 0.975)) if freedom else _Z95
+    return RatioInterval(
+        ratio=math.exp(center),
+        low=math.exp(center - quantile * error),
+        high=math.exp(center + quantile * error),
+        noise=None if spread is None else math.sqrt(spread),
+    )
+
+
+def _variance(runs: Sequence[Estimate], between: float, freedom: int) -> float:
     """Of the mean over the repeats of a run."""
     sampled = mean(one.sampling for one in runs)
-    if spread is None:
-        return sampled + max(mean(one.drift for one in runs), assumed**2)
-    return (max(sampled, spread) + RESOLUTION**2) / len(runs)
+    if not freedom:
+        return sampled + between
+    return (max(sampled, between) + RESOLUTION**2) / len(runs)
+
+
+def _beyond(parts: Sequence[float], mixture: Sequence[float]) -> float:
+    """Variance of the logarithms of the parts, less what that of a mixture is."""
+    apart, anyway = (variance(map(math.log, values)) for values in (parts, mixture))
+    return max(0.0, apart - anyway)
+
+
+def _fastest(values: Sequence[float], share: float) -> Estimate | None:
+    found = np.asarray(values)
+    if len(found) < LEAST_STEPS or not bool((found > 0).all()):
+        return None
+    n = len(found)
+    parts, mixture = (
+        [float(np.quantile(found[places], share)) for places in chosen]
+        for chosen in (segments(n), mixed(n))
+    )
+    return Estimate(
+        log=math.log(float(np.quantile(found, share))),
+        sampling=variance(map(math.log, mixture)) / SEGMENTS,
+        drift=_beyond(parts, mixture),
+    )
 
 
 def _pooled(*groups: Sequence[Estimate]) -> float:
