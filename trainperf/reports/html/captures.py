@@ -19,6 +19,9 @@ _MOST_RANKS = 8
 _MOST_ROWS = 10
 """Of a table about one trace: the rest is in `trainperf trace`."""
 
+_WORDS = frozenset({"shapes", "called from", "kernels"})
+"""Columns of them that hold no numbers."""
+
 NONE = "ScheduledProfiler makes captures, or a file named capture put into the run directory"
 
 
@@ -49,7 +52,9 @@ def _stretches(found: Sequence[Capture]) -> Markup:
         )
         for one in found
     ]
-    return table(("steps", "step before", "step after", "ratio", "\u00a0"), rows, words=(0, 4))
+    return table(
+        ("profiled steps", "step before", "step after", "ratio", "\u00a0"), rows, words=(0, 4)
+    )
 
 
 def _time(seconds: float | None) -> str:
@@ -113,14 +118,17 @@ def _rank(one: RankWords) -> Markup:
 
 
 def _grid(grid: Grid) -> Markup:
+    rows = grid.rows[:_MOST_ROWS]
+    used = [place for place in range(len(grid.head)) if any(row[place] for row in rows)]
     more = len(grid.rows) - _MOST_ROWS
     note = f"{more} more are in the trace itself" if more > 0 else ""
-    last = len(grid.head) - 1
-    trailing = (last,) if grid.title.startswith("Where") else ()
+    words = [at for at, place in enumerate(used) if grid.head[place] in _WORDS]
     return Markup(
         heading(grid.title)
         + table(
-            [one or "\u00a0" for one in grid.head], grid.rows[:_MOST_ROWS], words=(0, *trailing)
+            [grid.head[place] or "\u00a0" for place in used],
+            [[row[place] for place in used] for row in rows],
+            words=(0, *words),
         )
         + (paragraph(note, "soft small") if note else "")
     )

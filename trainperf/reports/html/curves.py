@@ -1,6 +1,6 @@
 """What else changed over the fit?  A small picture a measurement, with the extremes of steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -8,13 +8,20 @@ from trainperf.reports.html.drawing import Frame, Point, area, curve, keys
 from trainperf.reports.html.page import Markup, paragraph, tag, text
 from trainperf.reports.html.scales import Axis, Unit, short, top
 from trainperf.series.chart import Chart, Line
+from trainperf.units import count, duration, share, size
 
 
 _FEW = 2
 """A line needs so many points."""
 
 _FAR = 2.0
-"""Times the largest mean beyond which single steps are cut off, lest one flatten the rest."""
+"""Times the usual value beyond which single steps are cut off, and said."""
+
+_USUAL = 0.95
+"""Quantile of the groups that is usual."""
+
+_MASKED = "tokens"
+_SAY: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "1": share}
 
 _LEVELS = frozenset({"loss"})
 """Charts of which the level counts for nothing: their axis need not begin at 0."""
@@ -52,16 +59,28 @@ def drawn(chart: Chart, begins: Sequence[int]) -> Markup:
         for mark in _line(frame, one, begins, place % 8)
     ]
     named = keys((one.label, f"k{place % 8}") for place, one in enumerate(chart.lines))
-    inside = [tag("h3", text(chart.title)), frame.picture(chart.what, marks)]
-    if len(chart.lines) > 1:
-        inside.append(named)
-    return tag("div", *inside, paragraph(_said(chart), "soft small"))
+    inside = [tag("h3", text(chart.title)), frame.picture(chart.what, marks), named]
+    return tag("div", *inside, paragraph(_said(chart, frame), "soft small"))
 
 
-def _said(chart: Chart) -> str:
+def _said(chart: Chart, frame: Frame) -> str:
     banded = any(one.high is not None for one in chart.lines)
     shade = "The shade spans single steps." if banded else ""
-    return " ".join(part for part in (chart.what, shade, chart.note) if part)
+    # The tokens' note is the name of what told padding from tokens.
+    note = f"Mask: {chart.note}." if chart.note and chart.key == _MASKED else chart.note
+    most = max([*_values(chart), *_singles(chart)])
+    beyond = f"Beyond the picture: up to {_SAY.get(chart.unit, count)(most)}."
+    cut = beyond if most > frame.up.high else ""
+    return " ".join(part for part in (chart.what, shade, cut, note) if part)
+
+
+def _values(chart: Chart) -> list[float]:
+    return [value for one in chart.lines for value in one.values if value is not None]
+
+
+def _singles(chart: Chart) -> list[float]:
+    """The largest single steps of the groups."""
+    return [value for one in chart.lines for value in one.high or () if value is not None]
 
 
 def _known(line: Line) -> int:
@@ -69,25 +88,31 @@ def _known(line: Line) -> int:
 
 
 def _frame(chart: Chart, begins: Sequence[int]) -> Frame:
-    values = [value for one in chart.lines for value in one.values if value is not None]
-    single = [value for one in chart.lines for value in one.high or () if value is not None]
-    high = top([max(values), min(max(single, default=0.0), _FAR * max(values))])
+    values = _values(chart)
+    usual = sorted(values)[int(_USUAL * (len(values) - 1))]
+    # Where nearly all is small, it is that which is to be seen.
+    largest = _FAR * usual if max(values) > _FAR**2 * usual > 0 else max(values)
+    single = max(_singles(chart), default=0.0)
+    high = top([largest, min(single, _FAR * usual)])
     low = min(0.0, *values)
     if chart.key in _LEVELS and max(values) > min(values):
         margin = 0.05 * (max(values) - min(values))
         low, high = min(values) - margin, max(values) + margin
-    across = Axis(low=float(begins[0]), high=float(begins[-1]), say=short)
+    return Frame(
+        across=Axis(low=float(begins[0]), high=float(begins[-1]), say=short),
+        up=_up(chart, low, high),
+        height=120,
+    )
+
+
+def _up(chart: Chart, low: float, high: float) -> Axis:
     if chart.unit == "s":
-        return Frame(
-            across=across, up=Axis(low=low, high=high, unit=Unit.of_seconds(high)), height=120
-        )
+        return Axis(low=low, high=high, unit=Unit.of_seconds(high))
     if chart.unit == "B":
-        return Frame(
-            across=across, up=Axis(low=low, high=high, unit=Unit.of_bytes(high)), height=120
-        )
+        return Axis(low=low, high=high, unit=Unit.of_bytes(high))
     if chart.unit == "1":
-        return Frame(across=across, up=Axis(low=low, high=high, unit=Unit.of_shares()), height=120)
-    return Frame(across=across, up=Axis(low=low, high=high, say=short), height=120)
+        return Axis(low=low, high=high, unit=Unit.of_shares())
+    return Axis(low=low, high=high, say=short)
 
 
 def _line(frame: Frame, line: Line, begins: Sequence[int], colour: int) -> Iterator[Markup]:

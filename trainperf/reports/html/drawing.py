@@ -116,7 +116,7 @@ def lanes(rows: Iterable[Lane]) -> Markup:
         f"{''.join(marks)}</svg>"
     )
     return Markup(
-        f'<div class="plot"><div class="up">{"".join(names)}</div>'
+        f'<div class="plot lanes"><div class="up">{"".join(names)}</div>'
         f'<div class="area" style="height:{height}px">{svg}</div></div>'
     )
 

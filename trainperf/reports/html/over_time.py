@@ -45,14 +45,15 @@ def over_time(steps: Steps) -> Markup:
     )
     marks = [*_areas(frame, steps), _slowest(frame, steps), *_hovers(frame, steps)]
     marks += _beyond(frame, steps, top_s)
-    shown = [one for one in steps.phases if any(one.mean_s)]
-    named = keys(
-        [*((one.label, f"b{COLOURS[one.key]}") for one in shown), ("slowest step", "kink")]
-    )
+    least_s = _SEEN * top_s
+    shown = [one for one in steps.phases if any((spent or 0.0) > least_s for spent in one.mean_s)]
+    named = [(one.label, f"b{COLOURS[one.key]}") for one in shown]
+    if steps.width > 1:
+        named.append(("slowest step", "kink"))
     return Markup(
         lanes(_lane(frame, steps, one) for one in steps.tags)
         + frame.picture("phases of the step over the fit", marks, names=("step", ""))
-        + named
+        + keys(named)
         + paragraph(_told(steps), "soft small")
     )
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from trainperf.reports.html.page import Markup, paragraph, table, tag, text
+from trainperf.reports.html.page import Markup, bullets, paragraph, table, tag, text
 from trainperf.reports.table import Table
+
+
+_ON_A_LINE = 2
 
 
 def facts(known: Iterable[tuple[str, str]]) -> Markup:
@@ -20,14 +23,20 @@ def heading(words: str) -> Markup:
 def shown(one: Table) -> Markup:
     """A table of any report with its title and its notes."""
     head = [name or "\u00a0" for name in one.head]
-    grid = table(head, one.rows, words=range(one.words))
-    notes = paragraph(" · ".join(one.notes), "soft small") if one.notes else Markup("")
-    return Markup(heading(one.title) + grid + notes)
+    rows = [[_indented(cell) for cell in row] for row in one.rows]
+    grid = table(head, rows, words=range(one.words))
+    return Markup(heading(one.title) + grid + _notes(one.notes))
 
 
 def missing(reasons: Sequence[tuple[str, str]]) -> Markup:
-    """What there is nothing to show of, each with why."""
-    lines = [tag("li", tag("b", text(name)), text(f": {_reason(why)}")) for name, why in reasons]
+    """What there is nothing to show of, each with why; those of one reason together."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons:
+        names.setdefault(_reason(why), []).append(name)
+    lines = [
+        tag("li", tag("b", text(", ".join(several))), text(f": {why}"))
+        for why, several in names.items()
+    ]
     return tag("ul", *lines, kind="absent") if lines else Markup("")
 
 
@@ -40,6 +49,18 @@ def meter(share: float, kind: str) -> Markup:
     """A bar in a cell of a table, a share of the cell's width."""
     wide = min(1.0, max(0.0, share)) * 100
     return Markup(f'<span class="meter {kind}" style="width:{wide:.2f}%"></span>')
+
+
+def _notes(notes: Sequence[str]) -> Markup:
+    """One or two on a line; more of them each on its own."""
+    if len(notes) > _ON_A_LINE:
+        return tag("div", bullets(notes), kind="soft small")
+    return paragraph(" · ".join(notes), "soft small") if notes else Markup("")
+
+
+def _indented(cell: str) -> str:
+    """A browser would drop the spaces that show what is inside what."""
+    return f"\u2003{cell.lstrip(' ')}" if cell.startswith(" ") else cell
 
 
 def _reason(why: str) -> str:

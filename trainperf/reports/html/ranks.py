@@ -48,8 +48,8 @@ def _point(summary: Summary, point: SyncPoint) -> str:
         rows.append((str(rank), Markup(bars), duration(wait), duration(skew)))
     said = (
         f"Mean over {plural(point.n, 'steady step')}. Grey is the transfer, "
-        f"{duration(point.transfer_s)}, which even the last rank waits; orange is the wait for it. "
-        f"The fastest rank loses {duration(point.lost_s)} a step here."
+        f"{duration(point.transfer_s)}, which even the last rank waits; orange is the wait for "
+        f"that rank. The first one to come waits {duration(point.lost_s)} longer, on average."
     )
     return (
         heading(f"Wait {_POINTS.get(point.point, f'at {point.point}')}")

@@ -15,6 +15,9 @@ from trainperf.units import count, duration, plural, share
 _MOST = 300
 """Operators that are drawn, those that take longest; a step of a large model has some hundred."""
 
+_LEAST = 1e-4
+"""Of the ridge: operators with less arithmetic a byte are drawn at the edge."""
+
 _LARGEST, _SMALLEST = 24.0, 6.0
 _KINDS: dict[Bound, tuple[str, int]] = {
     "memory": ("bound by memory", 0),
@@ -30,7 +33,8 @@ class _Spot:
     said: str
     measured_s: float
     flops: int
-    memory_bytes: int
+    moved_bytes: int
+    """Read and written, as if nothing were cached."""
     bound: Bound
 
     @property
@@ -40,8 +44,8 @@ class _Spot:
 
     @property
     def intensity(self) -> float | None:
-        """FLOP a byte that has to pass between memory and cache; `None` if none has to."""
-        return self.flops / self.memory_bytes if self.memory_bytes else None
+        """FLOP a byte; `None` if nothing is moved."""
+        return self.flops / self.moved_bytes if self.moved_bytes else None
 
 
 def roof(evidence: Evidence, light: Roofline) -> Markup:
@@ -59,7 +63,7 @@ def roof(evidence: Evidence, light: Roofline) -> Markup:
     picture = frame.picture(
         f"operators under the roof of {light.chip.name}",
         [*_roofs(frame, light, peak), *(_dot(frame, one, longest_s) for one in spots)],
-        names=("FLOP a byte that passes through memory", "FLOP/s"),
+        names=("FLOP a byte read or written", "FLOP/s"),
         over=_words(frame, light, peak),
     )
     there = {one.bound for one in spots}
@@ -81,7 +85,8 @@ def why_not(evidence: Evidence, light: Roofline) -> str:
 def _told(spots: Sequence[_Spot]) -> str:
     return (
         f"{plural(len(spots), 'operator')} of the audited step, those that compute; a larger dot "
-        "took longer. What lies far below the roof can gain; what touches it can only do less."
+        "took longer. Far below the roof there is time to gain; above its slope the data came "
+        "from a cache."
     )
 
 
@@ -103,7 +108,7 @@ def _spots(evidence: Evidence, light: Roofline) -> Iterator[_Spot]:
             said=_said(found.name, "", found.measured_s, found.calls, found.share_of_roof),
             measured_s=found.measured_s,
             flops=sum(one.use.flops for one in rows),
-            memory_bytes=sum(one.use.memory_bytes for one in rows),
+            moved_bytes=sum(one.use.moved_bytes for one in rows),
             bound=max(rows, key=lambda one: one.floor_s).bound,
         )
 
@@ -115,7 +120,7 @@ def _of_row(one: OperatorFloor) -> _Spot:
         said=_said(use.name, where, use.host_s, use.calls, one.share_of_roof(use.host_s)),
         measured_s=use.host_s,
         flops=use.flops,
-        memory_bytes=use.memory_bytes,
+        moved_bytes=use.moved_bytes,
         bound=one.bound,
     )
 
@@ -133,7 +138,7 @@ def _frame(light: Roofline, spots: Sequence[_Spot], peak: float) -> Frame:
     fastest = max(peak, *(one.rate for one in spots))
     return Frame(
         across=Axis(
-            low=min(*known, ridge / 10) / 2 if known else ridge / 20,
+            low=max(min([*known, ridge / 10]) / 2, ridge * _LEAST),
             high=max([*known, ridge * 4]) * 2,
             logarithmic=True,
             say=short,

@@ -129,7 +129,13 @@ def _light(seen: Seen) -> Markup:
 
 def _readings(words: Words) -> Markup:
     rows = [
-        (one.name, one.said, one.interval, f"{one.steps:,}" if one.steps else "", one.reason)
+        (
+            tag("code", text(one.name)),
+            one.said,
+            one.interval,
+            f"{one.steps:,}" if one.steps else "",
+            one.reason,
+        )
         for one in words.readings
     ]
     head = ("reading", "value", "95 % interval", "steps", "if missing, why")

@@ -8,7 +8,7 @@ from trainperf.units import Scale
 
 
 _LEAST_POWERS = 3
-"""Powers of ten that are enough ticks by themselves."""
+"""Ticks that are enough on a logarithmic axis."""
 
 _BINARY = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B"))
 _DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -68,9 +68,10 @@ class Axis:
     def ticks(self, most: int = 5) -> list[float]:
         """Round values between the ends."""
         if self.logarithmic:
-            found = _powers(self.low, self.high)
-            if len(found) >= _LEAST_POWERS:
-                return found[:: math.ceil(len(found) / (most + 1))]
+            for digits in ((1,), (1, 2, 5)):
+                found = _powers(self.low, self.high, digits)
+                if len(found) >= _LEAST_POWERS:
+                    return found[:: math.ceil(len(found) / (most + 1))]
         return self._even(most)
 
     def written(self, value: float) -> str:
@@ -107,6 +108,8 @@ def top(values: Sequence[float]) -> float:
     return 1.04 * max(values, default=0.0) or 1.0
 
 
-def _powers(low: float, high: float) -> list[float]:
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    return [10.0**power for power in range(first, last + 1)]
+def _powers(low: float, high: float, digits: Sequence[int]) -> list[float]:
+    """Powers of ten in the range, times each of the *digits*."""
+    powers = range(math.floor(math.log10(low)), math.floor(math.log10(high) + 1e-9) + 1)
+    every = (digit * 10.0**power for power in powers for digit in digits)
+    return [value for value in every if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]

@@ -46,6 +46,7 @@ th.text, td.text { text-align: left; }
 td.text { overflow-wrap: anywhere; min-width: 7rem; }
 td:not(.text) { white-space: nowrap; }
 code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
+td code { white-space: nowrap; }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr));
   gap: .5rem 1.2rem; margin: .9rem 0 0; }
 .facts > div { min-width: 0; }
@@ -62,6 +63,7 @@ code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
 .grid > div { min-width: 0; break-inside: avoid; }
 .plot { display: grid; grid-template-columns: 6.4rem minmax(0, 1fr); margin: .4rem 0 .2rem;
   break-inside: avoid; }
+.plot.lanes { margin: .4rem 0 .5rem; }
 .plot.bare { grid-template-columns: minmax(0, 1fr); }
 .area { position: relative; }
 .plot svg { display: block; width: 100%; height: 100%; overflow: visible; }
@@ -112,9 +114,10 @@ footer { color: var(--soft); font-size: .82rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: .6rem .5rem; } section, header { padding: .8rem .8rem; }
   h1 { font-size: 1.25rem; } :is(td, th):has(> .aside), .tick.fine { display: none; }
   table:has(.forest) tr > :is(:nth-child(2), :nth-child(3)) { display: none; }
-  .forest { min-width: 6rem; }
+  .forest { min-width: 6rem; } td code { white-space: normal; }
   .plot { grid-template-columns: 5.4rem minmax(0, 1fr); }
-  .plot.bare { grid-template-columns: minmax(0, 1fr); } th, td { padding: .2rem .35rem; } }
+  .plot.lanes { margin: .4rem 0 .5rem; }
+.plot.bare { grid-template-columns: minmax(0, 1fr); } th, td { padding: .2rem .35rem; } }
 @media print { :root { --page: #fff; --card: #fff; --tint: #fff; --ink: #000; --soft: #444;
     --line: #bbb; --grid: #ddd; }
   @page { margin: 14mm; }
