@@ -212,6 +212,17 @@ _ROWS: tuple[tuple[frozenset[str], Chip], ...] = (
             "AMD Instinct MI250X data sheet, halved: PyTorch sees each die as a device",
         ),
     ),
+    # After the larger one: the driver may name both in one word each.
+    (
+        frozenset({"mi250"}),
+        _chip(
+            "MI250 (one of its two dies)",
+            {"fp32": 45.25, "fp16": 181.05, "bf16": 181.05},
+            1638.4,
+            _PCIE4,
+            "AMD Instinct MI250 data sheet, halved: PyTorch sees each die as a device",
+        ),
+    ),
     (
         frozenset({"mi300x"}),
         _chip(

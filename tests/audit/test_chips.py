@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from support_light import make_use
 
 from trainperf.audit import chips
 from trainperf.audit.chips import CACHE, PROBES, Remembered, cache_file, chip_for, note_chip
@@ -34,26 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def use(*, flops: int = 0, memory: int = 0, host_s: float, precision: str = "fp32") -> OperatorUse:
     """A product called once."""
-    return OperatorUse(
-        name="aten.mm.default",
-        part="forward",
-        kind="matmul",
-        place="device",
-        module=None,
-        line=None,
-        shapes=(),
-        dtypes=(),
-        precision=precision,
-        calls=1,
-        flops=flops,
-        matmul_flops=flops,
-        repeated_flops=0,
-        read_bytes=memory,
-        written_bytes=0,
-        memory_bytes=memory,
-        fused_bytes=memory,
-        host_s=host_s,
-    )
+    return make_use(flops=flops, memory=memory, kind="matmul", precision=precision, host_s=host_s)
 
 
 def audit(*uses: OperatorUse, device: str = "cpu", name: str | None = None) -> StepAudit:

@@ -5,6 +5,32 @@ import pytest
 from trainperf.hardware import CHIPS, chip_of
 
 
+DERIVED = (
+    ("A100 40GB", 108, 1.41, 2048),
+    ("A100 80GB SXM", 108, 1.41, 2048),
+    ("A100 80GB PCIe", 108, 1.41, 2048),
+    ("H100 PCIe", 114, 1.62, 4096),
+    ("H100 NVL", 132, 1.545, 4096),
+    ("H100 SXM", 132, 1.83, 4096),
+    ("H200 SXM", 132, 1.83, 4096),
+    ("H200 NVL", 132, 1.545, 4096),
+    ("B200 SXM", 148, 1.855, 8192),
+    ("L4", 58, 2.04, 1024),
+    ("L40S", 142, 2.49, 1024),
+    ("T4", 40, 1.59, 1024),
+    ("V100 SXM2", 80, 1.53, 1024),
+    ("V100 PCIe", 80, 1.37, 1024),
+    ("V100S PCIe", 80, 1.597, 1024),
+    ("RTX 3090", 82, 1.695, 512),
+    ("RTX 4090", 128, 2.52, 512),
+    ("RTX 5090", 170, 2.407, 512),
+    ("MI250X (one of its two dies)", 110, 1.7, 1024),
+    ("MI250 (one of its two dies)", 104, 1.7, 1024),
+    ("MI300X", 304, 2.1, 2048),
+)
+"""Units of a chip, their boost clock in GHz, and what each does in a cycle in fp16, dense."""
+
+
 @pytest.mark.parametrize(
     ("device", "chip"),
     [
@@ -27,6 +53,8 @@ from trainperf.hardware import CHIPS, chip_of
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
         ("NVIDIA GeForce RTX 5090", "RTX 5090"),
         ("AMD Instinct MI250X", "MI250X (one of its two dies)"),
+        ("AMD Instinct MI250", "MI250 (one of its two dies)"),
+        ("AMD Instinct MI250X/MI250", "MI250X (one of its two dies)"),
         ("AMD Instinct MI300X", "MI300X"),
     ],
 )
@@ -71,6 +99,21 @@ def test_every_row_is_dense_ordered_and_sourced(chip: object) -> None:
         assert peaks["fp8"] == pytest.approx(2 * peaks["fp16"], rel=0.02)
     assert 3e11 <= chip.memory_bytes_per_s <= 8e12
     assert chip.source
+
+
+@pytest.mark.parametrize(("name", "units", "ghz", "each"), DERIVED)
+def test_a_dense_peak_is_units_times_clock_times_what_each_does_in_a_cycle(
+    name: str, units: int, ghz: float, each: int
+) -> None:
+    """In fp16; a sparse figure copied from a data sheet would be twice that."""
+    (chip,) = (one for one in CHIPS if one.name == name)
+
+    assert chip.flops_per_s["fp16"] == pytest.approx(units * ghz * 1e9 * each, rel=0.01)
+
+
+def test_every_row_has_its_peak_derived() -> None:
+    """A new row comes with its units and its clock."""
+    assert {row[0] for row in DERIVED} == {chip.name for chip in CHIPS}
 
 
 def test_the_ridge_of_an_a100_is_where_the_textbook_has_it() -> None:

@@ -1,56 +1,18 @@
 """The floor of an audited run on its chip: never above what a steady step takes."""
 
+import msgspec
 import pytest
+from support_light import CHIP, COMPUTE, make_audit
 
-from trainperf.documents.audit import OperatorUse, StepAudit
 from trainperf.documents.chip import MeasuredChip
 from trainperf.documents.folder import Documents
 from trainperf.evidence import light_of
 from trainperf.hardware import Chip
 
 
-CHIP = Chip(
-    name="planted",
-    flops_per_s={"fp32": 1e12},
-    memory_bytes_per_s=1e10,
-    link_bytes_per_s=None,
-    launch_s=1e-6,
-    source="this test",
-)
-
-PRODUCT = OperatorUse(
-    name="aten.mm.default",
-    part="forward",
-    kind="matmul",
-    place="device",
-    module=None,
-    line=None,
-    shapes=(),
-    dtypes=(),
-    precision="fp32",
-    calls=1,
-    flops=10**9,
-    matmul_flops=10**9,
-    repeated_flops=0,
-    read_bytes=0,
-    written_bytes=0,
-    memory_bytes=10**6,
-    fused_bytes=10**6,
-    host_s=0.0,
-)
-"""One millisecond of arithmetic on the planted chip, a tenth of memory."""
-
-
 def documents(*, device: str = "planted", chip: Chip | None = CHIP) -> Documents:
-    """Of a run with an audit."""
-    audit = StepAudit(
-        device="cpu",
-        device_name=device,
-        cache_bytes=None,
-        operators=(PRODUCT,),
-        views=0,
-        audited_s=1.0,
-    )
+    """Of a run with an audit of one product: a millisecond of arithmetic, a tenth of memory."""
+    audit = msgspec.structs.replace(make_audit(COMPUTE), device_name=device)
     return Documents(audit=audit, chip=None if chip is None else MeasuredChip(chip=chip))
 
 

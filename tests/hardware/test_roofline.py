@@ -1,73 +1,14 @@
 """Floors, bounds and dimensions of planted operators on a planted chip."""
 
+import msgspec
 import pytest
+from support_light import COMPUTE, MEMORY, make_light, make_use
 
-from trainperf.documents.audit import Kind, OperatorUse, Part, Place, StepAudit
-from trainperf.hardware import Chip
-from trainperf.roofline import Roofline, roofline
-
-
-CHIP = Chip(
-    name="planted",
-    flops_per_s={"fp32": 1e12},
-    memory_bytes_per_s=1e10,
-    link_bytes_per_s=1e9,
-    launch_s=1e-6,
-    source="this test",
-)
+from trainperf.documents.audit import OperatorUse
 
 
-def use(
-    *,
-    flops: int = 0,
-    memory: int = 0,
-    kind: Kind = "pointwise",
-    part: Part = "forward",
-    place: Place = "device",
-    precision: str = "fp32",
-) -> OperatorUse:
-    """An operator called once."""
-    matmul = flops if kind == "matmul" else 0
-    return OperatorUse(
-        name="op",
-        part=part,
-        kind=kind,
-        place=place,
-        module=None,
-        line=None,
-        shapes=(),
-        dtypes=(),
-        precision=precision,
-        calls=1,
-        flops=flops,
-        matmul_flops=matmul,
-        repeated_flops=matmul if part == "recompute" else 0,
-        read_bytes=memory,
-        written_bytes=0,
-        memory_bytes=memory,
-        fused_bytes=memory // 4,
-        host_s=0.0,
-    )
-
-
-def light(*uses: OperatorUse) -> Roofline:
-    """Their floors."""
-    audit = StepAudit(
-        device="cpu",
-        device_name="planted",
-        cache_bytes=None,
-        operators=uses,
-        views=0,
-        audited_s=1.0,
-    )
-    return roofline(audit, CHIP)
-
-
-COMPUTE = use(flops=10**9, memory=10**6, kind="matmul")
-"""1 ms of arithmetic, 0.1 ms of memory."""
-MEMORY = use(flops=10**6, memory=10**7)
-"""1 µs of arithmetic, 1 ms of memory."""
-LAUNCH = use(flops=10, memory=100)
+LAUNCH = make_use(flops=10, memory=100)
+"""Next to nothing of either."""
 
 
 @pytest.mark.parametrize(
@@ -78,7 +19,7 @@ def test_an_operator_is_bound_by_what_takes_longest(
     one: OperatorUse, bound: str, floor_s: float
 ) -> None:
     """Its floor is arithmetic or memory: a launch can be saved."""
-    (floor,) = light(one).operators
+    (floor,) = make_light(one).operators
 
     assert floor.bound == bound
     assert floor.floor_s == pytest.approx(floor_s)
@@ -86,12 +27,12 @@ def test_an_operator_is_bound_by_what_takes_longest(
 
 def test_the_speed_of_light_is_the_sum_of_the_floors() -> None:
     """For the step and for each phase; recomputation belongs to backward."""
-    found = light(
+    found = make_light(
         COMPUTE,
         MEMORY,
-        use(flops=2 * 10**9, part="backward"),
-        use(flops=10**9, kind="matmul", part="recompute"),
-        use(memory=3 * 10**7, part="optimizer"),
+        make_use(flops=2 * 10**9, part="backward"),
+        make_use(flops=10**9, kind="matmul", part="recompute"),
+        make_use(memory=3 * 10**7, part="optimizer"),
     )
 
     assert found.step.floor_s == pytest.approx(8e-3)
@@ -101,15 +42,16 @@ def test_the_speed_of_light_is_the_sum_of_the_floors() -> None:
 
 def test_fusion_saves_memory_time_but_no_arithmetic() -> None:
     """The planted chains keep a quarter of their traffic."""
-    found = light(COMPUTE, MEMORY)
+    found = make_light(COMPUTE, MEMORY)
 
     assert found.step.fused_floor_s == pytest.approx(1e-3 + 0.25e-3)
 
 
 def test_copies_over_the_link_and_work_beside_the_chip_are_no_part_of_it() -> None:
     """They may run at the same time; the link has a floor of its own."""
-    crossing = use(memory=10**6, place="link")
-    found = light(crossing, use(memory=10**6, place="host"))
+    moved = make_use(memory=10**6)
+    places = ("link", "host")
+    found = make_light(*(msgspec.structs.replace(moved, place=place) for place in places))
 
     assert found.step.floor_s == 0.0
     assert found.step.over(1.0) is None
@@ -119,7 +61,7 @@ def test_copies_over_the_link_and_work_beside_the_chip_are_no_part_of_it() -> No
 
 def test_utilisation_counts_model_flops_and_hardware_flops() -> None:
     """Two milliseconds for 1 + 1 GFLOP, of which one is repeated, on 1 TFLOP/s."""
-    found = light(COMPUTE, use(flops=10**9, kind="matmul", part="recompute"))
+    found = make_light(COMPUTE, make_use(flops=10**9, kind="matmul", part="recompute"))
 
     assert found.mfu(4e-3) == pytest.approx(0.25)
     assert found.hfu(4e-3) == pytest.approx(0.5)
@@ -127,7 +69,7 @@ def test_utilisation_counts_model_flops_and_hardware_flops() -> None:
 
 def test_without_a_peak_for_the_precision_there_is_no_utilisation() -> None:
     """Nor a floor from arithmetic; the precision is named."""
-    found = light(use(flops=10**9, memory=10**6, kind="matmul", precision="fp64"))
+    found = make_light(make_use(flops=10**9, memory=10**6, kind="matmul", precision="fp64"))
 
     assert found.mfu(1.0) is None
     assert found.unknown_precisions == ("fp64",)
@@ -137,7 +79,7 @@ def test_without_a_peak_for_the_precision_there_is_no_utilisation() -> None:
 
 def test_three_quarters_of_the_roof_are_left_alone() -> None:
     """Below it a better kernel would pay."""
-    (floor,) = light(COMPUTE).operators
+    (floor,) = make_light(COMPUTE).operators
 
     assert floor.near_roof(1.3e-3) is True
     assert floor.near_roof(1.4e-3) is False

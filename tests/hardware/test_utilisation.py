@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from support_light import make_use
 from support_runs import WARMUP_STEPS, make_step, make_steps
 
 from trainperf.blocks import StepBlock
 from trainperf.documents import write_document
-from trainperf.documents.audit import OperatorUse, StepAudit
+from trainperf.documents.audit import StepAudit
 from trainperf.documents.folder import read_documents
 from trainperf.meters.fold import Reading
 from trainperf.phases import Tag
@@ -20,26 +22,8 @@ TERA = 10**12
 
 def audit(device: str = "NVIDIA H100 80GB HBM3", precision: str = "bf16") -> StepAudit:
     """Ten TFLOP, of which two are repeated, in one contraction of step 30."""
-    product = OperatorUse(
-        name="aten.mm.default",
-        part="forward",
-        kind="matmul",
-        place="device",
-        module=None,
-        line=None,
-        shapes=(),
-        dtypes=(),
-        precision=precision,
-        calls=1,
-        flops=10 * TERA,
-        matmul_flops=10 * TERA,
-        repeated_flops=2 * TERA,
-        read_bytes=0,
-        written_bytes=0,
-        memory_bytes=0,
-        fused_bytes=0,
-        host_s=0.0,
-    )
+    product = make_use(flops=10 * TERA, kind="matmul", precision=precision)
+    product = msgspec.structs.replace(product, repeated_flops=2 * TERA)
     return StepAudit(
         step=30,
         device="cuda",
