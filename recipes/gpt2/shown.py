@@ -1,10 +1,10 @@
 """Where does the result go?  To the terminal, two files beside the runs, and TensorBoard."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from lightning.pytorch.loggers import TensorBoardLogger
-from rich.console import Console
 
 from recipes.gpt2 import table
 from recipes.gpt2.outcomes import Outcome
@@ -15,7 +15,7 @@ from recipes.gpt2.train import Work
 def show(outcomes: Sequence[Outcome], work: Work) -> None:
     """Print the table, write it as markdown and HTML, and each stage's row into TensorBoard."""
     print()
-    print(table.text(outcomes, Console().width))
+    print(table.text(outcomes, shutil.get_terminal_size((98, 24)).columns))
     (work.out / "walkthrough.md").write_text(table.markdown(outcomes), encoding="utf-8")
     (work.out / "walkthrough.html").write_text(page_of(outcomes, work), encoding="utf-8")
     for outcome in outcomes:

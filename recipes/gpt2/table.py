@@ -1,12 +1,9 @@
 """What did each stage change?  The end of the walkthrough, as text and as markdown."""
 
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from textwrap import fill
-
-from rich.console import Console, JustifyMethod
-from rich.table import Table
+from itertools import zip_longest
+from textwrap import fill, wrap
 
 from recipes.gpt2.outcomes import Outcome
 from trainperf.units import duration, fine_share, size, times
@@ -135,18 +132,33 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def _grid(columns: Sequence[Column], outcomes: Sequence[Outcome], width: int) -> str:
-    narrow = width < 100
-    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=narrow)
-    for column in columns:
-        side: JustifyMethod = "left" if column.words else "right"
-        cells = [_unbroken(column, one) for one in outcomes]
-        parts = [word for cell in (column.name, *cells) for word in cell.split(" ")]
-        table.add_column(column.name, justify=side, min_width=max(map(len, parts)))
-    for one in outcomes:
-        table.add_row(*(_unbroken(column, one) for column in columns))
-    file = io.StringIO()
-    Console(file=file, width=width).print(table)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    rows = [[column.name for column in columns]]
+    rows += [[_unbroken(column, one) for column in columns] for one in outcomes]
+    widths, gap = _widths(rows, width)
+    lines = []
+    for row in rows:
+        cells = [_wrapped(cell, wide) for cell, wide in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            placed = zip(columns, parts, widths, strict=True)
+            aligned = (f"{part:<{n}}" if one.words else f"{part:>{n}}" for one, part, n in placed)
+            lines.append(gap.join(aligned).replace(_HARD, " ").rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _widths(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], str]:
+    """Those of the columns, the widest made narrower until all fit, and what is between them."""
+    columns = list(zip(*rows, strict=True))
+    wide = [max(map(len, cells)) for cells in columns]
+    least = [max(len(word) for cell in cells for word in cell.split(" ")) for cells in columns]
+    gap = "  " if sum(least) + 2 * (len(least) - 1) <= width else " "
+    while sum(wide) + len(gap) * (len(wide) - 1) > width and wide != least:
+        place = max(range(len(wide)), key=lambda one: (wide[one] > least[one], wide[one]))
+        wide[place] -= 1
+    return wide, gap
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    return wrap(cell, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _unbroken(column: Column, outcome: Outcome) -> str:
