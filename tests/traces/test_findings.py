@@ -188,6 +188,15 @@ def test_the_answer_names_the_cause(given: dict[str, Any], said: str) -> None:
     assert report_of(rank_of(**given)).answer == said
 
 
+def test_a_step_that_takes_longer_on_the_device_is_said_to() -> None:
+    """Its share could not be checked against the step time of the host."""
+    rank = rank_of(comm_exposed_s=0.05)
+    steps = (TraceStep(step=1, step_s=0.1, device_span_s=0.2),)
+    lagging = msgspec.structs.replace(rank, steps=steps)
+
+    assert "A step of 200 ms on the device spends 50.0 ms (25 %)" in report_of(lagging).answer
+
+
 def test_several_ranks_are_answered_for_by_their_mean() -> None:
     """40 % and 60 % idle are 50 %."""
     ranks = [

@@ -109,6 +109,7 @@ def test_collectives_with_bytes_and_bandwidth() -> None:
 
     assert (one.kind, one.count, one.bytes, one.many_small) == ("all_reduce", 2, 4_000, False)
     assert one.total_s == pytest.approx(0.030)
+    assert one.exposed_s == pytest.approx(0.016)
     assert one.achieved_bytes_per_s == pytest.approx(4_000 / 0.030)
     assert one.bus_bytes_per_s == pytest.approx(4_000 / 0.030)
 
@@ -119,6 +120,48 @@ def test_a_sync_is_named_by_the_operator_that_asked() -> None:
 
     assert (site.call, site.count, site.stack) == ("aten::item", 2, ())
     assert site.total_s == pytest.approx(2 * (8e-3 - 20e-9))
+
+
+def test_a_kind_of_collective_is_exposed_where_nothing_is_computed() -> None:
+    """Each kind by itself: two that run beside each other share what is exposed."""
+    launches = Launches()
+    events = [
+        step_mark(1, 0, 40 * MS),
+        *launches("compute", MS, 2 * MS, 4 * MS),
+        *launches("ncclDevKernel_AllReduce_Sum_f32_RING_LL", MS, 4 * MS, 6 * MS, stream=8),
+        *launches("ncclDevKernel_AllReduce_Sum_f32_RING_LL", MS, 12 * MS, 2 * MS, stream=8),
+        *launches("ncclDevKernel_AllGather_RING_LL", MS, 9 * MS, 4 * MS, stream=9),
+    ]
+
+    trace = analyse(table_of(events), "kinds.json")
+
+    exposed = {one.kind: one.exposed_s for one in trace.collectives}
+    assert exposed == pytest.approx({"all_reduce": 0.006, "all_gather": 0.004})
+    assert trace.steps[0].comm_exposed_s == pytest.approx(0.008)
+
+
+def test_copies_either_way_have_an_overlap_of_their_own() -> None:
+    """The share of their time during which a kernel computed; none where nothing was copied."""
+    launches = Launches()
+    copied = {"kind": Kind.MEMCPY, "call": "cudaMemcpyAsync"}
+    up, down = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pinned)"
+    events = [
+        step_mark(1, 0, 20 * MS),
+        step_mark(2, 20 * MS, 20 * MS),
+        *launches("compute", MS, 4 * MS, 8 * MS),
+        *launches(up, MS, 2 * MS, 4 * MS, stream=8, **copied),
+        *launches(down, MS, 11 * MS, 4 * MS, stream=9, bytes=500, **copied),
+        *launches("compute", 21 * MS, 24 * MS, 8 * MS),
+    ]
+
+    trace = analyse(table_of(events), "copies.json")
+
+    assert [step.h2d_overlap_fraction for step in trace.steps] == [pytest.approx(0.5), None]
+    assert [step.d2h_overlap_fraction for step in trace.steps] == [pytest.approx(0.25), None]
+    assert [step.d2h_s for step in trace.steps] == pytest.approx([0.004, 0])
+    assert trace.steps[0].d2h_bytes == 500
+    assert trace.totals.d2h_s == pytest.approx(0.002)
+    assert trace.totals.d2h_overlap_fraction == pytest.approx(0.25)
 
 
 def test_a_copy_into_ordinary_memory_is_a_wait() -> None:

@@ -1,7 +1,7 @@
 """Which tables does a trace report have?  Steps or ranks, collectives, operators, stragglers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainperf.traces.results import (
     Collective,
@@ -38,19 +38,35 @@ class Grid:
 def grids(report: TraceReport) -> list[Grid]:
     """The tables of a report, those without rows left out."""
     first = report.ranks[0]
+    alone = len(report.ranks) == 1
     found = [
-        _ranks(report) if len(report.ranks) > 1 else _steps(first),
-        _collectives(first.collectives),
-        _operators("operators by device time", first.top_operators, first.device_worked)
-        if first.device_worked
-        else None,
-        _operators("operators by CPU time", first.top_cpu_operators, first.device_worked),
-        _sites(first.sync_sites),
+        _steps(first) if alone else _ranks(report),
+        *(_of(first, one, alone=alone) for one in _details(first)),
         _late(report),
         _hta(report),
         _hta_streams(report),
     ]
     return [grid for grid in found if grid is not None and grid.rows]
+
+
+def _details(rank: RankTrace) -> list[Grid]:
+    """What is told of one rank; of several the first stands for them."""
+    worked = rank.device_worked
+    by_device = [_operators("operators by device time", rank.top_operators, worked)]
+    return [
+        _collectives(rank.collectives),
+        *(by_device if worked else ()),
+        _operators("operators by CPU time", rank.top_cpu_operators, worked),
+        _sites(rank.sync_sites),
+    ]
+
+
+def _of(rank: RankTrace, grid: Grid, *, alone: bool) -> Grid:
+    """Whose figures they are, and of how many steps together."""
+    named = rank.file if rank.rank is None else f"rank {rank.rank}"
+    whose = "" if alone else f", {named}"
+    steps = f", {len(rank.steps)} steps together" if len(rank.steps) > 1 else ""
+    return replace(grid, title=f"{grid.title}{whose}{steps}")
 
 
 def _steps(rank: RankTrace) -> Grid | None:
@@ -99,12 +115,13 @@ def _ranks(report: TraceReport) -> Grid:
 def _collectives(found: Sequence[Collective]) -> Grid:
     return Grid(
         title="collectives",
-        head=("kind", "count", "time", "bytes", "achieved", "bus", ""),
+        head=("kind", "count", "time", "exposed", "bytes", "achieved", "bus", ""),
         rows=tuple(
             (
                 one.kind,
                 count(one.count),
                 duration(one.total_s),
+                _maybe(one.exposed_s),
                 NOT_MEASURED if one.bytes is None else size(one.bytes),
                 _speed(one.achieved_bytes_per_s),
                 _speed(one.bus_bytes_per_s),

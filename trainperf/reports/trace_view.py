@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainperf.traces.findings import WORTH, host_step_s, period_s
 from trainperf.traces.results import RankTrace, TraceReport
 from trainperf.units import count, duration, fine_share, plural, share, size
 
@@ -36,9 +37,22 @@ def title(report: TraceReport) -> str:
 
 def rows(rank: RankTrace) -> list[Row]:
     """Where the mean step of one rank goes."""
-    out = [Row(name="step", said=duration(rank.totals.step_s), note="median, on the host")]
+    out = [_step(rank)]
     out += _device(rank) if rank.totals.gpu_busy_fraction is not None else [_no_device(rank)]
     return [*out, *_communication(rank), *_copies(rank), *_host(rank)]
+
+
+def _step(rank: RankTrace) -> Row:
+    """The median, and what the shares are shares of where that is another time."""
+    said, whole_s = duration(rank.totals.step_s), period_s(rank)
+    mean = duration(host_step_s(rank))
+    note = "median, on the host" + (f"; {mean} on average" if mean != said else "")
+    longer = whole_s > (1 + WORTH) * host_step_s(rank)
+    return Row(
+        name="step",
+        said=said,
+        note=f"{note}; {duration(whole_s)} on the device" if longer else note,
+    )
 
 
 def _device(rank: RankTrace) -> list[Row]:

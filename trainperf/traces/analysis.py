@@ -29,8 +29,8 @@ from trainperf.traces.transfers import transfer_columns
 _DEVICE_FIELDS = (
     "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
     "idle_sync_s", "idle_other_s", "compute_s", "h2d_s", "h2d_bytes", "h2d_overlap_fraction",
-    "d2h_s", "d2h_bytes", "kernels", "launches", "short_kernels", "short_kernels_s",
-    "tensor_core_fraction",
+    "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "kernels", "launches", "short_kernels",
+    "short_kernels_s", "tensor_core_fraction",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def summed_up(parts: Parts, file: str, *, lanes: bool = True) -> RankTrace:
         totals=_totals(parts, columns),
         top_operators=by_device,
         top_cpu_operators=by_cpu,
-        collectives=kinds(parts.collectives, len(steps)),
+        collectives=kinds(parts.collectives, len(steps), device.computing),
         sync_sites=sync_sites(table, parts.host, forest) if len(device) else (),
         memory_peak_bytes=peak_bytes,
         memory_peak_operator=peak_operator,
@@ -147,7 +147,7 @@ def _totals(parts: Parts, columns: StepColumns) -> Totals:
         f"{what}_overlap_fraction": _weighted(
             columns[f"{what}_overlap_fraction"], columns[f"{what}_s"]
         )
-        for what in ("h2d", "comm")
+        for what in ("h2d", "d2h", "comm")
     }
     found: dict[str, Value] = {
         "steps": len(parts.steps),
@@ -160,7 +160,7 @@ def _totals(parts: Parts, columns: StepColumns) -> Totals:
 
 
 _MEANS = (
-    "data_wait_s", "data_wait_exposed_s", "h2d_s", "comm_s", "comm_exposed_s",
+    "data_wait_s", "data_wait_exposed_s", "h2d_s", "d2h_s", "comm_s", "comm_exposed_s",
     "allreduce_tail_s", "kernels", "sync_calls", "item_calls", "cpu_op_s", "gpu_busy_s",
 )  # fmt: skip
 

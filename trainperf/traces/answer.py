@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.traces.findings import WORTH, period_s
+from trainperf.traces.findings import WORTH, host_step_s, period_s
 from trainperf.traces.results import RankTrace, TraceReport
 from trainperf.units import duration, plural, share
 
@@ -31,20 +31,27 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     who = "The GPU is" if len(ranks) == 1 else f"On average over {len(ranks)} ranks the GPU is"
     said = [f"{who} {_doing(ranks, busy)}."]
     whole_s = _mean([period_s(rank) for rank in ranks])
+    step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
     if exposed_s > 0 and exposed_s >= WORTH * whole_s:
         said.append(
-            f"A step of {duration(whole_s)} spends {duration(exposed_s)} "
+            f"{step} spends {duration(exposed_s)} "
             f"({share(exposed_s / whole_s)}) in communication that no computing hides."
         )
     waited_s = _mean([rank.totals.data_wait_s for rank in ranks])
     lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
     if lost_s > 0 and lost_s >= WORTH * whole_s:
         said.append(
-            f"A step of {duration(whole_s)} waits {duration(waited_s)} for data, "
+            f"{step} waits {duration(waited_s)} for data, "
             f"{duration(lost_s)} ({share(lost_s / whole_s)}) of it with the GPU idle."
         )
     return said
+
+
+def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
+    """Said where a step takes longer on the device than its marks on the host are apart."""
+    host_s = _mean([host_step_s(rank) for rank in ranks])
+    return " on the device" if whole_s > (1 + WORTH) * host_s else ""
 
 
 def _doing(ranks: Sequence[RankTrace], busy: float) -> str:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+import msgspec
 import numpy as np
 
 from trainperf.traces.backward import tails
@@ -17,7 +18,7 @@ from trainperf.traces.columns import (
 )
 from trainperf.traces.device import DeviceWork, Use
 from trainperf.traces.host import HostWork
-from trainperf.traces.intervals import overlaps, union
+from trainperf.traces.intervals import Spans, overlaps, union
 from trainperf.traces.results import Collective
 from trainperf.traces.steps import Mask, Steps
 from trainperf.traces.table import NONE, EventTable
@@ -58,12 +59,24 @@ def comm_columns(
     }
 
 
-def kinds(found: Collectives, steps: int) -> tuple[Collective, ...]:
-    """Every kind of collective over the recorded steps, the one that takes longest first."""
+def kinds(found: Collectives, steps: int, computing: Spans) -> tuple[Collective, ...]:
+    """Every kind of collective over the recorded steps, the one that takes longest first.
+
+    Args:
+        found: The collectives.
+        steps: How many steps were recorded.
+        computing: When the device computed.
+    """
     places: dict[str, list[int]] = defaultdict(list)
     for place in np.flatnonzero(found.step != NONE):
         places[found.kind[place]].append(int(place))
-    rows = [_kind(found, kind, np.array(mine), steps) for kind, mine in places.items()]
+    rows = [
+        msgspec.structs.replace(
+            _kind(found, kind, np.array(mine), steps),
+            exposed_s=_exposed_s(found, np.array(mine), computing),
+        )
+        for kind, mine in places.items()
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.total_s, row.kind)))
 
 
@@ -98,6 +111,16 @@ def _kind(
         bus_bytes_per_s=_bus(found, kind, said),
         many_small=bool(small and len(mine) >= MANY * steps),
     )
+
+
+def _exposed_s(
+    found: Collectives, mine: "np.typing.NDArray[np.intp]", computing: Spans
+) -> float | None:
+    # What runs beside a collective of the host is not known.
+    if (found.work[mine] == NONE).any():
+        return None
+    spans = union(found.start[mine], found.end[mine])
+    return (spans.total - overlaps([spans], computing)[0]) / 1e9
 
 
 def _bus(found: Collectives, kind: str, said: "np.typing.NDArray[np.intp]") -> float | None:

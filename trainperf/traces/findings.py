@@ -45,11 +45,13 @@ def period_s(rank: RankTrace) -> float:
 
     Seconds, the mean over the steps.  A device that lags behind takes more than the marks say.
     """
-    if not rank.steps:
-        return 0.0
-    host_s = sum(step.step_s for step in rank.steps) / len(rank.steps)
     spans = [step.device_span_s for step in rank.steps if step.device_span_s is not None]
-    return max(host_s, sum(spans) / len(spans) if spans else 0.0)
+    return max(host_step_s(rank), sum(spans) / len(spans) if spans else 0.0)
+
+
+def host_step_s(rank: RankTrace) -> float:
+    """What a step takes on the host: the mean over the steps, in seconds."""
+    return sum(step.step_s for step in rank.steps) / len(rank.steps) if rank.steps else 0.0
 
 
 def _worst(rule: Rule, ranks: Sequence[RankTrace]) -> TraceFinding | None:

@@ -18,9 +18,10 @@ _SHARES = (
 _DEVICE = (
     "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
     "idle_sync_s", "idle_other_s", "compute_s", "data_wait_exposed_s", "h2d_s", "h2d_bytes",
-    "h2d_overlap_fraction", "d2h_s", "d2h_bytes", "comm_overlap_fraction", "comm_exposed_s",
-    "allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s", "kernels", "launches",
-    "short_kernels", "short_kernels_s", "tensor_core_fraction", "sync_calls", "sync_s",
+    "h2d_overlap_fraction", "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "comm_overlap_fraction",
+    "comm_exposed_s", "allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s",
+    "kernels", "launches", "short_kernels", "short_kernels_s", "tensor_core_fraction",
+    "sync_calls", "sync_s",
 )  # fmt: skip
 
 _WHY = {
@@ -33,6 +34,7 @@ _WHY = {
     "h2d_overlap_fraction": "nothing was copied to the device",
     "h2d_bytes": "the trace does not say how much was copied",
     "d2h_bytes": "the trace does not say how much was copied",
+    "d2h_overlap_fraction": "nothing was copied from the device",
     "tensor_core_fraction": "no compute kernel",
     "forward_s": "nothing in this trace tells forward",
     "backward_s": "nothing in this trace tells backward",

@@ -38,6 +38,7 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     """Share of `h2d_s` during which a compute kernel ran; `None` without copies."""
     d2h_s: float | None = None
     d2h_bytes: int | None = None
+    d2h_overlap_fraction: float | None = None
     comm_s: float | None = None
     comm_overlap_fraction: float | None = None
     comm_exposed_s: float | None = None
@@ -87,6 +88,11 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     count: int
     total_s: float
+    exposed_s: float | None = None
+    """Time during which one of this kind ran and no compute kernel; `None` on the host.
+
+    Kinds that run beside each other share it: theirs may add up to more than `comm_exposed_s`.
+    """
     bytes: int | None = None
     achieved_bytes_per_s: float | None = None
     bus_bytes_per_s: float | None = None
@@ -123,6 +129,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     data_wait_exposed_s: float | None = None
     h2d_s: float | None = None
     h2d_overlap_fraction: float | None = None
+    d2h_s: float | None = None
+    d2h_overlap_fraction: float | None = None
     comm_s: float | None = None
     comm_overlap_fraction: float | None = None
     comm_exposed_s: float | None = None

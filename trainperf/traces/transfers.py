@@ -13,14 +13,14 @@ def transfer_columns(table: EventTable, device: DeviceWork, count: int) -> StepC
     to_device, from_device = Use.TO_DEVICE, Use.FROM_DEVICE
     up = by_step(device, device.used_for(to_device), count)
     down = by_step(device, device.used_for(from_device), count)
-    up_ns = [spans.total for spans in up]
-    hidden = overlaps(up, device.computing)
+    up_ns, down_ns = [spans.total for spans in up], [spans.total for spans in down]
     return {
         "h2d_s": seconds(up_ns),
         "h2d_bytes": _bytes(table, device, to_device, count),
-        "h2d_overlap_fraction": share(hidden, up_ns),
-        "d2h_s": seconds([spans.total for spans in down]),
+        "h2d_overlap_fraction": share(overlaps(up, device.computing), up_ns),
+        "d2h_s": seconds(down_ns),
         "d2h_bytes": _bytes(table, device, from_device, count),
+        "d2h_overlap_fraction": share(overlaps(down, device.computing), down_ns),
     }
 
 
