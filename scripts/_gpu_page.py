@@ -56,7 +56,7 @@ def _roofline(part: Said) -> list[Markup]:
     chip = limits["table"]
     known = chip or {"flops_per_s": {}, "memory_bytes_per_s": None}
     rows = [
-        (name, f"{peak / 1e12:,.1f} TFLOP/s", _tera(known["flops_per_s"].get(name)))
+        (name, _tera(peak), _tera(known["flops_per_s"].get(name)))
         for name, peak in limits["measured"]["flops_per_s"].items()
     ]
     sheet = known["memory_bytes_per_s"]
@@ -73,22 +73,34 @@ def _roofline(part: Said) -> list[Markup]:
         paragraph(source, "soft"),
         table(head, rows),
         table(
-            ("step", "measured", "audited", "FLOPs / textbook", "speed of light", "MFU", "peak"),
+            _STEP_HEAD,
             [_step(step) for step in figures["steps"]],
         ),
     ]
 
 
+_STEP_HEAD = (
+    "step",
+    "measured",
+    "audited",
+    "FLOPs / textbook",
+    "speed of light",
+    "measured / floor",
+    "MFU",
+    "peak memory",
+)
+
+
 def _step(step: Said) -> Sequence[str]:
     against = "table" if "table" in step["floors"] else "measured"
     floor, speed = step["floors"][against], step["speed"][against]
-    over = f"{duration(floor['step_s'])}, {times(speed['over_floor'])} of it measured"
     return (
         step["variant"],
         duration(step["step_s"]),
         times(step["audit_times"]),
         f"{step['flops_ratio']:.4f}",
-        over,
+        duration(floor["step_s"]),
+        times(speed["over_floor"]),
         share(speed["mfu"]) if speed["mfu"] is not None else "–",
         size(step["peak_bytes"]) if step["peak_bytes"] else "–",
     )
@@ -138,9 +150,27 @@ def _accuracy(part: Said) -> list[Markup]:
     return [paragraph(said), table(("planted", "found in", "verdict"), rows, words=(0, 1, 2))]
 
 
+_COLUMNS = (
+    "stage",
+    "predicted",
+    "measured [95 %]",
+    "cumulative",
+    "step",
+    "effective tokens/s",
+    "MFU",
+    "loss",
+    "verdict",
+)
+"""Of the walkthrough's table; the JSON file has all of it."""
+
+
 def _walkthrough(part: Said) -> list[Markup]:
-    lines = [line.strip("| ").split(" | ") for line in part["table"].splitlines() if "|" in line]
-    drawn = [table(lines[0], lines[2:])] if len(lines) > 2 else []
+    lines = [line for line in part["table"].splitlines() if line.strip()]
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    head = cells[0] if cells else []
+    places = [head.index(name) for name in _COLUMNS if name in head]
+    rows = [[row[place] for place in places] for row in cells[2:] if len(row) == len(head)]
+    drawn = [paragraph(lines[0]), table([head[place] for place in places], rows)] if rows else []
     runs = [
         (name, *(_shown(readings.get(one)) for one in ("step_s", "effective_tokens_per_s")))
         for name, readings in part["runs"].items()
@@ -155,7 +185,7 @@ def _shown(reading: Said | None) -> str:
 
 
 def _tera(peak: float | None) -> str:
-    return "–" if peak is None else f"{peak / 1e12:,.1f} TFLOP/s"
+    return "–" if peak is None else f"{peak / 1e12:.4g} TFLOP/s"
 
 
 _DRAWN: dict[str, Callable[[Said], list[Markup]]] = {

@@ -21,6 +21,8 @@ class Place:
     cuda: bool
     trace: Path
     """Where the trimmed trace goes."""
+    limit_s: float = 0.0
+    """Of the part that is to run."""
 
     @property
     def work(self) -> tuple[str, ...]:
@@ -28,6 +30,9 @@ class Place:
         size, device = ("small", "cuda") if self.cuda else ("toy", "cpu")
         return ("--size", size, "--device", device)
 
+
+SHOWING_S = 30.0
+"""What a walkthrough takes beside its runs: importing, reading text, its table and page."""
 
 Outcome = dict[str, object]
 
@@ -115,9 +120,12 @@ def _accuracy(place: Place) -> Sequence[str]:
 
 
 def _walkthrough(place: Place) -> Sequence[str]:
-    size = ("--preset", "small") if place.cuda else ("--preset", "tiny", "--steps", "6")
-    toy = () if place.cuda else ("--stages", "baseline", "--accelerator", "cpu")
-    return ("-m", "recipes.gpt2", *size, *toy, "--out", str(place.scratch / "walkthrough"))
+    # It plans its runs by its own limit, and shows its table before ours ends it.
+    minutes = f"{max(place.limit_s - SHOWING_S, SHOWING_S) / 60:.1f}"
+    size = ("--preset", "small", "--minutes", minutes)
+    toy = ("--preset", "tiny", "--steps", "6", "--stages", "baseline", "--accelerator", "cpu")
+    out = ("--out", str(place.scratch / "walkthrough"))
+    return ("-m", "recipes.gpt2", *(size if place.cuda else toy), *out)
 
 
 def _written(place: Place, name: str) -> Sequence[str]:

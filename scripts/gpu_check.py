@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from _bench import machine, write_json
@@ -126,7 +126,8 @@ def check(
             parts[part.name] = {"ok": False, "not_run": f"no time left: {limit_s:.0f} s"}
         else:
             print(f"{part.name}: at most {limit_s:.0f} s", flush=True)
-            done = run(part.command(place), environment, limit_s)
+            command = part.command(replace(place, limit_s=limit_s))
+            done = run(command, environment, limit_s)
             parts[part.name] = _outcome(part, place, done)
         write()
 
