@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from support_runs import RankSpec, make_info, make_run_dir, make_step
 
@@ -294,3 +295,40 @@ def test_long_runs_are_thinned_evenly(tmp_path: Path) -> None:
 
     assert found.log == pytest.approx(-4.71, abs=0.01)
     assert found.sampling > 0.005**2
+
+
+def test_a_neighbour_that_slows_most_steps_is_no_change(tmp_path: Path) -> None:
+    """Four of five steps of one run take twice as long, the fastest as long as ever."""
+    busy = steps(10, seed=1)
+    slowed = [step if place % 5 == 0 else twice(step) for place, step in enumerate(busy)]
+    found = compared(tmp_path, steps(10), slowed)
+
+    assert found.verdict == "no clear change"
+    assert found.speedup is not None
+    assert found.speedup.value == pytest.approx(0.5, rel=0.01)
+    assert found.speedup.fastest == pytest.approx(1.0, rel=0.05)
+
+
+def twice(step: StepRecord) -> StepRecord:
+    """The same step, everything in it twice as long."""
+    return msgspec.structs.replace(step, host_ns=tuple(2 * ns for ns in step.host_ns))
+
+
+def test_what_is_not_comparable_has_readings_but_no_verdicts(tmp_path: Path) -> None:
+    """Half the step time of another model is nothing to be called faster."""
+    one = run(tmp_path / "a", steps(10))
+    other = run(tmp_path / "b", steps(5), config={"model": "Llama"})
+    found = Judge().compare([one], [other])
+    step = next(change for change in found.readings if change.name == "step_s")
+
+    assert step.ratio == pytest.approx(0.5, rel=0.01)
+    assert {change.verdict for change in found.readings} == {None}
+
+
+def test_the_smallest_change_that_could_be_told_is_known(tmp_path: Path) -> None:
+    """Two runs that differ by 2 % from their repeats cannot show less than about 6 %."""
+    found = compared(tmp_path, steps(10), steps(10, seed=1))
+
+    assert found.noise is not None
+    assert found.noise.source == "assumed"
+    assert 0.05 < found.noise.resolution < 0.08

@@ -179,7 +179,7 @@ def test_without_repeats_noise_is_assumed() -> None:
     found = ratio_interval([one(0.0)], [one(math.log(2))])
 
     reach = 1.96 * math.sqrt(2) * ASSUMED_NOISE
-    assert found.noise is None
+    assert (found.noise, found.source) == (ASSUMED_NOISE, "assumed")
     assert found.ratio == pytest.approx(2)
     assert math.log(found.high / 2) == pytest.approx(reach, rel=1e-3)
     assert math.log(2 / found.low) == pytest.approx(reach, rel=1e-3)

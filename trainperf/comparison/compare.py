@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from trainperf.comparison.changes import BETTER, changes, interval_of
 from trainperf.comparison.explained import explained
 from trainperf.comparison.identity import differences, obstacle
 from trainperf.comparison.member import Member
 from trainperf.comparison.primary import Primary, primary
-from trainperf.comparison.results import Comparison, Noise, Side, Speedup, Verdict
+from trainperf.comparison.results import Comparison, Noise, ReadingChange, Side, Speedup, Verdict
 from trainperf.parity import TOLERANCE, Parity, compared
 from trainperf.stats.bootstrap import ASSUMED_NOISE, RatioInterval
 
@@ -31,6 +33,7 @@ class Judge:
         if first.name is not None and against is None:
             interval = interval_of(first.name, before, after, self.noise)
             against = None if interval else f"too few steady steps for an interval of {first.name}"
+        readings = changes(before, after, self.noise)
         curves = ([member.losses for member in side] for side in (after, before))
         learned = compared(*curves, tolerance=self.tolerance)
         speedup = None if interval is None else _speedup(first, interval, before, after)
@@ -42,16 +45,26 @@ class Judge:
             reason=against or first.why,
             primary=first.name,
             speedup=speedup,
-            noise=None if interval is None else self._noise(interval),
+            noise=None if interval is None else _noise(interval),
             parity=learned,
             differences=differences(one, other),
-            readings=changes(before, after, self.noise),
+            readings=readings if against is None else _unjudged(readings),
             explained=explained(before[0].captures, after[0].captures),
         )
 
-    def _noise(self, interval: RatioInterval) -> Noise:
-        seen = interval.noise
-        return Noise(relative=self.noise if seen is None else seen, assumed=seen is None)
+
+def _noise(interval: RatioInterval) -> Noise:
+    return Noise(
+        relative=interval.noise,
+        assumed=interval.source not in ("turns", "repeats"),
+        source=interval.source,
+        resolution=max(interval.high / interval.ratio, interval.ratio / interval.low) - 1,
+    )
+
+
+def _unjudged(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:
+    """Of runs that are not comparable nothing is faster: the values stand side by side."""
+    return tuple(msgspec.structs.replace(one, verdict=None) for one in readings)
 
 
 def _speedup(

@@ -6,6 +6,7 @@ import msgspec
 
 from trainperf.parity import Parity
 from trainperf.records import Scalar
+from trainperf.stats.bootstrap import Source
 
 
 Verdict = Literal["faster", "slower", "no clear change", "loss differs", "not comparable"]
@@ -67,9 +68,13 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     """How much one and the same run differs from itself when it is repeated."""
 
     relative: float
-    """Standard deviation, relative."""
+    """Standard deviation, relative, that the comparison reckons with."""
     assumed: bool
-    """Nobody repeated anything: a figure is assumed."""
+    """Nobody repeated anything: a figure is assumed, or taken from parts of the runs."""
+    source: Source
+    """Where the figure comes from."""
+    resolution: float
+    """Relative change, either way, below which nothing is told from noise here."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,13 +125,19 @@ def _noise(comparison: Comparison) -> str:
     noise = comparison.noise
     if noise is None:
         return ""
-    repeats = len(comparison.before.paths) + len(comparison.after.paths)
+    least = f"a change below {share(noise.resolution)} cannot be told here"
     if noise.assumed:
+        why = "is assumed" if noise.source == "assumed" else "by what its parts differ by"
         return (
-            f"one run each: {share(noise.relative)} from run to run is assumed; repeat both to "
+            f"one run each: {share(noise.relative)} from run to run {why}; {least}; repeat both to "
             "measure it"
         )
-    return f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs)"
+    repeats = len(comparison.before.paths) + len(comparison.after.paths)
+    turns = "in turns" if noise.source == "turns" else "not in turns"
+    return (
+        f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs, "
+        f"{turns}); {least}"
+    )
 
 
 def _busy(comparison: Comparison) -> str:
@@ -142,8 +148,8 @@ def _busy(comparison: Comparison) -> str:
     if max(gain.fastest / gain.value, gain.value / gain.fastest) <= ALIKE:
         return ""
     return (
-        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the others "
-        "more; repeat in turns (A B A B …) to tell it from the change"
+        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the rest more; "
+        "run in turns (A B A B …) to tell"
     )
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist, mean, variance
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from scipy.special import stdtrit
 
 Values = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
+Source = Literal["turns", "repeats", "drift", "assumed"]
+"""Repeats that took turns, repeats that did not, parts of the runs, or nobody measured it."""
 
 SEGMENTS = 8
 """Parts of a run that are compared with each other, to see it drift."""
@@ -68,8 +71,10 @@ class RatioInterval:
     ratio: float
     low: float
     high: float
-    noise: float | None
-    """Relative standard deviation from run to run, seen in repeats; `None` without any."""
+    noise: float
+    """Relative standard deviation from run to run that it reckons with."""
+    source: Source
+    """Where that comes from."""
     fastest: float | None = None
     """The ratio of the fastest steps, which the interval includes; `None` in repeats by turns."""
 
@@ -193,6 +198,7 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
         high=math.exp(center + quantile * error),
         # A difference of two runs scatters more than one of them.
         noise=math.sqrt(spread / 2),
+        source="turns",
     )
 
 
@@ -200,10 +206,7 @@ def _interval(
     before: Sequence[Estimate], after: Sequence[Estimate], assumed: float
 ) -> RatioInterval:
     freedom = len(before) + len(after) - 2
-    spread = _pooled(before, after) if freedom else None
-    # What happened to one of them may have happened to the other.
-    drift = DRIFTS**2 * max(mean(one.drift for one in runs) for runs in (before, after))
-    between = max(drift, assumed**2) if spread is None else spread
+    between, source = _between(before, after, assumed)
     center = mean(one.log for one in after) - mean(one.log for one in before)
     error = math.sqrt(sum(_variance(runs, between, freedom) for runs in (before, after)))
     quantile = float(stdtrit(freedom, 0.975)) if freedom else _Z95
@@ -211,8 +214,20 @@ def _interval(
         ratio=math.exp(center),
         low=math.exp(center - quantile * error),
         high=math.exp(center + quantile * error),
-        noise=None if spread is None else math.sqrt(spread),
+        noise=math.sqrt(between),
+        source=source,
     )
+
+
+def _between(
+    before: Sequence[Estimate], after: Sequence[Estimate], assumed: float
+) -> tuple[float, Source]:
+    """Variance from run to run, and where it comes from."""
+    if len(before) + len(after) > 2:
+        return _pooled(before, after), "repeats"
+    # What happened to one of them may have happened to the other.
+    drift = DRIFTS**2 * max(one.drift for one in (*before, *after))
+    return (drift, "drift") if drift > assumed**2 else (assumed**2, "assumed")
 
 
 def _variance(runs: Sequence[Estimate], between: float, freedom: int) -> float:
