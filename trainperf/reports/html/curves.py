@@ -99,7 +99,7 @@ def _frame(chart: Chart, begins: Sequence[int]) -> Frame:
         margin = 0.05 * (max(values) - min(values))
         low, high = min(values) - margin, max(values) + margin
     return Frame(
-        across=Axis(low=float(begins[0]), high=float(begins[-1]), say=short),
+        across=Axis(low=float(begins[0]), high=float(begins[-1]), say=short, whole=True),
         up=_up(chart, low, high),
         height=120,
     )

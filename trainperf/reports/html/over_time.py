@@ -39,7 +39,7 @@ def over_time(steps: Steps) -> Markup:
         return Markup("")
     end = steps.begins[-1] + steps.width
     frame = Frame(
-        across=Axis(low=float(steps.begins[0]), high=float(end), say=short),
+        across=Axis(low=float(steps.begins[0]), high=float(end), say=short, whole=True),
         up=Axis(low=0.0, high=top_s, unit=Unit.of_seconds(top_s)),
         height=240,
     )

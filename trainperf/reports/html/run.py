@@ -129,17 +129,14 @@ def _light(seen: Seen) -> Markup:
 
 def _readings(words: Words) -> Markup:
     rows = [
-        (
-            tag("code", text(one.name)),
-            one.said,
-            one.interval,
-            f"{one.steps:,}" if one.steps else "",
-            one.reason,
-        )
+        (tag("code", text(one.name)), one.said, one.interval, f"{one.steps:,}")
         for one in words.readings
+        if one.said
     ]
-    head = ("reading", "value", "95 % interval", "steps", "if missing, why")
-    return table(head, rows, words=(0, 4))
+    absent_ones = [(one.name, one.reason) for one in words.readings if not one.said]
+    return Markup(
+        table(("reading", "value", "95 % interval", "steps"), rows) + missing(absent_ones)
+    )
 
 
 def _settings(summary: Summary) -> Markup:

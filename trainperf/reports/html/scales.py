@@ -54,6 +54,8 @@ class Axis:
     high: float
     unit: Unit = field(default_factory=Unit)
     logarithmic: bool = False
+    whole: bool = False
+    """Whether only whole numbers are written: there is no half a step."""
     say: Callable[[float], str] | None = None
     """What is written at a tick; the value in its unit by default."""
 
@@ -67,6 +69,10 @@ class Axis:
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values between the ends."""
+        found = self._round(most)
+        return [value for value in found if value == int(value)] if self.whole else found
+
+    def _round(self, most: int) -> list[float]:
         if self.logarithmic:
             for digits in ((1,), (1, 2, 5)):
                 found = _powers(self.low, self.high, digits)

@@ -43,7 +43,8 @@ tr:last-child > td { border-bottom: 0; }
 th { color: var(--soft); font-weight: 500; border-bottom-color: var(--line); }
 th:first-child, td:first-child { padding-left: 0; }
 th.text, td.text { text-align: left; }
-td.text { overflow-wrap: anywhere; min-width: 7rem; }
+td.text { overflow-wrap: break-word; }
+td.text:is(:first-child, :last-child) { overflow-wrap: anywhere; min-width: 7rem; }
 td:not(.text) { white-space: nowrap; }
 code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
 td code { white-space: nowrap; }
@@ -122,10 +123,10 @@ footer { color: var(--soft); font-size: .82rem; overflow-wrap: anywhere; }
     --line: #bbb; --grid: #ddd; }
   @page { margin: 14mm; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  body { font-size: 12px; max-width: none; padding: 0; }
+  :root { font-size: 11.5px; } body { font-size: 11.5px; max-width: none; padding: 0; }
   section, header { border: 0; padding: 0; margin: 0 0 1.2rem; }
   h2, h3 { break-after: avoid; } tr { break-inside: avoid; }
-  .scroll { overflow: visible; } td:not(.text) { white-space: normal; } }
+  .scroll { overflow: visible; } th, td { padding: .2rem .5rem; } }
 """ + "".join(
     f".f{n} {{ fill: var(--c{n}); }} .b{n} {{ background: var(--c{n}); }} "
     f".s{n} {{ stroke: var(--l{n}); }} .g{n} {{ fill: var(--l{n}); }} "

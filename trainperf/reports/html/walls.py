@@ -29,6 +29,9 @@ _BINS = 90
 _LEAST_PX = 2.0
 """Height of a bar of one step, however many the others hold."""
 
+_EMPTY_PX = 24
+"""Height of a picture without a steady step: only the rows above it have something to show."""
+
 _DECADE = 8.0
 """Ratio of the axis's ends from which each tick is said in its own unit."""
 
@@ -44,8 +47,8 @@ def histogram(walls: WallsFold) -> Markup:
         steady = bins.counts(walls.steady)
     frame = Frame(
         across=_across(edges),
-        up=Axis(low=0.0, high=top([float(steady.max())]), say=short),
-        height=190,
+        up=Axis(low=0.0, high=top([float(steady.max())]), say=short, whole=True),
+        height=190 if steady.any() else _EMPTY_PX,
     )
     marks = list(_bars(frame, edges, steady))
     over = []
