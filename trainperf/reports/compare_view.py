@@ -135,8 +135,8 @@ def _noise(comparison: Comparison) -> str:
     repeats = len(comparison.before.paths) + len(comparison.after.paths)
     turns = "in turns" if noise.source == "turns" else "not in turns"
     return (
-        f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs, "
-        f"{turns}); {least}"
+        f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs), "
+        f"{turns}; {least}"
     )
 
 
