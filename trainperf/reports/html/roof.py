@@ -128,7 +128,8 @@ def _of_row(one: OperatorFloor) -> _Spot:
 def _said(name: str, where: str, measured_s: float, calls: float, part: float | None) -> str:
     place = f" ({where})" if where else ""
     roof_said = "" if part is None else f", {share(part)} of its roof"
-    return f"{name}{place}: {duration(measured_s)} in {count(calls)} calls{roof_said}"
+    times = "1 call" if calls == 1 else f"{count(calls)} calls"
+    return f"{name}{place}: {duration(measured_s)} in {times}{roof_said}"
 
 
 def _frame(light: Roofline, spots: Sequence[_Spot], peak: float) -> Frame:
