@@ -42,7 +42,8 @@ class GPT2(L.LightningModule):
             newer = getattr(self.network, "activation_checkpointing_enable", None)
             (newer or getattr(self.network, older))({"use_reentrant": False})
         if settings.compiled:
-            self.network.compile(mode=settings.compiled)
+            # The number of rows changes from batch to batch: one graph for all, compiled once.
+            self.network.compile(mode=settings.compiled, dynamic=True)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Cross-entropy in nats per token: a mean over the run, of every label alike."""
