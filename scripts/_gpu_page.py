@@ -1,6 +1,12 @@
-"""What did the check find, for people?  One page; nothing is loaded and nothing linked."""
+"""What did the check find, for people?  One page; nothing is loaded and nothing linked.
 
+python scripts/_gpu_page.py RESULT.json PAGE.html
+"""
+
+import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from trainperf.reports.html.page import Markup, bullets, page, paragraph, section, table, tag, text
@@ -196,3 +202,8 @@ _DRAWN: dict[str, Callable[[Said], list[Markup]]] = {
     "accuracy": _accuracy,
     "walkthrough": _walkthrough,
 }
+
+
+if __name__ == "__main__":
+    result, drawn_to = map(Path, sys.argv[1:])
+    drawn_to.write_text(page_of(json.loads(result.read_text(encoding="utf-8"))), encoding="utf-8")

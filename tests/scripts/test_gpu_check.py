@@ -50,8 +50,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Path]:
     folder = tmp_path_factory.mktemp("checked")
     (folder / "broken-1.0-py3-none-any.whl").write_text("no archive")
     out = folder / "gpu.json"
-    # More time than on a lent machine, so that a busy one does not cut a part off.
-    done = gpu_check("--out", str(out), "--allow-cpu", "--seconds", "900", wheels=folder)
+    # Five times what a lent machine has, so that a busy one does not cut a part off.
+    done = gpu_check("--out", str(out), "--allow-cpu", "--seconds", "2700", wheels=folder)
     return done.returncode, out
 
 

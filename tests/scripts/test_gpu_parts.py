@@ -1,8 +1,11 @@
 """What becomes of a part that fails, overruns or is cut short: nothing else is lost."""
 
+import ast
 import gzip
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -176,6 +179,18 @@ def test_a_trace_that_is_too_large_loses_its_last_step_with_what_that_launched()
     kept = names(trimmed(planted(), most_bytes=whole - 1))
 
     assert kept == ["process_name", "ProfilerStep#7", "launch", "first"]
+
+
+def test_what_travels_as_wheels_is_imported_by_the_parts_only() -> None:
+    """The check itself runs before they are unpacked."""
+    asked = "import gpu_check, sys; print(sorted(name.split('.')[0] for name in sys.modules))"
+    scripts = Path(__file__).parents[2] / "scripts"
+    done = subprocess.run(
+        [sys.executable, "-c", asked], cwd=scripts, capture_output=True, text=True, check=True
+    )
+
+    loaded = set(ast.literal_eval(done.stdout))
+    assert loaded & {"trainperf", "msgspec", "torch", "lightning", "rich"} == set()
 
 
 def test_the_page_is_made_of_whatever_there_is(tmp_path: Path) -> None:
