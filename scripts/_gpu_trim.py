@@ -49,11 +49,7 @@ def _lean(events: Sequence[Event]) -> Iterator[Event]:
 
 def _without_last_step(events: list[Event]) -> list[Event]:
     """What began before the last of several steps, and what the host launched until then."""
-    starts = sorted(
-        _number(event, "ts")
-        for event in events
-        if str(event.get("name")).startswith("ProfilerStep")
-    )
+    starts = sorted(_number(event, "ts") for event in events if _is_step(event))
     if len(starts) < 2:
         return events
     cut = starts[-1]
@@ -65,6 +61,11 @@ def _without_last_step(events: list[Event]) -> list[Event]:
         or (_number(event, "ts") < cut and not _on_device(event))
         or (_on_device(event) and _correlation(event) in launched)
     ]
+
+
+def _is_step(event: Event) -> bool:
+    """Marked by the host: the device's line has the same names, at other times."""
+    return event.get("cat") == "user_annotation" and str(event["name"]).startswith("ProfilerStep")
 
 
 def _is_launch(event: Event, *, before: float) -> bool:

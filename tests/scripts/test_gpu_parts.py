@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from _gpu_page import page_of
 from _gpu_parts import Outcome, Part, Place, walkthrough
 from _gpu_parts import tests as read_tests
@@ -152,6 +153,7 @@ def planted() -> dict[str, object]:
             event("frame", 6, "python_function"),
             event("ProfilerStep#8", 10, "user_annotation"),
             event("launch", 11, "cuda_runtime", correlation=2),
+            event("ProfilerStep#7", 12, "gpu_user_annotation"),
             event("first", 12, "kernel", correlation=1),
             event("second", 13, "kernel", correlation=2),
         ],
@@ -191,6 +193,14 @@ def test_what_travels_as_wheels_is_imported_by_the_parts_only() -> None:
 
     loaded = set(ast.literal_eval(done.stdout))
     assert loaded & {"trainperf", "msgspec", "torch", "lightning", "rich"} == set()
+
+
+def test_a_trace_of_one_step_that_is_too_large_is_refused() -> None:
+    """Half a step would give wrong figures."""
+    one = {"traceEvents": [e for e in planted()["traceEvents"] if e["name"] != "ProfilerStep#8"]}  # type: ignore[attr-defined]
+
+    with pytest.raises(RuntimeError, match="more than 50: trace a smaller model"):
+        trimmed(one, most_bytes=50)
 
 
 def test_the_page_is_made_of_whatever_there_is(tmp_path: Path) -> None:
