@@ -1,0 +1,255 @@
+"""Verdicts on recorded runs, for `bench_compare.py`: of identical ones, and of ones that differ.
+
+A run enters one comparison of a mode and no other, so the comparisons of a mode are independent.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from _compare_record import PAIRS, Recorded
+from scipy.special import betaincinv
+
+from trainperf.blocks import StepBlock, StepSchema
+from trainperf.comparison.member import estimates
+from trainperf.phases import PHASES, Phase
+from trainperf.records import CORE_COLUMNS
+from trainperf.stats.bootstrap import (
+    Estimate,
+    RatioInterval,
+    paired_interval,
+    ratio_interval,
+)
+
+
+CHANGES = (0.01, 0.02, 0.03, 0.05, 0.10)
+"""What identical runs are made longer by, to see whether it is found."""
+
+QUIET = 0.01
+"""Noise that a comparison prints, up to which the machine was quiet."""
+
+SHORT_TURNS = f"in turns, {PAIRS} × 100 steps"
+
+REPEATS = 3
+"""Long runs on either side where runs are repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A recorded run and what the comparison knows of it."""
+
+    run: Recorded
+    step: Estimate | None
+    """`None` where there are too few steady steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Two sides that are compared, and what truly is between them."""
+
+    mode: str
+    before: tuple[Estimate, ...]
+    after: tuple[Estimate, ...]
+    truth: float = 0.0
+    """How much longer the steps of *after* are, relative."""
+    real: bool = False
+    """Whether that is work that was done, not a factor."""
+    clock: str = "wall"
+    """Whose time it is."""
+    where: str = ""
+    """Session and kind of loop."""
+
+    def interval(self) -> RatioInterval:
+        """What the comparison says."""
+        if self.mode.startswith("in turns"):
+            return paired_interval(self.before, self.after)
+        return ratio_interval(self.before, self.after)
+
+    def longer(self, by: float) -> "Contest":
+        """The same with every step of *after* so much longer."""
+        return replace(self, after=tuple(_longer(one, by) for one in self.after), truth=by)
+
+
+def _longer(step: Estimate, by: float) -> Estimate:
+    """All that is known of the run is in logarithms: a factor moves them and nothing else."""
+    fastest = None if step.fastest is None else _longer(step.fastest, by)
+    return replace(step, log=step.log + math.log1p(by), fastest=fastest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """How many of how many, with the 95 % interval of the rate (Clopper and Pearson)."""
+
+    of: int
+    found: int
+    rate: float | None
+    low: float | None
+    high: float | None
+
+
+def share(outcomes: Sequence[bool]) -> Share:
+    """Of outcomes that do not depend on each other."""
+    n, k = len(outcomes), sum(outcomes)
+    if not n:
+        return Share(of=0, found=0, rate=None, low=None, high=None)
+    low = float(betaincinv(k, n - k + 1, 0.025)) if k else 0.0
+    high = float(betaincinv(k + 1, n - k, 0.975)) if k < n else 1.0
+    return Share(of=n, found=k, rate=k / n, low=low, high=high)
+
+
+def known(runs: Sequence[Recorded]) -> list[Known]:
+    """What the comparison makes of each of them."""
+    return [Known(run=run, step=_estimate(run)) for run in runs]
+
+
+def contests(runs: Sequence[Known]) -> list[Contest]:
+    """Everything that can be compared, mode by mode."""
+    made: list[Contest] = []
+    groups = _grouped(runs, lambda run: (run.session, run.kind, run.mode))
+    for (session, kind, mode), group in groups.items():
+        where, steps = f"{session}, {kind}", [one.step for one in group]
+        found = _of_long(steps) if mode == "long" else _turns(SHORT_TURNS, steps, PAIRS)
+        truth = max(one.run.truth for one in group)
+        planted = {"truth": truth, "real": mode == "planted"}
+        made += [replace(one, where=where, clock=group[0].run.clock, **planted) for one in found]
+    made += _across(runs)
+    return [one for one in made if None not in (*one.before, *one.after)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was said in the comparisons of one mode."""
+
+    mode: str
+    clock: str
+    false: Share
+    """Of identical runs: how often a change is claimed."""
+    power: dict[str, Share]
+    """Of the same runs with every step of one side made longer: how often that is found."""
+    quiet: Share
+    """Of those that print a noise of at most `QUIET`: how often 3 % is found."""
+    quiet_false: Share
+    """Of these, how often a change is claimed of identical runs."""
+    noise: float
+    """Median of the noise that is printed."""
+    resolution: float
+    """Median of the smallest change that could be told."""
+
+
+def found(contests_of_all: Sequence[Contest]) -> list[Found]:
+    """Of identical runs, mode by mode."""
+    modes: dict[tuple[str, str], list[Contest]] = defaultdict(list)
+    for one in contests_of_all:
+        if not one.real:
+            modes[one.mode, one.clock].append(one)
+    return [_found(mode, clock, group) for (mode, clock), group in modes.items()]
+
+
+def _found(mode: str, clock: str, group: Sequence[Contest]) -> Found:
+    said = [one.interval() for one in group]
+    quiet = [one for one, what in zip(group, said, strict=True) if what.noise <= QUIET]
+    return Found(
+        mode=mode,
+        clock=clock,
+        false=share([_claims(what) for what in said]),
+        power={f"{by:.0%}": share([_slower(one.longer(by)) for one in group]) for by in CHANGES},
+        quiet=share([_slower(one.longer(0.03)) for one in quiet]),
+        quiet_false=share([_claims(one.interval()) for one in quiet]),
+        noise=float(np.median([what.noise for what in said])),
+        resolution=float(
+            np.median([max(what.high / what.ratio, what.ratio / what.low) - 1 for what in said])
+        ),
+    )
+
+
+def _claims(said: RatioInterval) -> bool:
+    return not said.low <= 1 <= said.high
+
+
+def _slower(one: Contest) -> bool:
+    return one.interval().low > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """Work that was really done in every other run, and what is said of it."""
+
+    where: str
+    truth: float
+    """Relative, by steps with and without it in turns within a run."""
+    said: float
+    """Relative, by the comparison."""
+    low: float
+    high: float
+    noise: float
+
+
+def planted(contests_of_all: Sequence[Contest]) -> list[Planted]:
+    """Every comparison with real work on one side."""
+    real = [(one, one.interval()) for one in contests_of_all if one.real]
+    return [
+        Planted(
+            where=f"{one.where}, {one.clock} clock",
+            truth=one.truth,
+            said=said.ratio - 1,
+            low=said.low - 1,
+            high=said.high - 1,
+            noise=said.noise,
+        )
+        for one, said in real
+    ]
+
+
+def _of_long(steps: Sequence[Estimate]) -> Iterator[Contest]:
+    yield from (_versus("single, one after the other", *pair) for pair in _chunks(steps, 2))
+    half = len(steps) // 2
+    far = zip(steps[:half], steps[half:], strict=False)
+    yield from (_versus("single, minutes apart", *pair) for pair in far)
+    yield from _turns("in turns, 3 × 500 steps", steps, REPEATS)
+    for chunk in _chunks(steps, 2 * REPEATS):
+        before, after = tuple(chunk[:REPEATS]), tuple(chunk[REPEATS:])
+        yield Contest(mode="repeats one side after the other, 3 × 500", before=before, after=after)
+
+
+def _across(runs: Sequence[Known]) -> Iterator[Contest]:
+    """The first session of a kind against the second, the third against the fourth."""
+    long = [one for one in runs if one.run.mode == "long"]
+    for kind, group in _grouped(long, lambda run: (run.kind,)).items():
+        sessions = list(_grouped(group, lambda run: (run.session,)).values())
+        for one, other in _chunks(sessions, 2):
+            for pair in zip(one, other, strict=False):
+                found = _versus("single, another session", *(member.step for member in pair))
+                yield replace(found, where=f"{pair[0].run.session} and next, {kind[0]}")
+
+
+def _turns(mode: str, steps: Sequence[Estimate], pairs: int) -> Iterator[Contest]:
+    for chunk in _chunks(steps, 2 * pairs):
+        yield Contest(mode=mode, before=tuple(chunk[::2]), after=tuple(chunk[1::2]))
+
+
+def _versus(mode: str, before: Estimate, after: Estimate) -> Contest:
+    return Contest(mode=mode, before=(before,), after=(after,))
+
+
+def _estimate(run: Recorded) -> Estimate | None:
+    """By the code that `trainperf compare` runs, for the reading that decides."""
+    matrix = np.zeros((len(run.walls), len(CORE_COLUMNS)))
+    matrix[:, len(CORE_COLUMNS) - len(PHASES) + Phase.OTHER] = run.walls
+    block = StepBlock(StepSchema(), matrix)
+    whole = None if block.walls is None else block.walls.value()
+    return None if whole is None else estimates((block,), {"step_s": whole}).get("step_s")
+
+
+def _chunks(items: Sequence[object], size: int) -> Iterator[Sequence[object]]:
+    return (items[at : at + size] for at in range(0, len(items) - size + 1, size))
+
+
+def _grouped(
+    runs: Sequence[Known], key: Callable[[Recorded], tuple[str, ...]]
+) -> Mapping[tuple[str, ...], list[Known]]:
+    groups: dict[tuple[str, ...], list[Known]] = defaultdict(list)
+    for one in runs:
+        groups[key(one.run)].append(one)
+    return groups
