@@ -1,9 +1,11 @@
 """Traces of two runs: where the difference went."""
 
+import msgspec
 import pytest
 
 from trainperf.comparison.explained import explained
 from trainperf.traces.captured import CaptureFacts, CaptureReport
+from trainperf.traces.operators import TOP
 from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
 
 
@@ -50,6 +52,20 @@ def test_what_is_not_measured_on_one_side_is_no_difference() -> None:
     )
 
     assert found == ()
+
+
+def test_what_is_not_among_the_top_operators_is_not_known() -> None:
+    """Twenty others took longer on one side: it took less than the last, not nothing."""
+    others = tuple(
+        Operator(name=f"aten::{n}", calls=2, self_device_s=0.001, self_cpu_s=0.0)
+        for n in range(TOP)
+    )
+    before, after = capture(attention_s=0.0, idle_s=0.0), capture(attention_s=0.008, idle_s=0.0)
+    ranks = (msgspec.structs.replace(before.ranks[0], top_operators=others),)
+    found = explained([msgspec.structs.replace(before, ranks=ranks)], [after])
+
+    softmax = next(one for one in found if one.name == "aten::softmax")
+    assert (softmax.before_s, softmax.after_s, softmax.below) == (0.0005, 0.004, "before")
 
 
 def test_without_traces_on_both_sides_nothing_is_explained() -> None:

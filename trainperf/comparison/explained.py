@@ -5,14 +5,18 @@ The lowest rank that has a trace on both sides stands for its run.  Times are pe
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from trainperf.comparison.results import Explained
 from trainperf.traces.captured import CaptureReport
+from trainperf.traces.operators import TOP
 from trainperf.traces.results import RankTrace
 
 
 MOST = 12
 """Differences that are listed."""
+
+Side = Literal["before", "after"]
 
 LEAST = 0.005
 """Share of the step that a difference must be to be listed."""
@@ -68,18 +72,23 @@ def _of_times(one: Mapping[str, float], other: Mapping[str, float]) -> list[Expl
 
 def _of_operators(one: RankTrace, other: RankTrace) -> list[Explained]:
     """Only the top ones are listed: what is in one list alone takes less than the other's last."""
-    spent = [_operators(rank) for rank in (one, other)]
-    least = [min(times.values(), default=0.0) for times in spent]
-    names = dict.fromkeys([*spent[0], *spent[1]])
-    return [
-        Explained(kind="operator", name=name, before_s=before, after_s=after)
-        for name in names
-        if max(
-            before := spent[0].get(name, 0.0),
-            after := spent[1].get(name, 0.0),
-        )
-        >= max(least)
+    before, after = _operators(one), _operators(other)
+    last_s = [
+        min(times.values(), default=0.0) if len(rank.top_operators) >= TOP else 0.0
+        for rank, times in ((one, before), (other, after))
     ]
+    found = []
+    for name in dict.fromkeys([*before, *after]):
+        below: Side | None = None
+        if name not in before and last_s[0]:
+            below = "before"
+        elif name not in after and last_s[1]:
+            below = "after"
+        spent = before.get(name, last_s[0]), after.get(name, last_s[1])
+        found.append(
+            Explained(kind="operator", name=name, before_s=spent[0], after_s=spent[1], below=below)
+        )
+    return found
 
 
 def _times(rank: RankTrace) -> dict[str, float]:

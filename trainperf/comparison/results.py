@@ -62,6 +62,9 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     before_s: float
     """Per step; 0 where its trace does not have it."""
     after_s: float
+    below: Literal["before", "after"] | None = None
+    """The side where it is not among the top operators: it took less there than is said, which is
+    the time of the last of them."""
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,14 +87,18 @@ def causes(comparison: Comparison) -> list[Row]:
     return [
         Row(
             label=one.name,
-            before=duration(one.before_s),
-            after=duration(one.after_s),
+            before=_spent(one.before_s, below=one.below == "before"),
+            after=_spent(one.after_s, below=one.below == "after"),
             ratio=f"{'+' if one.after_s > one.before_s else '−'}"
-            f"{duration(abs(one.after_s - one.before_s))}",
+            f"{_spent(abs(one.after_s - one.before_s), above=one.below is not None)}",
             verdict="" if one.kind == "time" else one.kind,
         )
         for one in comparison.explained
     ]
+
+
+def _spent(seconds: float, *, below: bool = False, above: bool = False) -> str:
+    return f"{'< ' if below else '> ' if above else ''}{duration(seconds)}"
 
 
 def row(one: ReadingChange) -> Row:
@@ -117,6 +121,8 @@ def _value(name: str, unit: str, value: float | None) -> str:
         return ""
     if name.endswith(("_fraction", "_rate")) or name in ("mfu", "hfu"):
         return fine_share(value)
+    if name == "loss":
+        return f"{value:.4g}"
     say = _UNITS.get(unit)
     return say(value) if say else count(value)
 
@@ -127,10 +133,10 @@ def _noise(comparison: Comparison) -> str:
         return ""
     least = f"a change below {share(noise.resolution)} cannot be told here"
     if noise.assumed:
-        why = "is assumed" if noise.source == "assumed" else "by what its parts differ by"
+        why = "assumed" if noise.source == "assumed" else "expected, as their parts differ too"
         return (
-            f"one run each: {share(noise.relative)} from run to run {why}; {least}; repeat both to "
-            "measure it"
+            f"one run each: {share(noise.relative)} from run to run is {why}; {least}; repeat both "
+            "to measure it"
         )
     repeats = len(comparison.before.paths) + len(comparison.after.paths)
     turns = "in turns" if noise.source == "turns" else "not in turns"
