@@ -265,6 +265,10 @@ def test_one_slow_loader_is_the_stragglers_and_what_all_wait_is_data_wait(
     assert [one.id for one in found] == ids
     fractions = [one.fraction for one in found]
     assert fractions == pytest.approx([0.3, everybody_ms / 100][: len(ids)], rel=0.01)
+    for one in found[1:]:
+        # The figure is nobody's own wait: neither the late rank's nor the longest.
+        assert one.title == "20 % of the step is spent waiting for data on every rank"
+        assert "the late rank waits 30.0 ms longer: a finding of its own" in one.evidence
 
 
 @pytest.mark.parametrize(

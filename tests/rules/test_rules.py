@@ -105,6 +105,7 @@ def test_on_several_ranks_the_one_that_waits_longest_bounds_the_gain(tmp_path: P
 
     finding = found(summary_of(tmp_path, specs))["data_wait"]
     assert finding.gain_upper_bound == pytest.approx(2.0, rel=0.01)
+    assert finding.title.endswith("waiting for data on the rank that waits longest")
 
 
 def test_a_heavy_callback_is_named(tmp_path: Path) -> None:

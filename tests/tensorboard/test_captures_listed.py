@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support_tab import TRACE, a_report, a_run, write_capture
 
 from trainperf.errors import RunError
 from trainperf.tensorboard.data import NotFoundError, Store, View
 from trainperf.tensorboard.picture import MOST_SLICES, picture
-from trainperf.traces.results import Lane, RankTrace, Slice, Totals
+from trainperf.traces.results import Collective, Lane, Operator, RankTrace, Slice, Totals
 
 
 RUN = "first/trainperf"
@@ -146,6 +147,26 @@ def test_the_steps_of_a_capture_stand_in_a_table(tmp_path: Path) -> None:
     table = json.loads(answer.body)["ranks"][0]["tables"][0]
     assert table["head"] == ["number", "step", "device busy", "idle", "kernels"]
     assert table["rows"][1] == ["121", "102 ms", "61.0 ms", "41.0 ms", "400"]
+
+
+def test_operators_and_collectives_stand_in_tables(tmp_path: Path) -> None:
+    """By device time and by CPU time; a dash is what the trace does not say."""
+    report = a_report()
+    slow = Operator(name="aten::copy_", calls=3, self_cpu_s=0.2, self_device_s=0.001)
+    kind = Collective(kind="all_reduce", count=4, total_s=0.02, exposed_s=0.015)
+    rank = replace(report.ranks[0], top_cpu_operators=(slow,), collectives=(kind,))
+    write_capture(a_run(tmp_path), replace(report, ranks=(rank,)))
+
+    answer = store(tmp_path).capture(RUN, "rank0-step000120-3steps.analysis.json")
+
+    said = json.loads(answer.body)["ranks"][0]
+    tables = {table["title"]: table["rows"] for table in said["tables"]}
+    assert said["about"].endswith("times and counts are a step's on average")
+    assert [row[0] for row in tables["Operators by self device time"]] == ["aten::addmm"]
+    assert [row[0] for row in tables["Operators by self CPU time"]] == ["aten::copy_"]
+    assert tables["Collectives"] == [
+        ["all_reduce", "4", "20.0 ms", "15.0 ms", "–", "–", "–", ""],
+    ]
 
 
 def lanes(*slices: Slice) -> RankTrace:

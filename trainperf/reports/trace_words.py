@@ -6,7 +6,14 @@ import msgspec
 
 from trainperf.reports.safe import plain
 from trainperf.reports.words import Named
-from trainperf.traces.results import RankTrace, Straggler, TraceFinding, TraceReport, TraceStep
+from trainperf.traces.results import (
+    Operator,
+    RankTrace,
+    Straggler,
+    TraceFinding,
+    TraceReport,
+    TraceStep,
+)
 from trainperf.units import count, duration, plural, rate, share, size, times
 
 
@@ -116,7 +123,9 @@ def _rank(place: int, rank: RankTrace) -> RankWords:
     values = [(name, label, say, getattr(rank.totals, name)) for name, label, say in _TOTALS]
     cut_by = {"none": "no step marks: one window"}.get(rank.step_source, rank.step_source)
     known = [plural(rank.totals.steps, "step"), cut_by, rank.device]
-    tables = [_steps(rank.steps), _operators(rank), _collectives(rank), _syncs(rank)]
+    if rank.totals.steps > 1:
+        known.append("times and counts are a step's on average")
+    tables = [_steps(rank.steps), *_operators(rank), _collectives(rank), _syncs(rank)]
     return RankWords(
         place=place,
         label="one rank" if rank.rank is None else f"rank {rank.rank}",
@@ -148,11 +157,20 @@ def _steps(steps: Sequence[TraceStep]) -> Table:
     return Table(title="Steps", head=["number", *(label for _, label, _ in used)], rows=rows)
 
 
-def _operators(rank: RankTrace) -> Table:
-    by_device = any(operator.self_device_s is not None for operator in rank.top_operators)
+def _operators(rank: RankTrace) -> list[Table]:
+    """By device time and by CPU time; without a device they are the same."""
+    if any(operator.self_device_s is not None for operator in rank.top_operators):
+        return [
+            _operators_by("device", rank.top_operators),
+            _operators_by("CPU", rank.top_cpu_operators),
+        ]
+    return [_operators_by("CPU", rank.top_operators)]
+
+
+def _operators_by(what: str, operators: Sequence[Operator]) -> Table:
     kinds = {True: "few large", False: "many small", None: ""}
     return Table(
-        title=f"Operators by self {'device' if by_device else 'CPU'} time",
+        title=f"Operators by self {what} time",
         head=["operator", "shapes", "calls", "self device", "self CPU", "kernels"],
         rows=[
             [
@@ -163,7 +181,7 @@ def _operators(rank: RankTrace) -> Table:
                 duration(operator.self_cpu_s),
                 kinds[operator.few_large],
             ]
-            for operator in rank.top_operators[:_MOST_ROWS]
+            for operator in operators[:_MOST_ROWS]
         ],
     )
 
@@ -171,20 +189,25 @@ def _operators(rank: RankTrace) -> Table:
 def _collectives(rank: RankTrace) -> Table:
     return Table(
         title="Collectives",
-        head=["kind", "count", "time", "bytes", "achieved", "bus", ""],
+        head=["kind", "count", "time", "not hidden", "bytes", "achieved", "bus", ""],
         rows=[
             [
                 plain(each.kind),
                 count(each.count),
                 duration(each.total_s),
-                "" if each.bytes is None else size(each.bytes),
-                "" if each.achieved_bytes_per_s is None else rate(each.achieved_bytes_per_s),
-                "" if each.bus_bytes_per_s is None else rate(each.bus_bytes_per_s),
+                _said(each.exposed_s, duration),
+                _said(each.bytes, size),
+                _said(each.achieved_bytes_per_s, rate),
+                _said(each.bus_bytes_per_s, rate),
                 "many small" if each.many_small else "",
             ]
             for each in rank.collectives[:_MOST_ROWS]
         ],
     )
+
+
+def _said(value: float | None, say: Callable[[float], str]) -> str:
+    return "–" if value is None else say(value)
 
 
 def _syncs(rank: RankTrace) -> Table:

@@ -5,7 +5,16 @@ import math
 from trainperf.evidence import Evidence
 from trainperf.phases import Phase
 from trainperf.results import Finding, Summary
-from trainperf.rules.base import LIMITS, at_most, phase_fraction, setting, severity, value, worst
+from trainperf.rules.base import (
+    LIMITS,
+    at_most,
+    late_s,
+    phase_fraction,
+    setting,
+    severity,
+    value,
+    worst,
+)
 from trainperf.rules.loader_parts import Remedy, by_anatomy
 from trainperf.rules.loading import lost_to_loader, small_tensors_wait
 from trainperf.units import duration, share
@@ -32,6 +41,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
         advice=remedy.advice,
         evidence=(
             f"{duration(waited * step_s)} of {duration(step_s)} a step in the loader's next()",
+            *_late(summary),
             *_stall(summary),
             *remedy.evidence,
         ),
@@ -48,9 +58,20 @@ def data_wait(evidence: Evidence) -> Finding | None:
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:
-    where = " on the rank that waits longest" if len(summary.run.ranks) > 1 else ""
+    where = ""
+    if len(summary.run.ranks) > 1:
+        # What one late rank waits beyond the others is the straggler's.
+        late = late_s(summary, Phase.DATA_WAIT) > 0
+        where = " on every rank" if late else " on the rank that waits longest"
     mainly = f", mainly for {part}" if part else ""
     return f"{share(lost)} of the step is spent waiting for data{mainly}{where}"
+
+
+def _late(summary: Summary) -> tuple[str, ...]:
+    more_s = late_s(summary, Phase.DATA_WAIT)
+    if not more_s:
+        return ()
+    return (f"the late rank waits {duration(more_s)} longer: a finding of its own",)
 
 
 def _stall(summary: Summary) -> tuple[str, ...]:
@@ -82,7 +103,7 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> Remedy:
     needed = math.ceil(workers / rest)
     if cpus is None or needed <= cpus:
         return Remedy(
-            evidence=(f"{workers:.0f} workers are too few or too slow", asked),
+            evidence=(f"num_workers={workers:.0f}: too few or too slow", asked),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True, prefetch_factor=4)",
         )
     return Remedy(
