@@ -1,5 +1,6 @@
 """The page of a comparison: the verdict first, every ratio with its interval, nothing loaded."""
 
+import html
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ def page_of(*sides: Path, gate: float | None = None) -> str:
 
 def headings(page: str) -> list[str]:
     """What is read first, of each comparison."""
-    return re.findall(r"<h1[^>]*>(.*?)</h1>", page)
+    return [html.unescape(one) for one in re.findall(r"<h1[^>]*>(.*?)</h1>", page)]
 
 
 def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
@@ -137,3 +138,12 @@ def test_a_gate_that_fails_leaves_the_page_a_page(tmp_path: Path) -> None:
 
     assert said.code == 1
     assert said.text.endswith("</html>\n")
+
+
+def test_what_is_printed_survives_any_encoding(tmp_path: Path) -> None:
+    """A page that is sent through a pipe of another alphabet still says `×`."""
+    before = Learned(forward_ms=20).write(tmp_path / "a")
+    page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
+
+    assert page.isascii()
+    assert "1.50 × as fast" in Page(page).words

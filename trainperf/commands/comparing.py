@@ -14,6 +14,7 @@ from trainperf.reports import compare_json, compare_markdown, compare_text
 from trainperf.reports.compare_view import answer
 from trainperf.reports.html.compare import Pair, Side
 from trainperf.reports.html.compare import render as page
+from trainperf.reports.html.page import portable
 from trainperf.series.walls import WallsFold
 from trainperf.stats.bootstrap import ASSUMED_NOISE
 
@@ -50,8 +51,14 @@ def compared(sides: Sequence[Sequence[Path]], asked: Asked) -> Said:
     before = read[0]
     found = tuple(judge.compare(before.members, side.members) for side in read[1:])
     if asked.form == "html":
-        pairs = zip(found, read[1:], strict=True)
-        text = page([Pair(comparison=one, before=before, after=side) for one, side in pairs])
+        text = portable(
+            page(
+                [
+                    Pair(comparison=one, before=before, after=side)
+                    for one, side in zip(found, read[1:], strict=True)
+                ]
+            )
+        )
     else:
         text = _RENDER[asked.form](found)
     if asked.gate is None:

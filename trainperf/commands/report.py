@@ -28,10 +28,11 @@ def _run(given: argparse.Namespace) -> str:
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     if given.format == "html":
+        from trainperf.reports.html.page import portable
         from trainperf.reports.html.run import render
         from trainperf.reports.html.seen import look
 
-        return render(look(Run.open(given.run), now_s=now_s))
+        return portable(render(look(Run.open(given.run), now_s=now_s)))
     summary = summarize(Run.open(given.run), now_s=now_s)
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)

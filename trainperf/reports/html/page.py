@@ -76,6 +76,11 @@ def page(title: str, *inside: Markup) -> str:
     )
 
 
+def portable(written: str) -> str:
+    """The same page in ASCII: right in a file, whatever a terminal or a pipe makes of letters."""
+    return written.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
 def _row(cell: str, cells: Sequence[str | Markup], words: Sequence[int]) -> Markup:
     return tag(
         "tr",

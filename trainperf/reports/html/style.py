@@ -100,7 +100,8 @@ td code { white-space: nowrap; }
 table:has(.meter) { width: 100%; } td:has(> .meter) { width: 55%; white-space: nowrap; }
 td:has(> .aside) { width: 34%; }
 .forest { position: relative; height: 1.1rem; min-width: 9rem; }
-table:has(.forest) { width: 100%; } td:has(> .forest) { width: 34%; }
+table:has(.forest) { width: 100%; } td:has(> .forest) { width: 30%; }
+table:has(.spot) td.text { white-space: nowrap; }
 .forest span { position: absolute; }
 .forest .tick { transform: translateX(-50%); font-size: .74rem; }
 .forest .unity { top: -.3rem; bottom: -.3rem; border-left: 1px dashed var(--soft); }
@@ -115,6 +116,7 @@ footer { color: var(--soft); font-size: .82rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: .6rem .5rem; } section, header { padding: .8rem .8rem; }
   h1 { font-size: 1.25rem; } :is(td, th):has(> .aside), .tick.fine { display: none; }
   table:has(.forest) tr > :is(:nth-child(2), :nth-child(3)) { display: none; }
+  table:has(.spot) td.text { white-space: normal; }
   .forest { min-width: 6rem; } td code { white-space: normal; }
   .plot { grid-template-columns: 5.4rem minmax(0, 1fr); }
   .plot.lanes { margin: .4rem 0 .5rem; }
