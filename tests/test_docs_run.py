@@ -88,7 +88,7 @@ def test_a_command_runs(
     command: tuple[str, ...],
     world: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """As it is written, and not with 2, which is for what cannot be used."""
     if "trace" in str(command) and not TRACES.is_dir():
@@ -98,7 +98,7 @@ def test_a_command_runs(
 
     code = main()
 
-    assert code in {0, 1}, f"{block.page}:{block.line}: {capsys.readouterr().err}"
+    assert code in {0, 1}, f"{block.page}:{block.line}: {capfd.readouterr().err}"
 
 
 def test_only_commands_that_exist_are_named() -> None:

@@ -6,12 +6,13 @@ Offline only: nothing here imports torch.
 from trainperf.commands.compare import COMPARE
 from trainperf.commands.doctor import DOCTOR
 from trainperf.commands.entry import Command, run
+from trainperf.commands.launch import RUN
 from trainperf.commands.report import REPORT
 from trainperf.commands.trace import TRACE
 from trainperf.commands.view import VIEW
 
 
-COMMANDS: tuple[Command, ...] = (REPORT, COMPARE, DOCTOR, TRACE, VIEW)
+COMMANDS: tuple[Command, ...] = (RUN, REPORT, COMPARE, DOCTOR, TRACE, VIEW)
 
 __all__ = ["COMMANDS", "Command", "main"]
 

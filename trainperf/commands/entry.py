@@ -42,6 +42,8 @@ class Command:
     """Adds its arguments."""
     run: Callable[[argparse.Namespace], str | Said]
     """Does it; what is returned goes to stdout."""
+    passes_on: bool = False
+    """Whether everything behind its first argument belongs to another program."""
 
 
 def run(commands: Sequence[Command]) -> int:
@@ -76,7 +78,8 @@ def _said(commands: Sequence[Command], arguments: Sequence[str]) -> Said:
     parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
     command.declare(parser)
     # Options may stand between paths; the parser that allows it takes no `--`.
-    parse = parser.parse_args if "--" in arguments else parser.parse_intermixed_args
+    plain_ = "--" in arguments or command.passes_on
+    parse = parser.parse_args if plain_ else parser.parse_intermixed_args
     said = command.run(parse(arguments[1:]))
     return Said(text=said, code=0) if isinstance(said, str) else said
 

@@ -1,0 +1,32 @@
+"""Is this Trainer to be measured though its script does not say so?  Lightning asks, at every one.
+
+The entry point of `trainperf run`: imports next to nothing and returns nothing unless that command
+started the process, and never raises: an installed trainperf cannot break anybody's training.
+"""
+
+import json
+import logging
+import os
+
+from trainperf.told import ASKED, SEEN
+
+
+def callbacks() -> list[object]:
+    """What Lightning attaches to a new Trainer: a `TrainPerf` if it was asked for, else nothing.
+
+    Beside a `TrainPerf` of the script's own it measures nothing.
+    """
+    asked = os.environ.get(ASKED)
+    if not asked:
+        return []
+    try:
+        wanted = json.loads(asked)
+        seen = wanted.pop(SEEN, None)
+        if seen is not None:
+            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY))
+        from trainperf.lightning.unasked import unasked  # noqa: PLC0415 only where it was asked for
+
+        return [unasked(wanted)]
+    except (ImportError, OSError, ValueError, TypeError, AttributeError) as error:
+        logging.getLogger("trainperf").warning("trainperf run: nothing is measured: %s", error)
+        return []
