@@ -67,3 +67,15 @@ def test_noise_comes_last_and_makes_the_others_less_sure(tmp_path: Path) -> None
 def test_noise_comes_first_where_there_is_nothing_else(tmp_path: Path) -> None:
     """Then it is what there is to say."""
     assert order(run(tmp_path, {}, (12.0, 16.0, 20.0, 24.0, 28.0))) == ["noisy_run"]
+
+
+def test_a_step_that_never_settled_comes_after_what_is_known_to_gain_something(
+    tmp_path: Path,
+) -> None:
+    """Collections that take 4 % of the fit can be acted on, whatever else changes."""
+    paused = {"gc_ns": 0.04 * 20e6}
+    steps = [
+        make_step(index, tags=int(Tag.WARMUP), facts=paused, forward=20) for index in range(90)
+    ]
+
+    assert order(summary_of(tmp_path, [RankSpec(steps=steps)])) == ["garbage", "no_steady_state"]

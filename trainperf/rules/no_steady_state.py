@@ -36,7 +36,8 @@ def no_steady_state(evidence: Evidence) -> Finding | None:
             f"{plural(run.steps, 'step')}; medians of {WINDOW} differ by over {share(TOLERANCE)}",
         ),
         action="look for changing shapes, recompilations, or other work on this machine",
-        severity="medium",
+        # It says how much the other findings are worth: one that gains something comes first.
+        severity="low",
         effort="hours",
         confirm="trainperf report counts steady steps",
     )
