@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -332,3 +333,23 @@ def test_the_smallest_change_that_could_be_told_is_known(tmp_path: Path) -> None
     assert found.noise is not None
     assert found.noise.source == "assumed"
     assert 0.05 < found.noise.resolution < 0.08
+
+
+@pytest.mark.parametrize(
+    ("order", "source"),
+    [("ABABAB", "turns"), ("ABBAAB", "turns"), ("AAABBB", "repeats"), ("AABBAB", "repeats")],
+)
+def test_turns_are_known_by_when_the_runs_began(order: str, source: str, tmp_path: Path) -> None:
+    """Pair by pair, whichever of the two went first."""
+    sides: dict[str, list[Member]] = {"A": [], "B": []}
+    for place, side in enumerate(order):
+        made = run(tmp_path / f"{place}", steps(10, seed=place, number=60))
+        began = msgspec.structs.replace(
+            made.summary.run, started_at=f"2026-11-01T12:00:{place:02}+00:00"
+        )
+        summary = msgspec.structs.replace(made.summary, run=began)
+        sides[side].append(replace(made, summary=summary))
+    found = Judge().compare(sides["A"], sides["B"])
+
+    assert found.noise is not None
+    assert found.noise.source == source

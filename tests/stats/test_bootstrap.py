@@ -163,14 +163,14 @@ def test_a_change_of_every_step_is_found_between_single_runs() -> None:
 
 
 def test_turns_cancel_what_changes_slowly() -> None:
-    """A machine gets slower by 4 % a run; of two runs the second is 2 % slower than the first."""
-    logs = [0.04 * turn + math.log(1.02) * (turn % 2) for turn in range(10)]
-    wobble = [0.001 * (-1) ** (turn // 2) for turn in range(10)]
-    runs = [one(log + off) for log, off in zip(logs, wobble, strict=True)]
-    paired = paired_interval(runs[::2], runs[1::2])
-    apart = ratio_interval(runs[::2], runs[1::2])
+    """A machine gets slower by 4 % with every pair; one of each is 2 % slower than the other."""
+    wobble = (0.001, -0.001, 0.0, 0.001, -0.001)
+    before = [one(0.04 * pair) for pair in range(5)]
+    after = [one(0.04 * pair + math.log(1.02) + off) for pair, off in enumerate(wobble)]
+    paired, apart = paired_interval(before, after), ratio_interval(before, after)
 
-    assert paired.low > 1.02
+    assert paired.ratio == pytest.approx(1.02, abs=1e-6)
+    assert 1.015 < paired.low < 1.02 < paired.high < 1.025
     assert apart.low < 1 < apart.high
 
 

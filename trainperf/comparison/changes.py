@@ -47,12 +47,14 @@ def interval_of(
 
 
 def take_turns(before: Sequence[Member], after: Sequence[Member]) -> bool:
-    """Whether the repeats were run alternately, as many of either: then neighbours are pairs."""
+    """Whether the repeats were run in pairs, as many of either: A B A B …, or A B B A ….
+
+    The second is better: what gets slower steadily is then not always on the side of B.
+    """
     if len(before) != len(after) or len(before) < 2:
         return False
     starts = [[member.summary.run.started_at for member in side] for side in (before, after)]
-    first, second = starts if starts[0][0] < starts[1][0] else starts[::-1]
-    turns = [start for pair in zip(first, second, strict=True) for start in pair]
+    turns = [start for pair in zip(*starts, strict=True) for start in sorted(pair)]
     return all(one and one < two for one, two in pairwise(turns))
 
 
