@@ -216,12 +216,13 @@ def _of_long(steps: Sequence[Estimate]) -> Iterator[Contest]:
 def _across(runs: Sequence[Known]) -> Iterator[Contest]:
     """The first session of a kind against the second, the third against the fourth."""
     long = [one for one in runs if one.run.mode == "long"]
-    for kind, group in _grouped(long, lambda run: (run.kind,)).items():
+    for (kind, clock), group in _grouped(long, lambda run: (run.kind, run.clock)).items():
         sessions = list(_grouped(group, lambda run: (run.session,)).values())
         for one, other in _chunks(sessions, 2):
             for pair in zip(one, other, strict=False):
                 found = _versus("single, another session", *(member.step for member in pair))
-                yield replace(found, where=f"{pair[0].run.session} and next, {kind[0]}")
+                where = f"{pair[0].run.session} and next, {kind}"
+                yield replace(found, where=where, clock=clock)
 
 
 def _turns(mode: str, steps: Sequence[Estimate], pairs: int) -> Iterator[Contest]:

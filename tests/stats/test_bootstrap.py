@@ -220,3 +220,18 @@ def test_what_is_not_above_zero_has_no_ratio(whole: float, drawn: list[float]) -
     seen = Resampled(drawn=drawn, segments=[1.0, 1.0], mixed=[1.0, 1.0])
 
     assert estimate(whole, seen) is None
+
+
+def test_the_fastest_steps_are_believed_no_more_than_they_agree_with_the_others() -> None:
+    """Most steps are ten times as long and the fastest half as long again: still no change."""
+
+    def run(log: float, fastest: float) -> Estimate:
+        return Estimate(
+            log=log, sampling=0.0, drift=0.0, fastest=Estimate(log=fastest, sampling=0.0, drift=0.0)
+        )
+
+    busy = ratio_interval([run(0.0, 0.0)], [run(math.log(10), math.log(1.5))])
+    changed = ratio_interval([run(0.0, 0.0)], [run(math.log(1.5), math.log(1.4))])
+
+    assert busy.low < 1
+    assert changed.low > 1.2

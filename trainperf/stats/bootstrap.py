@@ -169,10 +169,14 @@ def ratio_interval(
     if (len(first), len(second)) != (len(before), len(after)):
         return found
     fastest = _interval(first, second, assumed)
+    # What slowed the others more has slowed these too, nobody knows how much.
+    doubt = _Z95 * abs(math.log(found.ratio / fastest.ratio))
+    down = math.hypot(math.log(fastest.ratio / fastest.low), doubt)
+    up = math.hypot(math.log(fastest.high / fastest.ratio), doubt)
     return replace(
         found,
-        low=min(found.low, fastest.low),
-        high=max(found.high, fastest.high),
+        low=min(found.low, fastest.ratio * math.exp(-down)),
+        high=max(found.high, fastest.ratio * math.exp(up)),
         fastest=fastest.ratio,
     )
 
