@@ -79,13 +79,13 @@ def main() -> int:
     """Look, then part by part: run, read, write."""
     begun_s = time.perf_counter()
     given = _parser().parse_args()
-    clock = Clock(ends_s=begun_s + given.seconds)
+    clock, longer = Clock(ends_s=begun_s + given.seconds), given.seconds / ALLOWED_S
     with tempfile.TemporaryDirectory() as made:
         parts: Parts = {}
-        environment, installed = wheels(Path(made))
+        environment, installed = wheels(Path(made), INSTALL_S * longer)
         if installed is not None:
             parts["wheels"] = installed.outcome()
-        facts, looked = machine_facts(environment)
+        facts, looked = machine_facts(environment, FACTS_S * longer)
         parts["machine"] = looked.outcome()
         cuda = bool(facts.get("cuda"))
         if not cuda:
@@ -108,7 +108,6 @@ def main() -> int:
             if drawn.code != 0:
                 print(f"{page}: not written: {drawn.complained[-KEPT:]}", file=sys.stderr)
 
-        longer = given.seconds / ALLOWED_S
         chosen = [
             replace(part, limit_s=part.limit_s * longer)
             for part in PARTS
@@ -155,7 +154,7 @@ def _failed(parts: Parts) -> list[str]:
     return [name for name, part in parts.items() if not part["ok"]]
 
 
-def wheels(scratch: Path) -> tuple[dict[str, str], Done | None]:
+def wheels(scratch: Path, limit_s: float) -> tuple[dict[str, str], Done | None]:
     """The environment of all parts, with the wheels that travelled along unpacked into it."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     folder = os.environ.get("TRAINPERF_WHEELS")
@@ -164,14 +163,14 @@ def wheels(scratch: Path) -> tuple[dict[str, str], Done | None]:
         target = str(scratch / "packages")
         found = [str(wheel) for wheel in sorted(Path(folder).glob("*.whl"))]
         options = ("--quiet", "--no-index", "--no-deps", "--target", target)
-        done = run(["-m", "pip", "install", *options, *found], dict(os.environ), INSTALL_S)
+        done = run(["-m", "pip", "install", *options, *found], dict(os.environ), limit_s)
         paths.insert(1, target)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}, done
 
 
-def machine_facts(environment: Mapping[str, str]) -> tuple[dict[str, object], Done]:
+def machine_facts(environment: Mapping[str, str], limit_s: float) -> tuple[dict[str, object], Done]:
     """Whether there is CUDA, the hardware's name and versions; nothing when torch is broken."""
-    done = run(["-c", FACTS], environment, FACTS_S)
+    done = run(["-c", FACTS], environment, limit_s)
     facts: dict[str, object] = json.loads(done.printed) if done.code == 0 else {}
     return facts, done
 
