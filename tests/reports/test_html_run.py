@@ -8,6 +8,7 @@ from support_pages import ELEMENTS, Page, asks_for_something
 from support_runs import make_run_dir
 
 from trainperf.closing import close_run
+from trainperf.commands import main
 from trainperf.reports.headline import headline
 from trainperf.reports.html.run import FILE, render
 from trainperf.reports.html.seen import Seen, look
@@ -56,3 +57,16 @@ def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -
         "steps-rank0.jsonl",
         "summary.json",
     ]
+
+
+def test_the_command_prints_the_page_in_any_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`trainperf report RUN --format html > page.html` is right also where `·` is another byte."""
+    run = make_run_dir(tmp_path / "gpt2" / "trainperf", CASES["loader_bound"]().ranks)
+    monkeypatch.setattr("sys.argv", ["trainperf", "report", str(run), "--format", "html"])
+
+    assert main() == 0
+    page = capfd.readouterr().out
+    assert page.isascii()
+    assert Page(page).words == Page(render(look(Run.open(run)))).words
