@@ -6,7 +6,6 @@ lets that time pass after each of as many more, and ends the workers.
 
 import contextlib
 import math
-import os
 import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
+from trainperf.allowance import cpu_count
 from trainperf.benchmark.sweep_loader_results import LoaderPoint, LoaderSweep
 from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns
@@ -66,7 +66,7 @@ def sweep_loader(
             for setting in made if turn % 2 == 0 else reversed(made):
                 passes[setting].append(_passed(_like(loader, setting), step_s, monotonic_ns))
     points = [_point(setting, done) for setting, done in passes.items()]
-    return LoaderSweep(points=tuple(points), step_s=step_s, cpus=_cpus(), notes=notes)
+    return LoaderSweep(points=tuple(points), step_s=step_s, cpus=cpu_count(), notes=notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,11 +209,6 @@ def _pins(
     if True not in wanted or torch.accelerator.is_available():
         return wanted, ()
     return (False,), ("pin_memory=True was not tried: there is no accelerator to pin for.",)
-
-
-def _cpus() -> int | None:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return os.cpu_count() if affinity is None else len(affinity(0))
 
 
 def _check(
