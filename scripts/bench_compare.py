@@ -40,7 +40,7 @@ def _judge(given: argparse.Namespace) -> None:
     runs = read(given.recordings, given.split)
     compared = contests(known(runs))
     print(f"{machine_line()}\n\n{tables(compared)}")
-    write_json(given.json, result(runs, compared, given.split))
+    write_json(given.json, {**result(runs, compared, given.split), "notes": given.note})
 
 
 def main() -> None:
@@ -61,6 +61,7 @@ def main() -> None:
     judge.add_argument("recordings", type=Path)
     judge.add_argument("split", choices=list(KINDS))
     judge.add_argument("--json", type=Path, default=None, help="also write the figures here")
+    judge.add_argument("--note", action="append", default=[], help="a sentence for the JSON")
     judge.set_defaults(do=_judge)
     one = verbs.add_parser("alone", help="one run, its steps as JSON")
     one.add_argument("split", choices=list(KINDS))
