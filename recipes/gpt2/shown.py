@@ -12,12 +12,16 @@ from recipes.gpt2.page import page_of
 from recipes.gpt2.train import Work
 
 
-def show(outcomes: Sequence[Outcome], work: Work) -> None:
-    """Print the table, write it as markdown and HTML, and each stage's row into TensorBoard."""
-    print()
-    print(table.text(outcomes, shutil.get_terminal_size((98, 24)).columns))
+def save(outcomes: Sequence[Outcome], work: Work) -> None:
+    """Write what is known so far as markdown and as HTML: who interrupts keeps it."""
     (work.out / "walkthrough.md").write_text(table.markdown(outcomes), encoding="utf-8")
     (work.out / "walkthrough.html").write_text(page_of(outcomes, work), encoding="utf-8")
+
+
+def show(outcomes: Sequence[Outcome], work: Work) -> None:
+    """Print the tables, and write each stage's row into TensorBoard."""
+    print()
+    print(table.text(outcomes, shutil.get_terminal_size((98, 24)).columns))
     for outcome in outcomes:
         if outcome.status != "skipped":
             log(outcome, work)

@@ -30,6 +30,8 @@ class Preset:
     """How many blank lines end a document; one cuts text into paragraphs."""
     documents: int
     """Documents per update.  Every stage trains on the same ones in the same update."""
+    accumulation: int
+    """Micro-batches per update in the baseline."""
     steps: int
     """Updates per run: a loss is compared over the last fifth, which needs twenty of them."""
     turns: int
@@ -53,6 +55,7 @@ PRESETS: dict[str, Preset] = {
             context=256,
             blank_lines=1,
             documents=8,
+            accumulation=2,
             steps=110,
             turns=3,
             minutes=5.5,
@@ -70,6 +73,7 @@ PRESETS: dict[str, Preset] = {
             context=1024,
             blank_lines=2,
             documents=16,
+            accumulation=4,
             steps=110,
             turns=3,
             minutes=8.5,
@@ -123,6 +127,8 @@ class Stage:
     """The most it can gain, from what is known of the run kept last."""
     finding: str = ""
     """Id of the finding that asks for it."""
+    sweeps: bool = False
+    """Whether the micro-batch is the one that a sweep finds worth taking."""
     asked: bool = False
     """Runs only where it is named."""
 
@@ -188,13 +194,14 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         name="checkpoint",
-        change="checkpointing, twice the micro-batch",
-        reason="what is computed again need not be kept: a slower forward and backward, of a "
-        "micro-batch twice as large, and half as many of them",
+        change="checkpointing, larger micro-batch",
+        reason="what is computed again need not be kept: a slower forward and backward, of "
+        "larger micro-batches and fewer of them; a sweep says how large",
         apply=lambda kept: replace(
             kept, checkpointing=True, accumulation=max(1, kept.accumulation // 2)
         ),
         bound=bounds.larger_batch,
+        sweeps=True,
     ),
     Stage(
         name="compile",

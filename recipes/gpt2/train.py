@@ -4,7 +4,7 @@ import functools
 import itertools
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from torch.utils.data import DataLoader
 
-from recipes.gpt2.batches import pack, pad
+from recipes.gpt2.batches import Batch, Document, pack, pad
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import Preset, Settings
 from recipes.gpt2.text import Documents, Place
@@ -122,11 +122,16 @@ def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader
         Documents(order),
         batch_size=preset.documents // settings.accumulation,
         shuffle=False,
-        collate_fn=functools.partial(pack, width=preset.context) if settings.packed else pad,
+        collate_fn=collate(preset, settings),
         num_workers=settings.workers,
         persistent_workers=settings.workers > 0,
         pin_memory=settings.workers > 0 and torch.cuda.is_available(),
     )
+
+
+def collate(preset: Preset, settings: Settings) -> Callable[[list[Document]], Batch]:
+    """From the documents of a micro-batch to its tensors."""
+    return functools.partial(pack, width=preset.context) if settings.packed else pad
 
 
 def free_folder(out: Path) -> Path:

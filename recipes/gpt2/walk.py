@@ -9,10 +9,11 @@ import msgspec
 
 from recipes.gpt2 import told
 from recipes.gpt2.judged import baseline, judged
+from recipes.gpt2.larger import with_swept_batch
 from recipes.gpt2.machine import Machine, lacking, this_machine
 from recipes.gpt2.outcomes import OUTCOME, PREDICTION, WORK, Outcome, Prediction, read, write_once
 from recipes.gpt2.pace import Pace
-from recipes.gpt2.shown import show
+from recipes.gpt2.shown import save, show
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import Place, find_documents, training_order
 from recipes.gpt2.train import Work, quieten, train
@@ -49,6 +50,7 @@ def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[O
             outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
         outcomes.append(outcome)
         print(told.outcome(outcome, kept), flush=True)
+        save(outcomes, work)
     show(outcomes, work)
     return outcomes
 
@@ -65,29 +67,30 @@ class Trial:
 
     def baseline(self, stage: Stage) -> Outcome:
         """There is nothing to compare it with yet."""
-        settings = stage.apply(Settings())
+        settings = stage.apply(Settings(accumulation=self._work.preset.accumulation))
         run = self._run(stage, stage, settings, first=True)
         return self._written(baseline(stage, settings, run, self._work.out))
 
     def stage(self, stage: Stage, kept: Outcome, machine: Machine) -> Outcome:
         """Predict, change one thing, measure in turns with what was kept last, decide."""
         settings = stage.apply(kept.settings)
+        why, turns = lacking(kept.settings, settings, machine), self._pace.turns(self._left)
+        if not why and not turns:
+            why = "the time is up: --resume goes on from here"
+        if not why and stage.sweeps:
+            settings = with_swept_batch(self._work, kept.settings, settings, self._order)
         tried = Outcome(
             stage=stage.name,
             change=stage.change,
             status="skipped",
-            why=lacking(kept.settings, settings, machine),
+            why=why,
             settings=settings,
             changed=changes(kept.settings, settings),
+            prediction=None if why else self._predicted(stage, kept),
             cumulative=kept.cumulative,
         )
-        if tried.why:
+        if why:
             return tried
-        turns = self._pace.turns(self._left)
-        if not turns:
-            return msgspec.structs.replace(tried, why="the time is up: --resume goes on from here")
-        prediction = self._predicted(stage, kept)
-        tried = msgspec.structs.replace(tried, prediction=prediction)
         print(told.before(tried), flush=True)
         try:
             before, runs = self._in_turns(stage, kept, settings, turns)

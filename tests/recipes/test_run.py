@@ -14,6 +14,7 @@ from torch import Tensor
 
 from recipes.gpt2.__main__ import main
 from recipes.gpt2.batches import Batch
+from recipes.gpt2.larger import with_swept_batch
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import Outcome
 from recipes.gpt2.stages import STAGES, Settings
@@ -104,6 +105,22 @@ def test_a_padded_vocabulary_begins_with_the_same_weights() -> None:
     assert tuple(many.shape) == (320, preset.width)
     assert torch.equal(few, many[: preset.vocabulary])
     assert models[1].network.lm_head.weight is many
+
+
+@pytest.mark.slow
+def test_the_larger_micro_batch_is_one_that_a_sweep_has_measured(tmp_path: Path) -> None:
+    """Of 8 documents in 4 micro-batches: two of 4, or one of 8; of two there is one choice only."""
+    work = small_work(tmp_path)
+    order = training_order(find_documents(None, work.preset), work.preset, 1, work.seed)
+    kept = Settings(accumulation=4, packed=True)
+    tried = replace(kept, checkpointing=True, accumulation=2)
+
+    found = with_swept_batch(work, kept, tried, order)
+
+    assert found.accumulation in (1, 2)
+    assert replace(found, accumulation=2) == tried
+    two = replace(kept, accumulation=2)
+    assert with_swept_batch(work, two, replace(two, accumulation=1), order).accumulation == 1
 
 
 @pytest.mark.slow
