@@ -92,6 +92,8 @@ def main() -> int:
             print("no CUDA device: tests of the GPU are skipped", file=sys.stderr)
             if not given.allow_cpu:
                 return 1
+            # Threads of a toy on shared cores mostly wait for each other.
+            environment["OMP_NUM_THREADS"] = "1"
         facts["hardware"] = facts.get("hardware") or machine()["processor"]
         trace = given.out.absolute().with_suffix(".trace.json.gz")
         place = Place(scratch=Path(made), cuda=cuda, trace=trace)
