@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from trainperf.parity import RANGE, LossCurve, Parity, Unit
 from trainperf.reports.html.drawing import Frame, Point, box, curve, keys
 from trainperf.reports.html.page import Markup, paragraph
 from trainperf.reports.html.pieces import not_measured
 from trainperf.reports.html.scales import Axis, short
+from trainperf.series.losses import line
 
 
-_GROUPS = 200
 _MOST_REPEATS = 5
 """Lines a side: more cannot be told apart."""
 
@@ -22,38 +20,21 @@ _KEYS = ("k3", "k0")
 def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
     """The curves of the repeats of each side, at equal work; or why they are not compared."""
     unit = parity.unit
-    lines = [] if unit is None else [[_line(one, unit) for one in side] for side in sides]
-    drawn = [point for side in lines for line in side for point in line]
+    lines = [] if unit is None else [[line(one, unit) for one in side] for side in sides]
+    drawn = [point for side in lines for one in side for point in one]
     if unit is None or not drawn:
         return not_measured(parity.why)
     frame = _frame(drawn)
     marks = list(_range(frame, sides, unit, parity))
     for colour, side in zip(_COLOURS, lines, strict=True):
         marks += [
-            curve([(frame.x(x), frame.y(y)) for x, y in line], colour)
-            for line in side[:_MOST_REPEATS]
+            curve([(frame.x(x), frame.y(y)) for x, y in one], colour)
+            for one in side[:_MOST_REPEATS]
         ]
     picture = frame.picture("losses of both runs", marks, names=(unit, "loss"))
     shaded = " The shade is the range that was compared." if parity.work is not None else ""
     said = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
     return Markup(picture + keys(zip(names, _KEYS, strict=True)) + paragraph(said, "soft small"))
-
-
-def _line(found: LossCurve, unit: Unit) -> list[Point]:
-    """Means over pieces of equal work; only where there is a loss."""
-    if unit not in found.work:
-        return []
-    work = found.work[unit]
-    known = np.isfinite(found.loss)
-    if not known.any() or work[-1] <= work[0]:
-        return []
-    loss, done = found.loss[known], work[known]
-    places = ((done - work[0]) / (work[-1] - work[0]) * (_GROUPS - 1)).astype(np.int64)
-    numbers = np.bincount(places, minlength=_GROUPS)
-    there = np.flatnonzero(numbers)
-    means = np.bincount(places, weights=loss, minlength=_GROUPS)[there] / numbers[there]
-    at = np.bincount(places, weights=done, minlength=_GROUPS)[there] / numbers[there]
-    return list(zip(at.tolist(), means.tolist(), strict=True))
 
 
 def _frame(drawn: Sequence[Point]) -> Frame:
