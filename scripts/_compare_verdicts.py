@@ -7,6 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from _compare_record import PAIRS, Recorded
@@ -23,6 +24,8 @@ from trainperf.stats.bootstrap import (
     ratio_interval,
 )
 
+
+T = TypeVar("T")
 
 CHANGES = (0.01, 0.02, 0.03, 0.05, 0.10)
 """What identical runs are made longer by, to see whether it is found."""
@@ -43,6 +46,10 @@ class Known:
     run: Recorded
     step: Estimate | None
     """`None` where there are too few steady steps."""
+
+
+Pairing = tuple[str, Sequence[Known], Sequence[Known]]
+"""The mode, and the runs of either side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +113,30 @@ def known(runs: Sequence[Recorded]) -> list[Known]:
 
 def contests(runs: Sequence[Known]) -> list[Contest]:
     """Everything that can be compared, mode by mode."""
-    made: list[Contest] = []
+    made: list[Contest | None] = []
     groups = _grouped(runs, lambda run: (run.session, run.kind, run.mode))
-    for (session, kind, mode), group in groups.items():
-        where, steps = f"{session}, {kind}", [one.step for one in group]
-        found = _of_long(steps) if mode == "long" else _turns(SHORT_TURNS, steps, PAIRS)
-        truth = max(one.run.truth for one in group)
-        planted = {"truth": truth, "real": mode == "planted"}
-        made += [replace(one, where=where, clock=group[0].run.clock, **planted) for one in found]
-    made += _across(runs)
-    return [one for one in made if None not in (*one.before, *one.after)]
+    for (_, _, mode), group in groups.items():
+        paired = _of_long(group) if mode == "long" else _turns(SHORT_TURNS, group, PAIRS)
+        made += [_contest(*one) for one in paired]
+    made += [_contest(*one) for one in _across(runs)]
+    return [one for one in made if one is not None]
+
+
+def _contest(mode: str, before: Sequence[Known], after: Sequence[Known]) -> Contest | None:
+    """`None` where a run has too few steps."""
+    steps = [[one.step for one in side if one.step is not None] for side in (before, after)]
+    if [len(side) for side in steps] != [len(before), len(after)]:
+        return None
+    run = after[0].run
+    return Contest(
+        mode=mode,
+        before=tuple(steps[0]),
+        after=tuple(steps[1]),
+        truth=run.truth,
+        real=run.mode == "planted",
+        clock=run.clock,
+        where=f"{run.session}, {run.kind}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,36 +223,30 @@ def planted(contests_of_all: Sequence[Contest]) -> list[Planted]:
     ]
 
 
-def _of_long(steps: Sequence[Estimate]) -> Iterator[Contest]:
-    yield from (_versus("single, one after the other", *pair) for pair in _chunks(steps, 2))
-    half = len(steps) // 2
-    far = zip(steps[:half], steps[half:], strict=False)
-    yield from (_versus("single, minutes apart", *pair) for pair in far)
-    yield from _turns("in turns, 3 × 500 steps", steps, REPEATS)
-    for chunk in _chunks(steps, 2 * REPEATS):
-        before, after = tuple(chunk[:REPEATS]), tuple(chunk[REPEATS:])
-        yield Contest(mode="repeats one side after the other, 3 × 500", before=before, after=after)
+def _of_long(runs: Sequence[Known]) -> Iterator[Pairing]:
+    for one, other in _chunks(runs, 2):
+        yield "single, one after the other", [one], [other]
+    half = len(runs) // 2
+    for one, other in zip(runs[:half], runs[half:], strict=False):
+        yield "single, minutes apart", [one], [other]
+    yield from _turns("in turns, 3 × 500 steps", runs, REPEATS)
+    for chunk in _chunks(runs, 2 * REPEATS):
+        yield "repeats one side after the other, 3 × 500", chunk[:REPEATS], chunk[REPEATS:]
 
 
-def _across(runs: Sequence[Known]) -> Iterator[Contest]:
+def _turns(mode: str, runs: Sequence[Known], pairs: int) -> Iterator[Pairing]:
+    for chunk in _chunks(runs, 2 * pairs):
+        yield mode, chunk[::2], chunk[1::2]
+
+
+def _across(runs: Sequence[Known]) -> Iterator[Pairing]:
     """The first session of a kind against the second, the third against the fourth."""
     long = [one for one in runs if one.run.mode == "long"]
-    for (kind, clock), group in _grouped(long, lambda run: (run.kind, run.clock)).items():
+    for group in _grouped(long, lambda run: (run.kind, run.clock)).values():
         sessions = list(_grouped(group, lambda run: (run.session,)).values())
-        for one, other in _chunks(sessions, 2):
-            for pair in zip(one, other, strict=False):
-                found = _versus("single, another session", *(member.step for member in pair))
-                where = f"{pair[0].run.session} and next, {kind}"
-                yield replace(found, where=where, clock=clock)
-
-
-def _turns(mode: str, steps: Sequence[Estimate], pairs: int) -> Iterator[Contest]:
-    for chunk in _chunks(steps, 2 * pairs):
-        yield Contest(mode=mode, before=tuple(chunk[::2]), after=tuple(chunk[1::2]))
-
-
-def _versus(mode: str, before: Estimate, after: Estimate) -> Contest:
-    return Contest(mode=mode, before=(before,), after=(after,))
+        for before, after in _chunks(sessions, 2):
+            for one, other in zip(before, after, strict=False):
+                yield "single, another session", [one], [other]
 
 
 def _estimate(run: Recorded) -> Estimate | None:
@@ -243,7 +258,7 @@ def _estimate(run: Recorded) -> Estimate | None:
     return None if whole is None else estimates((block,), {"step_s": whole}).get("step_s")
 
 
-def _chunks(items: Sequence[object], size: int) -> Iterator[Sequence[object]]:
+def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[at : at + size] for at in range(0, len(items) - size + 1, size))
 
 
