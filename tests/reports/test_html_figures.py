@@ -247,3 +247,12 @@ def test_a_reading_without_a_value_is_named_with_its_reason(tmp_path: Path) -> N
 
     assert "overflow_rate" in words
     assert "not measured: nothing recorded attempts" in words
+
+
+def test_without_a_steady_step_the_picture_says_so(tmp_path: Path) -> None:
+    """The rows of those left out still have their axis."""
+    found = histogram(seen_of(tmp_path, steps_of(8)).walls)
+
+    assert "no steady step" in found
+    assert "warm-up" in found
+    assert 'class="g0"' not in found

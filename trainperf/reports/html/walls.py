@@ -45,10 +45,11 @@ def histogram(walls: WallsFold) -> Markup:
     steady = np.zeros(len(edges) - 1, np.int64)
     if walls.steady is not None:
         steady = bins.counts(walls.steady)
+    there = bool(steady.any())
     frame = Frame(
         across=_across(edges),
-        up=Axis(low=0.0, high=top([float(steady.max())]), say=short, whole=True),
-        height=190 if steady.any() else _EMPTY_PX,
+        up=Axis(low=0.0, high=top([float(steady.max())]) if there else 0.0, say=short, whole=True),
+        height=190 if there else _EMPTY_PX,
     )
     marks = list(_bars(frame, edges, steady))
     over = []
@@ -58,11 +59,9 @@ def histogram(walls: WallsFold) -> Markup:
             marks.append(upright(frame.x(at_s), frame.height))
             over.append(note(frame.x(at_s), 2.0 + 15 * height, f"{name} {duration(at_s)}"))
     rows = [_lane(frame, edges, name, bins.counts(found)) for name, found in walls.left_out.items()]
+    names = ("step time", "steady steps" if there else "no steady step")
     return Markup(
-        lanes(rows)
-        + frame.picture(
-            "steady steps by their time", marks, names=("step time", "steady steps"), over=over
-        )
+        lanes(rows) + frame.picture("steady steps by their time", marks, names=names, over=over)
     )
 
 
