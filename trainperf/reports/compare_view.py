@@ -89,16 +89,17 @@ def causes(comparison: Comparison) -> list[Row]:
             label=one.name,
             before=_spent(one.before_s, below=one.below == "before"),
             after=_spent(one.after_s, below=one.below == "after"),
-            ratio=f"{'+' if one.after_s > one.before_s else '−'}"
-            f"{_spent(abs(one.after_s - one.before_s), above=one.below is not None)}",
+            ratio=f"{'' if one.below is None else '> '}"
+            f"{'+' if one.after_s > one.before_s else '−'}"
+            f"{duration(abs(one.after_s - one.before_s))}",
             verdict="" if one.kind == "time" else one.kind,
         )
         for one in comparison.explained
     ]
 
 
-def _spent(seconds: float, *, below: bool = False, above: bool = False) -> str:
-    return f"{'< ' if below else '> ' if above else ''}{duration(seconds)}"
+def _spent(seconds: float, *, below: bool) -> str:
+    return f"< {duration(seconds)}" if below else duration(seconds)
 
 
 def row(one: ReadingChange) -> Row:
