@@ -228,7 +228,7 @@ def _of_long(runs: Sequence[Known]) -> Iterator[Pairing]:
         yield "single, one after the other", [one], [other]
     half = len(runs) // 2
     for one, other in zip(runs[:half], runs[half:], strict=False):
-        yield "single, minutes apart", [one], [other]
+        yield "single, half a recording apart", [one], [other]
     yield from _turns("in turns, 3 × 500 steps", runs, REPEATS)
     for chunk in _chunks(runs, 2 * REPEATS):
         yield "repeats one side after the other, 3 × 500", chunk[:REPEATS], chunk[REPEATS:]
