@@ -88,6 +88,7 @@ def small_work(out: Path, **changed: object) -> Work:
         context=32,
         documents=8,
         turns=3,
+        least_turns=2,
     )
     asked = {"minutes": 60.0, "steps": 4, **changed}
     return Work(preset=preset, seed=1, text=None, out=out, accelerator="cpu", **asked)  # type: ignore[arg-type]

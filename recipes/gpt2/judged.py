@@ -88,7 +88,7 @@ def measured(after: Sequence[Member], first: Path, comparison: Comparison | None
         data_wait_fraction=known.get("data_wait_fraction"),
         peak_bytes=_peak_bytes(summary, first),
         mfu=None if summary.light is None else summary.light.mfu,
-        loss=_last_loss(after, comparison),
+        loss=_last_loss(after),
     )
 
 
@@ -119,9 +119,8 @@ def _peak_bytes(summary: Summary, run: Path) -> int | None:
     return None if ledger is None else ledger.peak_bytes
 
 
-def _last_loss(after: Sequence[Member], comparison: Comparison | None) -> float | None:
-    if comparison is not None and comparison.parity.loss is not None:
-        return comparison.parity.loss
-    losses = after[0].losses.loss
-    last = losses[-max(1, len(losses) // 5) :]
-    return float(last.mean()) if len(last) else None
+def _last_loss(after: Sequence[Member]) -> float | None:
+    """Mean over the last fifth of the steps of all runs, the same for every stage."""
+    last = [one.losses.loss[-max(1, len(one.losses.loss) // 5) :] for one in after]
+    known = [float(losses.mean()) for losses in last if len(losses)]
+    return sum(known) / len(known) if known else None

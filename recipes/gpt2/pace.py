@@ -6,22 +6,22 @@ from contextlib import contextmanager
 from trainperf.clocks.host import monotonic_ns
 
 
-LEAST_TURNS = 2
-"""One pair of runs says nothing of how far a run is from its repeat."""
-
-
 class Pace:
     """Counts the time of a walkthrough, on the host clock.
 
     Args:
         minutes: The most that all runs take.
-        most: Pairs of runs that are enough.
+        least: Pairs of runs below which nothing would be proved.
+        most: Pairs that are enough.
         clock: In nanoseconds.
     """
 
-    def __init__(self, minutes: float, most: int, clock: Callable[[], int] = monotonic_ns) -> None:
+    def __init__(
+        self, minutes: float, least: int, most: int, clock: Callable[[], int] = monotonic_ns
+    ) -> None:
         self._clock = clock
         self._ends_ns = clock() + round(minutes * 60e9)
+        self._least = least
         self._most = most
         self._run_ns: int | None = None
 
@@ -46,6 +46,6 @@ class Pace:
         if self._run_ns is None:
             return self._most
         pair_ns = 2 * self._run_ns
-        if left_ns < LEAST_TURNS * pair_ns:
+        if left_ns < self._least * pair_ns:
             return 0
-        return min(self._most, max(LEAST_TURNS, round(left_ns / (stages * pair_ns))))
+        return min(self._most, max(self._least, round(left_ns / (stages * pair_ns))))

@@ -67,7 +67,7 @@ def _check(outcomes: Sequence[Outcome], work: Work) -> list[Markup]:
         for one in outcomes
         if one.before
     ]
-    return [tag("pre", text("\n".join(lines)))] if lines else []
+    return [tag("div", tag("pre", text("\n".join(lines))), kind="scroll")] if lines else []
 
 
 def _paths(runs: Sequence[str], work: Work) -> str:

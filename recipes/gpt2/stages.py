@@ -36,6 +36,9 @@ class Preset:
     """Updates per run: a loss is compared over the last fifth, which needs twenty of them."""
     turns: int
     """The most pairs of runs that a stage is measured by; time may allow fewer."""
+    least_turns: int
+    """The fewest.  An interval over two pairs is more than three times as wide as one over three:
+    only a GPU of one's own is steady enough for that."""
     minutes: float
     """The most that all the runs take together."""
     learning_rate: float
@@ -58,6 +61,7 @@ PRESETS: dict[str, Preset] = {
             accumulation=2,
             steps=110,
             turns=3,
+            least_turns=3,
             minutes=5.5,
             learning_rate=3e-3,
         ),
@@ -76,6 +80,7 @@ PRESETS: dict[str, Preset] = {
             accumulation=4,
             steps=110,
             turns=3,
+            least_turns=2,
             minutes=8.5,
             learning_rate=6e-4,
         ),

@@ -63,7 +63,7 @@ PROOF = (
     Column(name="error", cell=error),
     Column(
         name="cumulative",
-        cell=lambda one: _cell(one.cumulative, "{:.2f} ×".format),
+        cell=lambda one: _cell(None if one.status == "skipped" else one.cumulative, times),
     ),
     Column(name="verdict", cell=verdict, words=True),
 )

@@ -65,10 +65,11 @@ def error(found: Outcome) -> str:
     """How far the prediction was off."""
     if found.error is None or found.prediction is None or found.prediction.at_most is None:
         return "there was no bound to hold it against"
-    gap = share(abs(found.error))
-    side = "below" if found.error < 0 else "above"
-    holds = "" if found.bounded else ": the bound did not hold"
-    return f"{gap} {side} the bound of {times(found.prediction.at_most)}{holds}"
+    gap, bound = share(abs(found.error)), times(found.prediction.at_most)
+    if found.error <= 0:
+        return f"{gap} below the bound of {bound}"
+    holds = "which its interval holds" if found.bounded else "and so is its interval: it was wrong"
+    return f"{gap} above the bound of {bound}, {holds}"
 
 
 def _line(label: str, words: str) -> str:

@@ -39,7 +39,7 @@ def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[O
     order = training_order(places, work.preset, work.steps, work.seed)
     same_work(work)
     print(told.work(work, places, order))
-    machine, pace = this_machine(work.accelerator), Pace(work.minutes, work.preset.turns)
+    machine, pace = this_machine(work.accelerator), pace_of(work)
     outcomes: list[Outcome] = []
     for place, stage in enumerate(stages):
         kept = last_kept(outcomes)
@@ -150,6 +150,11 @@ class Trial:
     def _written(self, outcome: Outcome) -> Outcome:
         write_once(outcome, self._work.out / outcome.stage / OUTCOME)
         return outcome
+
+
+def pace_of(work: Work) -> Pace:
+    """The time that there is, and what it is to be spent on."""
+    return Pace(work.minutes, work.preset.least_turns, work.preset.turns)
 
 
 def last_kept(outcomes: Sequence[Outcome]) -> Outcome | None:

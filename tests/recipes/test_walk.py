@@ -143,7 +143,7 @@ def test_a_gain_beyond_its_bound_is_said(
     found = walked(tmp_path, planted, LOADER, PACKED)["packed"]
 
     assert found.bounded is False
-    assert "the bound did not hold" in capsys.readouterr().out
+    assert "and so is its interval: it was wrong" in capsys.readouterr().out
 
 
 def test_a_resumed_walkthrough_repeats_nothing_and_edits_no_file(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_stage_that_fails_is_rejected_with_the_first_line_of_the_error(tmp_pat
 
 
 def test_when_the_time_is_up_the_rest_is_left_to_be_resumed(tmp_path: Path) -> None:
-    """No stage is measured by fewer than two pairs; none of this is written as an outcome."""
+    """Fewer pairs than prove anything are not begun; nothing is written as an outcome."""
     found = walked(tmp_path, Planted(), LOADER, minutes=0.0)["loader"]
 
     assert (found.status, found.why) == ("skipped", "the time is up: --resume goes on from here")
@@ -229,7 +229,7 @@ def test_time_is_shared_out_among_the_stages_that_are_left(
 ) -> None:
     """Of 120 s and runs of 8: at most three pairs a stage, at least two, none in the last 32 s."""
     clock = FakeClock()
-    pace = Pace(2.0, 3, clock)
+    pace = Pace(2.0, 2, 3, clock)
     with pace.run(counts=False):
         clock.advance(ms=8_000)
     clock.advance(ms=max(0, spent_s - 8) * 1000)
