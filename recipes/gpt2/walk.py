@@ -171,7 +171,12 @@ def runnable(stages: Sequence[Stage], settings: Settings, machine: Machine) -> i
 def changes(before: Settings, after: Settings) -> tuple[str, ...]:
     """What is other, e.g. `workers: 0 → 1`."""
     old, new = asdict(before), asdict(after)
-    return tuple(f"{name}: {old[name]} → {new[name]}" for name in differing(before, after))
+    return tuple(
+        f"{name}: {old[name] or 'no'} → {new[name] or 'no'}"
+        if isinstance(old[name], str)
+        else f"{name}: {old[name]} → {new[name]}"
+        for name in differing(before, after)
+    )
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
