@@ -127,6 +127,9 @@ def make_world(place: Path) -> None:
     for name in RUNS:
         steps = make_steps(60, forward=4.0, backward=5.0, data_wait=1.0)
         make_run_dir(place / name / "trainperf", [RankSpec(steps=steps, info=make_info())])
+    for rank in range(2):
+        spec = RankSpec(steps=make_steps(60, forward=4.0), info=make_info(rank=rank, world_size=2))
+        make_run_dir(place / f"machine{rank}" / "trainperf", [spec])
     (place / "train.py").write_text(SCRIPT, encoding="utf-8")
     for name, trace in TRACED.items():
         source = TRACES / trace

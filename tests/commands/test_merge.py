@@ -1,0 +1,99 @@
+"""`trainperf merge`: what each machine's ranks left, joined and read as one run."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from support_runs import RankSpec, make_info, make_run_dir, make_steps
+
+from trainperf.commands import main
+
+
+def part(path: Path, rank: int, *, forward: float = 30, world_size: int = 2, size: int = 9) -> Path:
+    """What one of the ranks left on its machine."""
+    config = {"parameters": size}
+    info = make_info(rank=rank, world_size=world_size, config=config)
+    steps = make_steps(200, forward=forward, facts={"samples": 8})
+    return make_run_dir(path / f"machine{rank}" / "trainperf", [RankSpec(steps=steps, info=info)])
+
+
+def merged(monkeypatch: pytest.MonkeyPatch, *arguments: Path | str) -> int:
+    """Exit code of the command."""
+    monkeypatch.setattr(sys, "argv", ["trainperf", "merge", *map(str, arguments)])
+    return main()
+
+
+def test_samples_are_summed_and_the_slowest_rank_is_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two ranks of 8 samples a step, the slower one at 40 ms: 400 a second."""
+    parts = [part(tmp_path, 0), part(tmp_path, 1, forward=40)]
+
+    code = merged(monkeypatch, *parts, "--out", tmp_path / "both")
+
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "2 ranks" in said
+    assert "400 samples/s" in said
+    assert said.endswith(f"{tmp_path / 'both'}\n")
+    assert (tmp_path / "both" / "summary.json").exists()
+    assert (tmp_path / "both" / "report.html").exists()
+
+
+def test_what_was_looked_at_once_comes_along_and_the_lowest_rank_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traces of all; a summary of one part is no summary of the whole."""
+    parts = [part(tmp_path, 0), part(tmp_path, 1)]
+    for rank, path in enumerate(parts):
+        (path / "traces").mkdir()
+        (path / "traces" / f"of-rank{rank}.gz").write_bytes(b"")
+        (path / "note.txt").write_text(f"rank {rank}")
+        (path / "summary.json").write_text("of a part")
+
+    merged(monkeypatch, *reversed(parts), "--out", tmp_path / "both")
+
+    names = sorted(path.name for path in (tmp_path / "both" / "traces").iterdir())
+    assert names == ["of-rank0.gz", "of-rank1.gz"]
+    assert (tmp_path / "both" / "note.txt").read_text() == "rank 0"
+    assert (tmp_path / "both" / "summary.json").read_text() != "of a part"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"rank": 0}, "rank 0 is in"),
+        ({"rank": 1, "world_size": 4}, "a run of 4 ranks"),
+        ({"rank": 1, "size": 10}, "another model"),
+    ],
+)
+def test_parts_of_different_runs_are_refused_before_anything_is_copied(
+    other: dict[str, int],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In one line, with exit code 2."""
+    parts = [part(tmp_path / "a", 0), part(tmp_path / "b", **other)]
+
+    code = merged(monkeypatch, *parts, "--out", tmp_path / "both")
+
+    error = capsys.readouterr().err
+    assert code == 2
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "both").exists()
+
+
+def test_a_directory_that_exists_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not even an empty one: it may be somebody's."""
+    (tmp_path / "there").mkdir()
+
+    code = merged(monkeypatch, part(tmp_path, 0), "--out", tmp_path / "there")
+
+    assert code == 2
+    assert "exists already" in capsys.readouterr().err
+    assert list((tmp_path / "there").iterdir()) == []

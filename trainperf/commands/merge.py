@@ -1,0 +1,39 @@
+"""`trainperf merge DIR…`: the directories that ranks left on their machines become one run."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from trainperf.commands.entry import Command
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "parts", metavar="DIR", nargs="+", type=Path, help="what one machine's ranks left"
+    )
+    parser.add_argument(
+        "--out", metavar="RUN", type=Path, required=True, help="the run directory to make"
+    )
+
+
+def _run(given: argparse.Namespace) -> str:
+    from trainperf.merging import merge
+    from trainperf.reports.html.run import save
+    from trainperf.reports.html.seen import look
+    from trainperf.reports.terminal import rendered
+    from trainperf.run import Run
+    from trainperf.summary import save_summary
+
+    run = merge([Run.open(part) for part in given.parts], given.out)
+    seen = look(run)
+    save_summary(seen.evidence.summary, run.path)
+    save(seen, run.path)
+    return f"{rendered(seen.evidence.summary, sys.stdout)}\n  {run.path}\n"
+
+
+MERGE = Command(
+    name="merge",
+    about="Join what the ranks of one run left on machines that share no files.",
+    declare=_declare,
+    run=_run,
+)
