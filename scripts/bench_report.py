@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from _bench import installed
 
 from trainperf.blocks import BLOCK_STEPS
 from trainperf.codec import encode_entry, encode_rows
@@ -100,7 +101,7 @@ def measure(run: Path) -> tuple[float, float]:
     """Seconds and peak resident megabytes of `trainperf report` as a process of its own."""
     command = [sys.executable, "-m", "trainperf", "report", str(run), "--format", "json"]
     begun = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=installed())
     took_s = time.perf_counter() - begun
     # The largest child so far; this process has no other.
     return took_s, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
