@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainperf.reports.html.page import Markup, bullets, page, paragraph, section, table, tag, text
+from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
 from trainperf.units import count, duration, rate, share, size, times
 
 

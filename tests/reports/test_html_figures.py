@@ -14,12 +14,12 @@ from support_runs import RankSpec, make_info, make_run_dir, make_step, make_step
 from support_tab import a_run, steps_of
 
 from trainperf.documents.memory import MemoryLedger
+from trainperf.pages.drawing import WIDE
+from trainperf.pages.scales import Axis, Unit, moment, short
 from trainperf.phases import Tag
 from trainperf.records import StepRecord
-from trainperf.reports.html.drawing import WIDE
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.run import render
-from trainperf.reports.html.scales import Axis, Unit, moment, short
 from trainperf.reports.html.seen import MOST_GROUPS, Seen, look
 from trainperf.reports.html.walls import histogram
 from trainperf.run import Run

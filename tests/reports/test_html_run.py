@@ -12,8 +12,8 @@ from trainperf.commands import main
 from trainperf.reports.headline import headline
 from trainperf.reports.html.run import FILE, render
 from trainperf.reports.html.seen import Seen, look
-from trainperf.reports.safe import plain
 from trainperf.run import Run
+from trainperf.safe import plain
 
 
 def seen_of(case: str, path: Path) -> Seen:

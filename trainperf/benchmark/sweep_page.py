@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from trainperf.benchmark.sweep_results import Sweep, SweepPoint
 from trainperf.benchmark.sweep_text import sweep_text
-from trainperf.reports.html.drawing import WIDE, Frame, curve, dot, keys, note, upright
-from trainperf.reports.html.page import Markup, page, paragraph, section, tag, text
-from trainperf.reports.html.scales import Axis, Unit, short, top
+from trainperf.pages.drawing import WIDE, Frame, curve, dot, keys, note, upright
+from trainperf.pages.markup import Markup, page, paragraph, section, tag, text
+from trainperf.pages.scales import Axis, Unit, short, top
 
 
 _COLOURS = 8

@@ -9,12 +9,12 @@ from trainperf.comparison.compare import Judge
 from trainperf.comparison.member import member
 from trainperf.comparison.results import Comparison
 from trainperf.errors import RunError
+from trainperf.pages.markup import portable
 from trainperf.parity import TOLERANCE
 from trainperf.reports import compare_json, compare_markdown, compare_text
 from trainperf.reports.compare_view import answer
 from trainperf.reports.html.compare import Pair, Side
 from trainperf.reports.html.compare import render as page
-from trainperf.reports.html.page import portable
 from trainperf.series.walls import WallsFold
 from trainperf.stats.bootstrap import ASSUMED_NOISE
 

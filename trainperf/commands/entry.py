@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from trainperf import __version__
 from trainperf.errors import ConfigError, TrainPerfError
-from trainperf.reports.safe import plain
 from trainperf.reports.stream import encodable
+from trainperf.safe import plain
 
 
 UNUSABLE = 2

@@ -28,7 +28,7 @@ def _run(given: argparse.Namespace) -> str:
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     if given.format == "html":
-        from trainperf.reports.html.page import portable
+        from trainperf.pages.markup import portable
         from trainperf.reports.html.run import render
         from trainperf.reports.html.seen import look
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainperf.comparison.results import Comparison
 from trainperf.reports.compare_view import Row, answer, causes, listed, notes, rows
-from trainperf.reports.safe import markdown as safe
+from trainperf.safe import markdown as safe
 
 
 def render(comparisons: Sequence[Comparison]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainperf.comparison.results import Comparison
 from trainperf.reports.compare_view import Row, answer, causes, listed, notes, rows
-from trainperf.reports.safe import plain
+from trainperf.safe import plain
 
 
 _HEAD = Row(label="", before="before", after="after", ratio="after / before", verdict="")

@@ -2,7 +2,7 @@
 
 from trainperf.doctor import Checked, Checkup
 from trainperf.reports.doctor_text import IN_WORDS, answer
-from trainperf.reports.safe import markdown as safe
+from trainperf.safe import markdown as safe
 
 
 def render(checkup: Checkup, name: str) -> str:

@@ -6,8 +6,8 @@ from rich.text import Text
 
 from trainperf.doctor import Checked, Checkup, Status
 from trainperf.reports.flow import flow, words_of
-from trainperf.reports.safe import plain
 from trainperf.reports.text import WIDTH
+from trainperf.safe import plain
 
 
 SAID: dict[Status, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from rich.cells import cell_len
 from rich.text import Text
 
-from trainperf.reports.safe import plain
+from trainperf.safe import plain
 
 
 PLUS = " + "

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from trainperf.reports.details import tables
 from trainperf.reports.flow import flow, words_of
-from trainperf.reports.safe import plain
 from trainperf.reports.table import Table
 from trainperf.reports.worth import effort, gain
 from trainperf.results import Finding, Summary
+from trainperf.safe import plain
 
 
 _GAP = 2

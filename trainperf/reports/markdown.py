@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainperf.reports.details import dimension_parts, light_line, tables
 from trainperf.reports.headline import bound, headline
-from trainperf.reports.safe import markdown as safe
 from trainperf.reports.table import Table
 from trainperf.reports.view import device, facts, ledger, not_there, phase_rows, progress, remarks
 from trainperf.reports.worth import effort
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
+from trainperf.safe import markdown as safe
 from trainperf.units import Scale, duration, fine_share, plural
 
 

@@ -9,7 +9,6 @@ from trainperf.phases import Phase
 from trainperf.reports.details import dimension_parts, light_line
 from trainperf.reports.flow import PLUS, flow, words_of
 from trainperf.reports.headline import bound, headline
-from trainperf.reports.safe import plain
 from trainperf.reports.view import (
     PhaseRow,
     device,
@@ -23,6 +22,7 @@ from trainperf.reports.view import (
 from trainperf.reports.worth import to_act_on
 from trainperf.results import Finding, Summary
 from trainperf.rules.straggler import said as lateness
+from trainperf.safe import plain
 from trainperf.units import Scale, bracket, duration, fine_share, plural
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trainperf.reports.safe import markdown as safe
 from trainperf.reports.trace_grids import grids
 from trainperf.reports.trace_view import rows, title
+from trainperf.safe import markdown as safe
 from trainperf.traces.results import TraceReport
 from trainperf.units import times
 

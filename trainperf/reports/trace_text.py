@@ -4,9 +4,9 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from trainperf.reports.safe import plain
 from trainperf.reports.trace_grids import Grid, grids
 from trainperf.reports.trace_view import Row, rows, title
+from trainperf.safe import plain
 from trainperf.traces.results import TraceReport
 from trainperf.units import times
 

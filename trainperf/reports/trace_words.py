@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from trainperf.reports.safe import plain
 from trainperf.reports.words import Named
+from trainperf.safe import plain
 from trainperf.traces.results import (
     Operator,
     RankTrace,

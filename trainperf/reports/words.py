@@ -10,10 +10,10 @@ import msgspec
 
 from trainperf.meters.fold import Reading
 from trainperf.reports.headline import bound, headline
-from trainperf.reports.safe import plain
 from trainperf.reports.view import device, facts, ledger, not_there, phase_rows, progress, remarks
 from trainperf.results import Finding, State, Summary
 from trainperf.rules.straggler import said as lateness
+from trainperf.safe import plain
 from trainperf.units import Scale, count, duration, fine_share, plural, rate, share, size
 
 

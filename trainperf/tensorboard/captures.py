@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainperf.reports.safe import plain
+from trainperf.safe import plain
 from trainperf.tensorboard.held import Stamp, stamp
 from trainperf.traces.results import TraceReport
 

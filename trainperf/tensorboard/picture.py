@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainperf.reports.safe import plain
+from trainperf.safe import plain
 from trainperf.traces.results import Lane, RankTrace, Slice
 from trainperf.units import duration
 

@@ -13,7 +13,7 @@ from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugi
 from werkzeug.wrappers import Request, Response
 
 from trainperf.errors import TrainPerfError
-from trainperf.reports.safe import plain
+from trainperf.safe import plain
 from trainperf.tensorboard import responses
 from trainperf.tensorboard.data import NotFoundError, Store, View
 

@@ -1,9 +1,9 @@
 """What does a reader see first?  The answer, the numbers behind it, and what to change."""
 
+from trainperf.pages.drawing import bar
+from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.phases import PHASES
 from trainperf.reports.headline import headline
-from trainperf.reports.html.drawing import bar
-from trainperf.reports.html.page import Markup, bullets, paragraph, table, tag, text
 from trainperf.reports.html.pieces import facts, meter
 from trainperf.reports.view import (
     PhaseRow,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.reports.html.page import Markup, bullets, paragraph, table, tag, text
+from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.reports.html.pieces import facts, heading, missing
 from trainperf.reports.trace_words import CaptureWords, RankWords, capture_words
 from trainperf.reports.trace_words import Table as Grid

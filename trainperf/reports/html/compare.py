@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from trainperf.comparison.member import Member
 from trainperf.comparison.results import Comparison, Explained
+from trainperf.pages.drawing import bar, keys
+from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
 from trainperf.phases import PHASES
 from trainperf.reports.compare_view import answer, notes, speed
-from trainperf.reports.html.drawing import bar, keys
 from trainperf.reports.html.forest import forest
 from trainperf.reports.html.losses import losses
-from trainperf.reports.html.page import Markup, bullets, page, paragraph, section, table, tag, text
 from trainperf.reports.html.pieces import missing, not_measured
 from trainperf.reports.html.walls import beside
 from trainperf.reports.view import phase_rows

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from trainperf.reports.html.drawing import Frame, Point, area, curve, keys
-from trainperf.reports.html.page import Markup, paragraph, tag, text
-from trainperf.reports.html.scales import Axis, Unit, short, top
+from trainperf.pages.drawing import Frame, Point, area, curve, keys
+from trainperf.pages.markup import Markup, paragraph, tag, text
+from trainperf.pages.scales import Axis, Unit, short, top
 from trainperf.series.chart import Chart, Line
 from trainperf.units import count, duration, share, size
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 
 from trainperf.comparison.results import Comparison, ReadingChange
+from trainperf.pages.markup import Markup, paragraph, table
+from trainperf.pages.scales import Axis
 from trainperf.reports.compare_view import compared, row
-from trainperf.reports.html.page import Markup, paragraph, table
-from trainperf.reports.html.scales import Axis
 
 
 _FARTHEST = 4.0

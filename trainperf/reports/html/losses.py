@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from trainperf.pages.drawing import Frame, Point, box, curve, keys
+from trainperf.pages.markup import Markup, paragraph
+from trainperf.pages.scales import Axis, short
 from trainperf.parity import RANGE, LossCurve, Parity, Unit
-from trainperf.reports.html.drawing import Frame, Point, box, curve, keys
-from trainperf.reports.html.page import Markup, paragraph
 from trainperf.reports.html.pieces import not_measured
-from trainperf.reports.html.scales import Axis, short
 from trainperf.series.losses import line
 
 

@@ -1,8 +1,8 @@
 """What fills the memory?  The ledger as a bar and as tables, and how memory developed."""
 
 from trainperf.documents.memory import MemoryLedger
-from trainperf.reports.html.drawing import bar, keys
-from trainperf.reports.html.page import Markup
+from trainperf.pages.drawing import bar, keys
+from trainperf.pages.markup import Markup
 from trainperf.reports.html.pieces import missing, shown
 from trainperf.reports.memory_tables import memory_tables
 from trainperf.results import Summary

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainperf.phases import PHASES
-from trainperf.reports.html.drawing import (
+from trainperf.pages.drawing import (
     WIDE,
     Frame,
     Lane,
@@ -15,8 +14,9 @@ from trainperf.reports.html.drawing import (
     keys,
     lanes,
 )
-from trainperf.reports.html.page import Markup, paragraph
-from trainperf.reports.html.scales import Axis, Unit, short
+from trainperf.pages.markup import Markup, paragraph
+from trainperf.pages.scales import Axis, Unit, short
+from trainperf.phases import PHASES
 from trainperf.series.steps import Steps, TagMarks
 from trainperf.units import duration, plural
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from trainperf.reports.html.page import Markup, bullets, paragraph, table, tag, text
+from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.reports.table import Table
 
 

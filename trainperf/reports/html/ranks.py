@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.reports.html.page import Markup, bullets, paragraph, table
+from trainperf.pages.markup import Markup, bullets, paragraph, table
 from trainperf.reports.html.pieces import heading, meter, missing
 from trainperf.reports.words import Words
 from trainperf.results import Summary, SyncPoint

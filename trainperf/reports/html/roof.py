@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trainperf.evidence import Evidence
-from trainperf.reports.html.drawing import Frame, curve, dot, keys, note
-from trainperf.reports.html.page import Markup, paragraph
-from trainperf.reports.html.scales import Axis, short
+from trainperf.pages.drawing import Frame, curve, dot, keys, note
+from trainperf.pages.markup import Markup, paragraph
+from trainperf.pages.scales import Axis, short
 from trainperf.roofline import Bound, OperatorFloor, Roofline
 from trainperf.roofs import family, reached
 from trainperf.units import count, duration, plural, share

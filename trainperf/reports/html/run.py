@@ -5,13 +5,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from trainperf.pages.markup import Markup, page, paragraph, section, table, tag, text
 from trainperf.reports.details import light_line, tables
 from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
 from trainperf.reports.html.curves import absent, drawable, drawn
 from trainperf.reports.html.memory import memory
 from trainperf.reports.html.over_time import over_time
-from trainperf.reports.html.page import Markup, page, paragraph, section, table, tag, text
 from trainperf.reports.html.pieces import heading, missing, not_measured, shown
 from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.blocks import Column
-from trainperf.reports.html.drawing import (
+from trainperf.pages.drawing import (
     Frame,
     Lane,
     Point,
@@ -18,8 +18,8 @@ from trainperf.reports.html.drawing import (
     note,
     upright,
 )
-from trainperf.reports.html.page import Markup
-from trainperf.reports.html.scales import Axis, Unit, moment, short, top
+from trainperf.pages.markup import Markup
+from trainperf.pages.scales import Axis, Unit, moment, short, top
 from trainperf.series.walls import Bins, WallsFold
 from trainperf.stats.quantiles import Distribution
 from trainperf.units import duration, plural, words

@@ -6,8 +6,8 @@ Pieces are `Markup`: text that is already safe.  Everything else is escaped wher
 import html
 from collections.abc import Iterable, Sequence
 
-from trainperf.reports.html.style import STYLE
-from trainperf.reports.safe import plain
+from trainperf.pages.style import STYLE
+from trainperf.safe import plain
 
 
 class Markup(str):

@@ -7,8 +7,8 @@ on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixel
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainperf.reports.html.page import Markup, tag, text
-from trainperf.reports.html.scales import Axis
+from trainperf.pages.markup import Markup, tag, text
+from trainperf.pages.scales import Axis
 
 
 WIDE = 1000

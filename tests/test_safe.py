@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainperf.reports.safe import markdown, plain
+from trainperf.safe import markdown, plain
 
 
 @given(text=st.text())
