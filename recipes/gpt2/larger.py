@@ -28,7 +28,6 @@ def with_swept_batch(work: Work, kept: Settings, tried: Settings, order: list[Pl
         _Step(work, tried),
         lambda size, _: _batch(work, tried, order[:size]),
         [documents // one for one in fewer],
-        repeat=5,
     )
     knee = found.knee()
     chosen = tried.accumulation if knee is None else documents // knee.batch_size
