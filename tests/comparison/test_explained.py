@@ -68,6 +68,33 @@ def test_what_is_not_among_the_top_operators_is_not_known() -> None:
     assert (softmax.before_s, softmax.after_s, softmax.below) == (0.0005, 0.004, "before")
 
 
+def test_a_difference_of_unknown_direction_is_not_listed() -> None:
+    """Softmax took 4 ms a step, and afterwards less than 5 ms: nobody knows whether it gained."""
+    others = tuple(
+        Operator(name=f"aten::{n}", calls=2, self_device_s=0.01, self_cpu_s=0.0) for n in range(TOP)
+    )
+    whole = capture(attention_s=0.008, idle_s=0.0)
+    softmax = whole.ranks[0].top_operators[-1]
+    told, hidden = (
+        msgspec.structs.replace(
+            whole, ranks=(msgspec.structs.replace(whole.ranks[0], top_operators=operators),)
+        )
+        for operators in ((*others[:-1], softmax), others)
+    )
+
+    for sides in ((told, hidden), (hidden, told)):
+        found = explained([sides[0]], [sides[1]])
+        assert {one.name for one in found} == {others[-1].name}
+
+
+def test_one_rank_is_compared_with_itself() -> None:
+    """Only rank 1 was traced afterwards, as slow as before; rank 0 has another share of work."""
+    zero, one = (capture(n, attention_s=n / 100, idle_s=0.0).ranks[0] for n in (0, 1))
+    both = msgspec.structs.replace(capture(attention_s=0.0, idle_s=0.0), ranks=(zero, one))
+
+    assert explained([both], [capture(1, attention_s=0.01, idle_s=0.0)]) == ()
+
+
 def test_without_traces_on_both_sides_nothing_is_explained() -> None:
     """One is not enough."""
     assert explained([], [capture(attention_s=0.1, idle_s=0.0)]) == ()

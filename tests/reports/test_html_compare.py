@@ -5,14 +5,19 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from support_doctor import Planted
 from support_pages import ELEMENTS, Page, asks_for_something
 from support_runs import make_step
 
 from trainperf.commands.comparing import Asked, compared
+from trainperf.comparison.compare import Judge
+from trainperf.comparison.member import member
+from trainperf.comparison.results import Explained
 from trainperf.phases import Tag
 from trainperf.records import Scalar
+from trainperf.reports.html.compare import Pair, Side, render
 
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -100,6 +105,25 @@ def test_what_was_not_measured_is_said_with_its_reason(tmp_path: Path) -> None:
     words = Page(page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))).words
 
     assert "not measured: a trace of steps on both sides is needed" in words
+
+
+def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> None:
+    """It is not among the longest of the trace before: at most a millisecond, not just that."""
+    sides = [Learned(forward_ms=ms).write(tmp_path / str(ms)) for ms in (20, 10)]
+    members = [member(side) for side in sides]
+    operator = Explained(
+        kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
+    )
+    found = Judge().compare(*([one] for one in members))
+    pair = Pair(
+        comparison=msgspec.structs.replace(found, explained=(operator,)),
+        before=Side(members=[members[0]], walls=[]),
+        after=Side(members=[members[1]], walls=[]),
+    )
+    words = Page(render([pair])).words
+
+    assert "< 1.00 ms" in words
+    assert "> +2.00 ms" in words
 
 
 def test_names_and_settings_cannot_become_markup(tmp_path: Path) -> None:

@@ -43,22 +43,26 @@ def explained(
         before: Captures of a run.
         after: Those of the other.
     """
-    one, other = _first(before), _first(after)
-    if one is None or other is None:
+    traced, traced_after = _latest(before), _latest(after)
+    if not traced or not traced_after:
         return ()
+    # Of runs that share no traced rank the lowest of each.
+    shared = traced.keys() & traced_after.keys()
+    one = traced[min(shared or traced)]
+    other = traced_after[min(shared or traced_after)]
     found = [*_of_times(_times(one), _times(other)), *_of_operators(one, other)]
     least_s = LEAST * one.totals.step_s
     large = [one for one in found if abs(one.after_s - one.before_s) >= least_s]
     return tuple(sorted(large, key=lambda one: -abs(one.after_s - one.before_s))[:MOST])
 
 
-def _first(captures: Sequence[CaptureReport]) -> RankTrace | None:
-    """The lowest rank of the last capture that has steps."""
+def _latest(captures: Sequence[CaptureReport]) -> dict[int, RankTrace]:
+    """By rank, those of the last capture that has steps."""
     for capture in reversed(captures):
-        ranks = [rank for rank in capture.ranks if rank.steps]
+        ranks = {rank.rank or 0: rank for rank in capture.ranks if rank.steps}
         if ranks:
-            return min(ranks, key=lambda rank: rank.rank or 0)
-    return None
+            return ranks
+    return {}
 
 
 def _of_times(one: Mapping[str, float], other: Mapping[str, float]) -> list[Explained]:
@@ -71,7 +75,10 @@ def _of_times(one: Mapping[str, float], other: Mapping[str, float]) -> list[Expl
 
 
 def _of_operators(one: RankTrace, other: RankTrace) -> list[Explained]:
-    """Only the top ones are listed: what is in one list alone takes less than the other's last."""
+    """Only the top ones are listed: what is in one list alone takes less than the other's last.
+
+    Where that is longer than what it takes in its own list, nothing is known of the difference.
+    """
     before, after = _operators(one), _operators(other)
     last_s = [
         min(times.values(), default=0.0) if len(rank.top_operators) >= TOP else 0.0
@@ -85,6 +92,8 @@ def _of_operators(one: RankTrace, other: RankTrace) -> list[Explained]:
         elif name not in after and last_s[1]:
             below = "after"
         spent = before.get(name, last_s[0]), after.get(name, last_s[1])
+        if below is not None and (below == "before") != (spent[0] < spent[1]):
+            continue
         found.append(
             Explained(kind="operator", name=name, before_s=spent[0], after_s=spent[1], below=below)
         )

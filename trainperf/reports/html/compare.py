@@ -8,7 +8,7 @@ from trainperf.comparison.results import Comparison, Explained
 from trainperf.pages.drawing import bar, keys
 from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
 from trainperf.phases import PHASES
-from trainperf.reports.compare_view import answer, notes, speed
+from trainperf.reports.compare_view import Row, answer, causes, notes, speed
 from trainperf.reports.html.forest import forest
 from trainperf.reports.html.losses import losses
 from trainperf.reports.html.pieces import missing, not_measured
@@ -160,12 +160,13 @@ def _explained(found: Comparison) -> Markup:
     if not found.explained:
         return not_measured("a trace of steps on both sides is needed; ScheduledProfiler makes one")
     largest_s = max(abs(one.after_s - one.before_s) for one in found.explained)
-    rows = [_cause(one, largest_s) for one in found.explained]
+    said = causes(found)
+    rows = [_cause(one, how, largest_s) for one, how in zip(found.explained, said, strict=True)]
     head = ("a step", "before", "after", "\u00a0", "difference", "\u00a0")
     return table(head, rows, words=(0, 3, 5))
 
 
-def _cause(one: Explained, largest_s: float) -> tuple[str | Markup, ...]:
+def _cause(one: Explained, said: Row, largest_s: float) -> tuple[str | Markup, ...]:
     more_s = one.after_s - one.before_s
     wide = abs(more_s) / largest_s * 50 if largest_s else 0.0
     left, kind = (50.0, "bad") if more_s > 0 else (50.0 - wide, "good")
@@ -173,12 +174,7 @@ def _cause(one: Explained, largest_s: float) -> tuple[str | Markup, ...]:
         '<div class="forest"><span class="unity" style="left:50%"></span>'
         f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span></div>'
     )
-    sign = "+" if more_s > 0 else "−"
-    said = f"{sign}{duration(abs(more_s))}"
-    return (
-        one.name, duration(one.before_s), duration(one.after_s), drawn, said,
-        "" if one.kind == "time" else one.kind,
-    )  # fmt: skip
+    return (said.label, said.before, said.after, drawn, said.ratio, said.verdict)
 
 
 def _foot(found: Comparison) -> Markup:
