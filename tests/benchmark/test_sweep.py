@@ -119,6 +119,18 @@ def test_the_plot_is_a_page_that_loads_nothing_and_says_the_answer_first(tmp_pat
     assert "http" not in page.replace("http-equiv", "")
 
 
+def test_large_batch_sizes_stand_on_the_axis_as_they_are_written(tmp_path: Path) -> None:
+    """1,024 and 4,096: nobody calls them 1.02e+03."""
+    found = swept(*(point(size, size / 1000) for size in (64, 256, 1024, 4096)))
+
+    found.save_plot(tmp_path / "sweep.html")
+
+    page = (tmp_path / "sweep.html").read_text(encoding="utf-8")
+    ticks = page.split('<div class="across">', maxsplit=1)[1]
+    assert all(f">{size}</span>" in ticks for size in ("64", "256", "1,024", "4,096"))
+    assert "e+" not in page
+
+
 def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
     """With the name and the remedy; nothing is written."""
     with pytest.raises(ConfigError, match=r"sweep\.png: a plot is a page"):

@@ -64,7 +64,13 @@ def _memory(sweep: Sweep) -> Markup:
 def _frame(sweep: Sweep, up: Axis) -> Frame:
     sizes = sorted({math.log2(point.batch_size) for point in sweep.points})
     low, high = sizes[0] - 0.2, sizes[-1] + 0.2
-    return Frame(across=Axis(low=low, high=high, say=lambda power: f"{2**power:.3g}"), up=up)
+    return Frame(across=Axis(low=low, high=high, say=_size), up=up)
+
+
+def _size(power: float) -> str:
+    """A batch size; between the whole powers of two some are no whole number."""
+    found = 2**power
+    return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
 
 
 def _drawn(sweep: Sweep, frame: Frame, marks: Sequence[Markup], over: Sequence[Markup]) -> Markup:
