@@ -150,7 +150,10 @@ def test_the_steps_of_a_capture_stand_in_a_table(tmp_path: Path) -> None:
 
 
 def test_operators_and_collectives_stand_in_tables(tmp_path: Path) -> None:
-    """By device time and by CPU time; a dash is what the trace does not say."""
+    """By device time and by CPU time; a dash is what the trace does not say.
+
+    Beside means of a step these are sums, and say so.
+    """
     report = a_report()
     slow = Operator(name="aten::copy_", calls=3, self_cpu_s=0.2, self_device_s=0.001)
     kind = Collective(kind="all_reduce", count=4, total_s=0.02, exposed_s=0.015)
@@ -162,9 +165,13 @@ def test_operators_and_collectives_stand_in_tables(tmp_path: Path) -> None:
     said = json.loads(answer.body)["ranks"][0]
     tables = {table["title"]: table["rows"] for table in said["tables"]}
     assert said["about"].endswith("times and counts are a step's on average")
-    assert [row[0] for row in tables["Operators by self device time"]] == ["aten::addmm"]
-    assert [row[0] for row in tables["Operators by self CPU time"]] == ["aten::copy_"]
-    assert tables["Collectives"] == [
+    assert [row[0] for row in tables["Operators by self device time, 2 steps together"]] == [
+        "aten::addmm"
+    ]
+    assert [row[0] for row in tables["Operators by self CPU time, 2 steps together"]] == [
+        "aten::copy_"
+    ]
+    assert tables["Collectives, 2 steps together"] == [
         ["all_reduce", "4", "20.0 ms", "15.0 ms", "–", "–", "–", ""],
     ]
 

@@ -125,7 +125,10 @@ def _rank(place: int, rank: RankTrace) -> RankWords:
     known = [plural(rank.totals.steps, "step"), cut_by, rank.device]
     if rank.totals.steps > 1:
         known.append("times and counts are a step's on average")
-    tables = [_steps(rank.steps), *_operators(rank), _collectives(rank), _syncs(rank)]
+    sums = [
+        _together(rank, table) for table in (*_operators(rank), _collectives(rank), _syncs(rank))
+    ]
+    tables = [_steps(rank.steps), *sums]
     return RankWords(
         place=place,
         label="one rank" if rank.rank is None else f"rank {rank.rank}",
@@ -155,6 +158,13 @@ def _steps(steps: Sequence[TraceStep]) -> Table:
         values = [(getattr(step, name), say) for name, _, say in used]
         rows.append([str(step.step), *("" if v is None else say(v) for v, say in values)])
     return Table(title="Steps", head=["number", *(label for _, label, _ in used)], rows=rows)
+
+
+def _together(rank: RankTrace, table: Table) -> Table:
+    """A table of sums says of how many steps."""
+    steps = rank.totals.steps
+    said = f"{table.title}, {steps} steps together" if steps > 1 else table.title
+    return msgspec.structs.replace(table, title=said)
 
 
 def _operators(rank: RankTrace) -> list[Table]:
