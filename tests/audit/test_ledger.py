@@ -5,6 +5,12 @@ import copy
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
 from torch.utils.checkpoint import checkpoint
 
 from trainperf.audit import Audit
@@ -244,3 +250,24 @@ def test_following_storages_changes_nothing_and_keeps_nothing_alive() -> None:
     freed = sum(1 for event in timeline.events if event < 0)
     # What is left are the gradients: two tensors for each of six layers.
     assert len(timeline.made) - freed == 12
+
+
+def test_what_a_compiler_traces_with_takes_no_memory() -> None:
+    """A tensor without data that says it is on the CPU, of a size that is a symbol."""
+    model = Blocks()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    kept: list[Tensor] = []
+
+    def step() -> None:
+        with FakeTensorMode(shape_env=ShapeEnv()) as tracing:
+            sizes = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+            symbolic = tracing.from_tensor(torch.ones(ROWS, WIDTH), symbolic_context=sizes)
+            kept.append(symbolic * 2)
+        stepping(model, optimizer)
+
+    plain = memory_ledger(model, optimizer, step=lambda: stepping(model, optimizer))
+    ledger = memory_ledger(model, optimizer, step=step)
+
+    assert kept[0].device.type == "cpu"
+    assert type(ledger.peak_bytes) is int
+    assert ledger.activations_bytes == plain.activations_bytes

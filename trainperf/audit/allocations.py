@@ -22,7 +22,7 @@ from typing_extensions import Self
 
 from trainperf.audit.elementwise import Operator
 from trainperf.audit.shield import Shield, as_it_is
-from trainperf.audit.traffic import tensors_in
+from trainperf.audit.traffic import is_traced, tensors_in
 from trainperf.audit.where import Where
 from trainperf.documents.audit import Part
 
@@ -110,7 +110,8 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         del types
         given = kwargs or {}
         out = func(*args, **given)
-        self._saw(args, given, out)
+        if not is_traced(out):
+            self._saw(args, given, out)
         return out
 
     def follow(self, tensors: Iterable[Tensor]) -> None:

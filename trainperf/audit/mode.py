@@ -7,6 +7,7 @@ from threading import get_ident
 
 import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
@@ -16,7 +17,7 @@ from trainperf.audit.elementwise import Operator
 from trainperf.audit.flops import work_of
 from trainperf.audit.layout import channels_last
 from trainperf.audit.shield import Shield, as_it_is
-from trainperf.audit.traffic import accesses_of, tensors_in
+from trainperf.audit.traffic import accesses_of, is_traced, tensors_in
 from trainperf.audit.where import Where
 from trainperf.clocks.host import monotonic_ns, thread_ns
 from trainperf.documents.audit import Part
@@ -58,6 +59,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     ) -> object:
         """Run the operator, then look at it."""
         given = kwargs or {}
+        if FakeTensor in types:
+            return func(*args, **given)
         if isinstance(func, OpOverload):
             # A tensor made of tensors takes its operator apart, and so does a composite operator
             # where autograd is off: what they then call is seen.
@@ -73,7 +76,8 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             busy_ns=thread_ns() - busy,
             before_ns=self._between.until(start),
         )
-        self._seen(func, args, given, out, took)
+        if not is_traced(out):
+            self._seen(func, args, given, out, took)
         self._between.since(monotonic_ns())
         return out
 
