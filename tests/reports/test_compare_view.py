@@ -5,7 +5,7 @@ import pytest
 
 from trainperf.comparison.results import Comparison, Explained, Noise, Side, Speedup
 from trainperf.parity import Parity
-from trainperf.reports.compare_view import causes, notes
+from trainperf.reports.compare_view import causes, notes, speed
 from trainperf.stats.bootstrap import Source
 
 
@@ -66,3 +66,12 @@ def test_what_took_less_than_is_known_is_said_so() -> None:
     (row,) = causes(msgspec.structs.replace(found, explained=(operator,)))
 
     assert (row.before, row.after, row.ratio) == ("< 1.00 ms", "3.00 ms", "> +2.00 ms")
+
+
+def test_an_interval_that_tells_nothing_has_no_numbers() -> None:
+    """Two repeats that differ by half have ends a million times apart."""
+    wide = Speedup(value=1.83, low=0.00099, high=1090.0, per_rank=False)
+    narrow = Speedup(value=1.83, low=1.7, high=1.9, per_rank=False)
+
+    assert speed(wide) == "1.83 × as fast [may be anything]"
+    assert speed(narrow) == "1.83 × as fast [1.7–1.9]"
