@@ -17,7 +17,7 @@ from trainperf.comparison.member import member
 from trainperf.comparison.results import Explained
 from trainperf.phases import Tag
 from trainperf.records import Scalar
-from trainperf.reports.html.compare import Pair, Side, render
+from trainperf.reports.html.compare import Pair, Repeats, render
 
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -117,8 +117,8 @@ def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> 
     found = Judge().compare(*([one] for one in members))
     pair = Pair(
         comparison=msgspec.structs.replace(found, explained=(operator,)),
-        before=Side(members=[members[0]], walls=[]),
-        after=Side(members=[members[1]], walls=[]),
+        before=Repeats(members=[members[0]], walls=[]),
+        after=Repeats(members=[members[1]], walls=[]),
     )
     words = Page(render([pair])).words
 

@@ -6,16 +6,14 @@ from pathlib import Path
 
 from trainperf.commands.entry import Said
 from trainperf.comparison.compare import Judge
-from trainperf.comparison.member import member
 from trainperf.comparison.results import Comparison
 from trainperf.errors import RunError
 from trainperf.pages.markup import portable
 from trainperf.parity import TOLERANCE
 from trainperf.reports import compare_json, compare_markdown, compare_text
 from trainperf.reports.compare_view import answer
-from trainperf.reports.html.compare import Pair, Side
+from trainperf.reports.html.compare import Pair, read
 from trainperf.reports.html.compare import render as page
-from trainperf.series.walls import WallsFold
 from trainperf.stats.bootstrap import ASSUMED_NOISE
 
 
@@ -24,6 +22,8 @@ _RENDER = {
     "markdown": compare_markdown.render,
     "json": compare_json.render,
 }
+_WHOLE = frozenset({"json", "html"})
+"""Forms to which nothing can be added."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,34 +47,21 @@ def compared(sides: Sequence[Sequence[Path]], asked: Asked) -> Said:
         tolerance=TOLERANCE if asked.tolerance is None else asked.tolerance,
         noise=ASSUMED_NOISE if asked.noise is None else asked.noise,
     )
-    read = [_read(side) for side in sides]
-    before = read[0]
-    found = tuple(judge.compare(before.members, side.members) for side in read[1:])
-    if asked.form == "html":
-        text = portable(
-            page(
-                [
-                    Pair(comparison=one, before=before, after=side)
-                    for one, side in zip(found, read[1:], strict=True)
-                ]
-            )
-        )
-    else:
-        text = _RENDER[asked.form](found)
-    if asked.gate is None:
-        return Said(text=text, code=0)
-    failed = [why for one in found if (why := _regression(one, asked.gate))]
-    if asked.form in ("json", "html"):  # which stays what it is
-        return Said(text=text, code=1 if failed else 0)
-    said = "".join(f"\nregression: {why}\n" for why in failed)
-    return Said(text=text + said, code=1 if failed else 0)
+    before, *others = (read(*side) for side in sides)
+    pairs = [
+        Pair(comparison=judge.compare(before.members, after.members), before=before, after=after)
+        for after in others
+    ]
+    found = [pair.comparison for pair in pairs]
+    text = portable(page(pairs)) if asked.form == "html" else _RENDER[asked.form](found)
+    failed = [] if asked.gate is None else _regressions(found, asked.gate)
+    # What a program or a browser reads stays whole: there the exit code alone says it.
+    said = [f"\nregression: {why}\n" for why in failed if asked.form not in _WHOLE]
+    return Said(text="".join((text, *said)), code=1 if failed else 0)
 
 
-def _read(paths: Sequence[Path]) -> Side:
-    """The repeats of one run."""
-    walls = [WallsFold() for _ in paths]
-    members = [member(path, beside=[seen]) for path, seen in zip(paths, walls, strict=True)]
-    return Side(members=members, walls=walls)
+def _regressions(found: Sequence[Comparison], limit: float) -> list[str]:
+    return [why for one in found if (why := _regression(one, limit))]
 
 
 def _regression(comparison: Comparison, limit: float) -> str:

@@ -5,9 +5,8 @@ The lowest rank that has a trace on both sides stands for its run.  Times are pe
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
-from trainperf.comparison.results import Explained
+from trainperf.comparison.results import Explained, Where
 from trainperf.traces.captured import CaptureReport
 from trainperf.traces.operators import TOP
 from trainperf.traces.results import RankTrace
@@ -15,8 +14,6 @@ from trainperf.traces.results import RankTrace
 
 MOST = 12
 """Differences that are listed."""
-
-Side = Literal["before", "after"]
 
 LEAST = 0.005
 """Share of the step that a difference must be to be listed."""
@@ -86,7 +83,7 @@ def _of_operators(one: RankTrace, other: RankTrace) -> list[Explained]:
     ]
     found = []
     for name in dict.fromkeys([*before, *after]):
-        below: Side | None = None
+        below: Where | None = None
         if name not in before and last_s[0]:
             below = "before"
         elif name not in after and last_s[1]:

@@ -9,6 +9,9 @@ from trainperf.records import Scalar
 from trainperf.stats.bootstrap import Source
 
 
+Where = Literal["before", "after"]
+"""One of the two sides."""
+
 Verdict = Literal["faster", "slower", "no clear change", "loss differs", "not comparable"]
 
 COMPARISON_VERSION = 1
@@ -62,7 +65,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     before_s: float
     """Per step; 0 where its trace does not have it."""
     after_s: float
-    below: Literal["before", "after"] | None = None
+    below: Where | None = None
     """The side where it is not among the top operators: it took less there than is said, which is
     the time of the last of them."""
 

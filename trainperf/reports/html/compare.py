@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from trainperf.comparison.member import Member
+from trainperf.comparison.member import Member, member
 from trainperf.comparison.results import Comparison, Explained
 from trainperf.pages.drawing import bar, keys
 from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
@@ -18,9 +19,13 @@ from trainperf.series.walls import WallsFold, pooled
 from trainperf.units import duration, plural
 
 
+_GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
+"""Classes of the style by verdict; the others are neither."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """The repeats of one run."""
+class Repeats:
+    """Those of one run, read once: what is judged, and what is drawn of their steps."""
 
     members: Sequence[Member]
     walls: Sequence[WallsFold]
@@ -31,8 +36,8 @@ class Pair:
     """Two sides and what was found."""
 
     comparison: Comparison
-    before: Side
-    after: Side
+    before: Repeats
+    after: Repeats
 
     @property
     def names(self) -> tuple[str, str]:
@@ -41,7 +46,15 @@ class Pair:
         return f"before: {found.before.name}", f"after: {found.after.name}"
 
 
-_GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
+def read(*paths: Path) -> Repeats:
+    """Read the repeats of one run.
+
+    Raises:
+        RunError: One of them is no run directory.
+    """
+    walls = [WallsFold() for _ in paths]
+    members = [member(path, beside=[seen]) for path, seen in zip(paths, walls, strict=True)]
+    return Repeats(members=members, walls=walls)
 
 
 def render(pairs: Sequence[Pair]) -> str:
