@@ -179,9 +179,7 @@ def _found(mode: str, clock: str, group: Sequence[Contest]) -> Found:
         quiet=share([_slower(one.longer(0.03)) for one in quiet]),
         quiet_false=share([_claims(one.interval()) for one in quiet]),
         noise=float(np.median([what.noise for what in said])),
-        resolution=float(
-            np.median([max(what.high / what.ratio, what.ratio / what.low) - 1 for what in said])
-        ),
+        resolution=float(np.median([what.resolution for what in said])),
     )
 
 

@@ -58,7 +58,7 @@ def _noise(interval: RatioInterval) -> Noise:
         relative=interval.noise,
         assumed=interval.source not in ("turns", "repeats"),
         source=interval.source,
-        resolution=max(interval.high / interval.ratio, interval.ratio / interval.low) - 1,
+        resolution=interval.resolution,
     )
 
 

@@ -78,6 +78,11 @@ class RatioInterval:
     fastest: float | None = None
     """The ratio of the fastest steps, which the interval includes; `None` in repeats by turns."""
 
+    @property
+    def resolution(self) -> float:
+        """Relative change, either way, below which nothing is told from noise."""
+        return max(self.high / self.ratio, self.ratio / self.low) - 1
+
 
 def block_length(values: Values) -> int:
     """Steps in a block, from how long one step's being above the median says so of the next.
