@@ -38,18 +38,25 @@ _MOST = 8
 
 def tables(summary: Summary) -> list[Table]:
     """All that there are, in the order of the questions: what, how far, why."""
-    found: list[Table] = []
-    if summary.dimensions is not None:
-        found.append(_dimensions(summary.dimensions))
-    if summary.light is not None:
-        found += [_speed(summary.light), _operators(summary.light)]
-    if summary.loader is not None:
-        found.append(_loader(summary.loader))
-    if summary.compilation is not None:
-        found.append(_compilation(summary.compilation))
-    if summary.memory is not None:
-        found += memory_tables(summary.memory)
-    return found
+    memory = [] if summary.memory is None else memory_tables(summary.memory)
+    return [*of_step(summary), *of_loader(summary), *of_compilation(summary), *memory]
+
+
+def of_step(summary: Summary) -> list[Table]:
+    """What the step is spent on, and how far it is from the speed of light."""
+    spent = [] if summary.dimensions is None else [_dimensions(summary.dimensions)]
+    light = summary.light
+    return spent if light is None else [*spent, _speed(light), _operators(light)]
+
+
+def of_loader(summary: Summary) -> list[Table]:
+    """What a batch takes to make; empty where nobody looked."""
+    return [] if summary.loader is None else [_loader(summary.loader)]
+
+
+def of_compilation(summary: Summary) -> list[Table]:
+    """What torch.compile did; empty where nothing was compiled."""
+    return [] if summary.compilation is None else [_compilation(summary.compilation)]
 
 
 def dimension_parts(known: Dimensions) -> list[str]:

@@ -1,12 +1,11 @@
 """What does `report.html` of a run hold?  The answer first, then every figure behind it."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from trainperf.pages.markup import Markup, page, paragraph, section, table, tag, text
-from trainperf.reports.details import light_line, tables
+from trainperf.reports.details import light_line, of_compilation, of_loader, of_step
 from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
 from trainperf.reports.html.curves import absent, drawable, drawn
@@ -17,6 +16,7 @@ from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.seen import Seen
 from trainperf.reports.html.walls import histogram
+from trainperf.reports.table import Table
 from trainperf.reports.view import left_out
 from trainperf.reports.words import Words, words_of
 from trainperf.results import Summary
@@ -37,14 +37,14 @@ def render(seen: Seen) -> str:
     return page(
         f"{summary.run.name} · trainperf",
         first(summary),
-        section("Where a step goes", breakdown(summary), _looked_at(summary)),
+        section("Where a step goes", breakdown(summary), _tables(of_loader(summary))),
         section("What to change", findings(summary)),
         section("How long the steps took", _steps(seen)),
         section("Other measurements over the fit", _curves(seen, _rest(seen))),
         section("Ranks", ranks(summary, words), _of_ranks(seen)),
         section("Memory", memory(summary), _curves(seen, _OF_MEMORY)),
         section("Speed of light", _light(seen)),
-        section("torch.compile", _compiled(summary)),
+        section("torch.compile", _tables(of_compilation(summary))),
         section("Captures", captures(summary, seen.evidence.captures)),
         section("The whole fit", fit(summary)),
         section("All readings", _readings(words)),
@@ -103,23 +103,14 @@ def _of_ranks(seen: Seen) -> Markup:
     return Markup("") if alone else _curves(seen, _OF_RANKS)
 
 
-def _looked_at(summary: Summary) -> Markup:
-    """What a batch takes to make, where that was timed."""
-    loader = replace(summary, dimensions=None, light=None, compilation=None, memory=None)
-    return Markup("".join(map(shown, tables(loader))))
-
-
-def _compiled(summary: Summary) -> Markup:
-    """Nothing where nothing was compiled."""
-    compiled = replace(summary, dimensions=None, light=None, loader=None, memory=None)
-    return Markup("".join(map(shown, tables(compiled))))
+def _tables(found: Sequence[Table]) -> Markup:
+    return Markup("".join(map(shown, found)))
 
 
 def _light(seen: Seen) -> Markup:
     """The roofline, and what the step is spent on."""
     summary, light = seen.evidence.summary, seen.evidence.light
-    of_step = replace(summary, loader=None, compilation=None, memory=None)
-    grids = "".join(map(shown, tables(of_step)))
+    grids = _tables(of_step(summary))
     if light is None:
         return Markup(not_measured(NOT_AUDITED) + grids)
     line = light_line(summary.light) if summary.light is not None else ""
