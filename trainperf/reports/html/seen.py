@@ -1,6 +1,6 @@
 """What does the page of a run stand on?  Its evidence, and its steps as they are drawn."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trainperf.evidence import Evidence
 from trainperf.run import Run
@@ -23,21 +23,9 @@ class Seen:
     walls: WallsFold
 
 
-@dataclass(frozen=True, slots=True)
-class Looking:
-    """Sees the steps of a run in the pass that makes its summary."""
-
-    drawn: SeriesFold = field(default_factory=lambda: SeriesFold(most=MOST_GROUPS))
-    walls: WallsFold = field(default_factory=WallsFold)
-
-    def seen(self, evidence: Evidence) -> Seen:
-        """What was seen; call when the pass is over."""
-        found = series(self.drawn.groups, evidence.summary, None)
-        return Seen(evidence=evidence, series=found, walls=self.walls)
-
-
 def look(run: Run, *, now_s: float | None = None) -> Seen:
     """Read a run once, in constant memory; *now_s* as for `examine`."""
-    looking = Looking()
-    evidence = examine(run, now_s=now_s, beside=(looking.drawn, looking.walls))
-    return looking.seen(evidence)
+    drawn, walls = SeriesFold(most=MOST_GROUPS), WallsFold()
+    evidence = examine(run, now_s=now_s, beside=(drawn, walls))
+    found = series(drawn.groups, evidence.summary, None)
+    return Seen(evidence=evidence, series=found, walls=walls)
