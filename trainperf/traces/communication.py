@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-import msgspec
 import numpy as np
 
 from trainperf.traces.backward import tails
@@ -70,13 +69,7 @@ def kinds(found: Collectives, steps: int, computing: Spans) -> tuple[Collective,
     places: dict[str, list[int]] = defaultdict(list)
     for place in np.flatnonzero(found.step != NONE):
         places[found.kind[place]].append(int(place))
-    rows = [
-        msgspec.structs.replace(
-            _kind(found, kind, np.array(mine), steps),
-            exposed_s=_exposed_s(found, np.array(mine), computing),
-        )
-        for kind, mine in places.items()
-    ]
+    rows = [_kind(found, kind, np.array(mine), steps, computing) for kind, mine in places.items()]
     return tuple(sorted(rows, key=lambda row: (-row.total_s, row.kind)))
 
 
@@ -95,7 +88,11 @@ def _tail_columns(
 
 
 def _kind(
-    found: Collectives, kind: str, mine: "np.typing.NDArray[np.intp]", steps: int
+    found: Collectives,
+    kind: str,
+    mine: "np.typing.NDArray[np.intp]",
+    steps: int,
+    computing: Spans,
 ) -> Collective:
     length = found.end[mine] - found.start[mine]
     said = mine[(found.bytes[mine] >= 0) & (length > 0)]
@@ -106,6 +103,7 @@ def _kind(
         kind=kind,
         count=len(mine),
         total_s=int(length.sum()) / 1e9,
+        exposed_s=_exposed_s(found, mine, computing),
         bytes=int(size.sum()) if len(said) else None,
         achieved_bytes_per_s=rate,
         bus_bytes_per_s=_bus(found, kind, said),
