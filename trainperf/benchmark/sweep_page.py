@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from trainperf.benchmark.sweep_results import Sweep, SweepPoint
 from trainperf.benchmark.sweep_text import sweep_text
-from trainperf.pages.drawing import WIDE, Frame, curve, dot, keys, note, upright
+from trainperf.pages.drawing import Frame, curve, dot, keys, level, note, upright
 from trainperf.pages.markup import Markup, page, paragraph, section, tag, text
 from trainperf.pages.scales import Axis, Unit, short, top
+from trainperf.pages.style import COLOURS
 
 
-_COLOURS = 8
 _DOT, _KNEE_DOT = 6.0, 11.0
 
 Value = Callable[[SweepPoint], float | None]
@@ -56,7 +56,7 @@ def _memory(sweep: Sweep) -> Markup:
     over = []
     if sweep.limit_bytes is not None:
         y = frame.y(sweep.limit_bytes)
-        marks.append(Markup(f'<path class="mark" d="M0 {y:.1f}H{WIDE}"/>'))
+        marks.append(level(y))
         over.append(note(0, y + 2, "the limit"))
     return _drawn(sweep, frame, marks, over)
 
@@ -77,14 +77,14 @@ def _drawn(sweep: Sweep, frame: Frame, marks: Sequence[Markup], over: Sequence[M
     picture = frame.picture("over the batch size", marks, names=("batch size", ""), over=over)
     if sweep.lengths == (1,):
         return picture
-    named = ((f"length {length:,}", f"k{n % _COLOURS}") for n, length in enumerate(sweep.lengths))
+    named = ((f"length {length:,}", f"k{n % COLOURS}") for n, length in enumerate(sweep.lengths))
     return Markup(picture + keys(named))
 
 
 def _lines(sweep: Sweep, frame: Frame, value: Value) -> Iterator[Markup]:
     """A line for every length, through its points."""
     for number, length in enumerate(sweep.lengths):
-        kind = f"s{number % _COLOURS}"
+        kind = f"s{number % COLOURS}"
         knee = sweep.knee(length)
         own = [(p, value(p)) for p in sweep.points if p.length == length and not p.refused]
         spots = [

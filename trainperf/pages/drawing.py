@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trainperf.pages.markup import Markup, tag, text
 from trainperf.pages.scales import Axis
+from trainperf.pages.style import COLOURS
 
 
 WIDE = 1000
@@ -55,12 +56,7 @@ class Frame:
         """
         grid = [self._grid_line(value) for value in self.up.ticks()]
         base = f'<path class="base" d="M0 {self.height}H{WIDE}"/>'
-        area = Markup(
-            f'<div class="area" style="height:{self.height}px">'
-            f'<svg viewBox="0 0 {WIDE} {self.height}" preserveAspectRatio="none" role="img" '
-            f'aria-label="{text(label)}">{"".join(grid)}{"".join(marks)}{base}</svg>'
-            f"{''.join(over)}</div>"
-        )
+        area = _stretched(self.height, [*grid, *marks, Markup(base)], label, over)
         # Nobody turns the head to read: the vertical axis is named above it.
         heading = tag("p", text(names[1]), kind="soft small") if names[1] else Markup("")
         rows = [self._up(), area, self._across()]
@@ -111,14 +107,8 @@ def lanes(rows: Iterable[Lane]) -> Markup:
         height += LANE
     if not height:
         return Markup("")
-    svg = (
-        f'<svg viewBox="0 0 {WIDE} {height}" preserveAspectRatio="none" aria-hidden="true">'
-        f"{''.join(marks)}</svg>"
-    )
-    return Markup(
-        f'<div class="plot lanes"><div class="up">{"".join(names)}</div>'
-        f'<div class="area" style="height:{height}px">{svg}</div></div>'
-    )
+    column = Markup(f'<div class="up">{"".join(names)}</div>')
+    return tag("div", column, _stretched(height, marks), kind="plot lanes")
 
 
 def bar(
@@ -134,14 +124,9 @@ def bar(
     marks, start = [], 0.0
     for amount, colour, said in parts:
         wide = amount / whole * WIDE
-        marks.append(box((start, 0.0), (wide, height), f"f{colour % 8}", said))
+        marks.append(box((start, 0.0), (wide, height), f"f{colour % COLOURS}", said))
         start += wide
-    drawn = (
-        f'<div class="area" style="height:{height}px"><svg viewBox="0 0 {WIDE} {height}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{text(label)}">{"".join(marks)}</svg>'
-        "</div>"
-    )
-    return tag("div", Markup(drawn), kind="plot bare")
+    return tag("div", _stretched(height, marks, label), kind="plot bare")
 
 
 def box(corner: Point, size: Point, kind: str, said: str = "") -> Markup:
@@ -176,6 +161,11 @@ def upright(x: float, height: float) -> Markup:
     return Markup(f'<path class="mark" d="M{x:.1f} 0V{height}"/>')
 
 
+def level(y: float) -> Markup:
+    """A dashed line from left to right."""
+    return Markup(f'<path class="mark" d="M0 {y:.1f}H{WIDE}"/>')
+
+
 def note(x: float, y: float, said: str) -> Markup:
     """Words on a picture, beside a point: on whichever side there is more room."""
     side = "left" if x > 0.6 * WIDE else "right"
@@ -189,6 +179,17 @@ def keys(names: Iterable[tuple[str, str]]) -> Markup:
         Markup(f'<li><span class="key {kind}"></span>{text(name)}</li>') for name, kind in names
     ]
     return tag("ul", *items, kind="keys") if items else Markup("")
+
+
+def _stretched(
+    height: int, marks: Iterable[Markup], label: str = "", over: Iterable[Markup] = ()
+) -> Markup:
+    """Marks as wide as the page, and words over them; what has no *label* is not read aloud."""
+    role = f'role="img" aria-label="{text(label)}"' if label else 'aria-hidden="true"'
+    return Markup(
+        f'<div class="area" style="height:{height}px"><svg viewBox="0 0 {WIDE} {height}" '
+        f'preserveAspectRatio="none" {role}>{"".join(marks)}</svg>{"".join(over)}</div>'
+    )
 
 
 def _path(points: Sequence[Point]) -> str:

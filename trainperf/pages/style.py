@@ -3,6 +3,9 @@
 Colours: `c0` to `c7` are the phases in their order, `l0` to `l7` lines; both as in the tab.
 """
 
+COLOURS = 8
+"""So many of either kind: what has more of them begins again."""
+
 STYLE = """
 :root { color-scheme: light dark;
   --page: #f5f6f8; --card: #fff; --line: #dfe2e8; --grid: #e8eaef; --ink: #1d2330; --soft: #5b6475;

@@ -7,6 +7,7 @@ import msgspec
 from trainperf.pages.drawing import Frame, Point, area, curve, keys
 from trainperf.pages.markup import Markup, paragraph, tag, text
 from trainperf.pages.scales import Axis, Unit, short, top
+from trainperf.pages.style import COLOURS
 from trainperf.series.chart import Chart, Line
 from trainperf.units import count, duration, share, size
 
@@ -56,9 +57,9 @@ def drawn(chart: Chart, begins: Sequence[int]) -> Markup:
     marks = [
         mark
         for place, one in enumerate(chart.lines)
-        for mark in _line(frame, one, begins, place % 8)
+        for mark in _line(frame, one, begins, place % COLOURS)
     ]
-    named = keys((one.label, f"k{place % 8}") for place, one in enumerate(chart.lines))
+    named = keys((one.label, f"k{place % COLOURS}") for place, one in enumerate(chart.lines))
     inside = [tag("h3", text(chart.title)), frame.picture(chart.what, marks), named]
     return tag("div", *inside, paragraph(_said(chart, frame), "soft small"))
 
