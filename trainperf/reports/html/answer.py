@@ -2,7 +2,6 @@
 
 from trainperf.pages.drawing import bar
 from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
-from trainperf.phases import PHASES
 from trainperf.reports.headline import headline
 from trainperf.reports.html.pieces import facts, meter
 from trainperf.reports.view import (
@@ -18,6 +17,10 @@ from trainperf.reports.view import facts as known_facts
 from trainperf.reports.worth import effort, gain
 from trainperf.results import Finding, Summary
 from trainperf.units import Scale, duration, fine_share, plural
+
+
+_SLOTS = (2, 4, 1, 6, 5, 0, 3, 7)
+"""Colours of steps and gaps: neighbours differ."""
 
 
 def first(summary: Summary) -> Markup:
@@ -51,10 +54,7 @@ def breakdown(summary: Summary) -> Markup:
     if not rows:
         return paragraph("No step was recorded.", "absent")
     scale = Scale.fine(sum(row.seconds for row in rows))
-    parts = [
-        (row.seconds, PHASES.index(row.phase), f"{row.label}: {scale.say(row.seconds)}")
-        for row in rows
-    ]
+    parts = [(row.seconds, row.phase, f"{row.label}: {scale.say(row.seconds)}") for row in rows]
     head = ("phase", "time a step", "share", meter(0.0, "aside"), "note")
     longest = max(row.fraction for row in rows)
     cells = [_phase(summary, row, scale, longest) for row in rows]
@@ -83,10 +83,6 @@ def fit(summary: Summary) -> Markup:
     return Markup(bar(parts, "the time of the fit") + table(("", "time", "share"), [*rows, total]))
 
 
-_SLOTS = (2, 4, 1, 6, 5, 0, 3, 7)
-"""Colours of steps and gaps: neighbours differ."""
-
-
 def _of(summary: Summary) -> str:
     run = summary.run
     steps = plural(run.steady_steps, "steady step") if run.steady_steps else "all steps"
@@ -96,7 +92,7 @@ def _of(summary: Summary) -> str:
 def _phase(
     summary: Summary, row: PhaseRow, scale: Scale, longest: float
 ) -> tuple[str | Markup, ...]:
-    colour = PHASES.index(row.phase)
+    colour = row.phase
     name = Markup(_key(colour) + text(row.label))
     absent = not_there(summary, row)
     if absent:

@@ -122,13 +122,13 @@ def _grid(grid: Grid) -> Markup:
     used = [place for place in range(len(grid.head)) if any(row[place] for row in rows)]
     more = len(grid.rows) - _MOST_ROWS
     note = f"{more} more are in the trace itself" if more > 0 else ""
-    words = [at for at, place in enumerate(used) if grid.head[place] in _WORDS]
+    left = [at for at, place in enumerate(used) if grid.head[place] in _WORDS]
     return Markup(
         heading(grid.title)
         + table(
             [grid.head[place] or "\u00a0" for place in used],
             [[row[place] for place in used] for row in rows],
-            words=(0, *words),
+            words=(0, *left),
         )
         + (paragraph(note, "soft small") if note else "")
     )

@@ -16,7 +16,7 @@ from trainperf.reports.html.pieces import missing, not_measured
 from trainperf.reports.html.walls import beside
 from trainperf.reports.view import phase_rows
 from trainperf.series.walls import WallsFold, pooled
-from trainperf.units import duration, plural
+from trainperf.units import duration, plural, words
 
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
@@ -132,14 +132,11 @@ def _phases(pair: Pair) -> Markup:
     drawn = []
     for name, rows in zip(pair.names, every, strict=True):
         step_s = sum(row.seconds for row in rows)
-        parts = [
-            (row.seconds, PHASES.index(row.phase), f"{row.label}: {duration(row.seconds)}")
-            for row in rows
-        ]
+        parts = [(row.seconds, row.phase, f"{row.label}: {duration(row.seconds)}") for row in rows]
         said = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
         drawn.append(paragraph(said, "soft small") + bar(parts, name, whole=longest_s))
     there = {row.phase for rows in every for row in rows if row.seconds}
-    named = ((phase.label.replace("_", " "), f"b{phase}") for phase in PHASES if phase in there)
+    named = ((words(phase.label), f"b{phase}") for phase in PHASES if phase in there)
     return Markup("".join(drawn) + keys(named))
 
 

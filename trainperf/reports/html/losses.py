@@ -6,15 +6,12 @@ from trainperf.pages.drawing import Frame, Point, box, curve, keys
 from trainperf.pages.markup import Markup, paragraph
 from trainperf.pages.scales import Axis, short
 from trainperf.parity import RANGE, LossCurve, Parity, Unit
-from trainperf.reports.html.pieces import not_measured
+from trainperf.reports.html.pieces import SIDES, not_measured
 from trainperf.series.losses import line
 
 
 _MOST_REPEATS = 5
 """Lines a side: more cannot be told apart."""
-
-_COLOURS = ("s3", "s0")
-_KEYS = ("k3", "k0")
 
 
 def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
@@ -26,15 +23,16 @@ def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence
         return not_measured(parity.why)
     frame = _frame(drawn)
     marks = list(_range(frame, sides, unit, parity))
-    for colour, side in zip(_COLOURS, lines, strict=True):
+    for colour, side in zip(SIDES, lines, strict=True):
         marks += [
-            curve([(frame.x(x), frame.y(y)) for x, y in one], colour)
+            curve([(frame.x(x), frame.y(y)) for x, y in one], f"s{colour}")
             for one in side[:_MOST_REPEATS]
         ]
     picture = frame.picture("losses of both runs", marks, names=(unit, "loss"))
     shaded = " The shade is the range that was compared." if parity.work is not None else ""
     said = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
-    return Markup(picture + keys(zip(names, _KEYS, strict=True)) + paragraph(said, "soft small"))
+    named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
+    return Markup(picture + named + paragraph(said, "soft small"))
 
 
 def _frame(drawn: Sequence[Point]) -> Frame:

@@ -6,6 +6,9 @@ from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.reports.table import Table
 
 
+SIDES = (3, 0)
+"""Colours of lines before and after a change."""
+
 _ON_A_LINE = 2
 
 
@@ -65,5 +68,4 @@ def _indented(cell: str) -> str:
 
 def _reason(why: str) -> str:
     """Says that it is missing where the reason does not."""
-    told = why.startswith(("not measured", "not applicable", "not "))
-    return why if told else f"not measured: {why}"
+    return why if why.startswith("not ") else f"not measured: {why}"

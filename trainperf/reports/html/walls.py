@@ -20,6 +20,7 @@ from trainperf.pages.drawing import (
 )
 from trainperf.pages.markup import Markup
 from trainperf.pages.scales import Axis, Unit, moment, short, top
+from trainperf.reports.html.pieces import SIDES
 from trainperf.series.walls import Bins, WallsFold
 from trainperf.stats.quantiles import Distribution
 from trainperf.units import duration, plural, words
@@ -66,7 +67,7 @@ def histogram(walls: WallsFold) -> Markup:
 
 
 def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> Markup:
-    """The steady step times of runs, as shares of each one's steps; empty if one has none."""
+    """The steady step times of two runs, as shares of each one's; empty if one has none."""
     known = [one for one in sides if one is not None]
     if len(known) < len(sides):
         return Markup("")
@@ -79,10 +80,9 @@ def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> Markup
         height=220,
     )
     marks, over = [], []
-    for place, (one, share) in enumerate(zip(known, shares, strict=True)):
-        kind = 3 if place == 0 else 0
+    for place, (one, share, colour) in enumerate(zip(known, shares, SIDES, strict=True)):
         outline = list(_outline(frame, edges, share))
-        marks += [area(outline, f"band g{kind}"), curve(outline, f"s{kind}")]
+        marks += [area(outline, f"band g{colour}"), curve(outline, f"s{colour}")]
         median_s = one.quantile(50)
         marks.append(upright(frame.x(median_s), frame.height))
         over.append(note(frame.x(median_s), 2.0 + 15 * place, f"{duration(median_s)}"))
@@ -92,7 +92,8 @@ def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> Markup
         names=("step time", "share of the steady steps"),
         over=over,
     )
-    return Markup(picture + keys(zip(names, ("k3", "k0"), strict=True)))
+    named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
+    return Markup(picture + named)
 
 
 def _across(edges: Column) -> Axis:
