@@ -5,7 +5,6 @@ started the process, and never raises: an installed trainperf cannot break anybo
 """
 
 import json
-import logging
 import os
 
 from trainperf.told import ASKED, SEEN
@@ -19,14 +18,16 @@ def callbacks() -> list[object]:
     asked = os.environ.get(ASKED)
     if not asked:
         return []
-    try:
-        wanted = json.loads(asked)
-        seen = wanted.pop(SEEN, None)
-        if seen is not None:
-            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY))
-        from trainperf.lightning.unasked import unasked  # noqa: PLC0415 only where it was asked for
+    from trainperf.guard import Guard  # noqa: PLC0415 only where it was asked for
 
-        return [unasked(wanted)]
-    except (ImportError, OSError, ValueError, TypeError, AttributeError) as error:
-        logging.getLogger("trainperf").warning("trainperf run: nothing is measured: %s", error)
-        return []
+    return Guard().run("trainperf run", lambda: [_asked_for(asked)]) or []
+
+
+def _asked_for(asked: str) -> object:
+    wanted = json.loads(asked)
+    seen = wanted.pop(SEEN, None)
+    if seen is not None:
+        os.close(os.open(seen, os.O_CREAT | os.O_WRONLY))
+    from trainperf.lightning.unasked import unasked  # noqa: PLC0415 only where it was asked for
+
+    return unasked(wanted)

@@ -97,6 +97,18 @@ def test_the_entry_point_never_raises(asked: str, monkeypatch: pytest.MonkeyPatc
     assert callbacks() == []
 
 
+def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a package that does not fit raises while it is imported."""
+
+    def unfit(wanted: object) -> object:
+        raise RuntimeError(f"built for another version: {wanted}")
+
+    monkeypatch.setenv(ASKED, "{}")
+    monkeypatch.setattr("trainperf.lightning.unasked.unasked", unfit)
+
+    assert callbacks() == []
+
+
 def test_both_groups_of_lightning_lead_to_it() -> None:
     """`lightning` and `pytorch_lightning` ask by names of their own."""
     from importlib.metadata import entry_points
