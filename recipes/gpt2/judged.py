@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from recipes.gpt2.outcomes import Measured, Outcome
 from recipes.gpt2.stages import Settings, Stage
@@ -120,7 +121,13 @@ def _peak_bytes(summary: Summary, run: Path) -> int | None:
 
 
 def _last_loss(after: Sequence[Member]) -> float | None:
-    """Mean over the last fifth of the steps of all runs, the same for every stage."""
+    """Mean over the last fifth of the steps of all runs, the same for every stage.
+
+    Of steps with a loss; `None` where one became no number.
+    """
+    if any(one.losses.diverged for one in after):
+        return None
     last = [one.losses.loss[-max(1, len(one.losses.loss) // 5) :] for one in after]
-    known = [float(losses.mean()) for losses in last if len(losses)]
+    there = [losses[np.isfinite(losses)] for losses in last]
+    known = [float(losses.mean()) for losses in there if len(losses)]
     return sum(known) / len(known) if known else None

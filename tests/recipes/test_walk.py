@@ -5,10 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support_runs import RankSpec, make_run_dir, make_step
 from support_walk import Planted, packed, sdpa, small_work, stage, workers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recipes.gpt2 import bounds
+from recipes.gpt2.judged import baseline
 from recipes.gpt2.outcomes import Outcome, Prediction
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.stages import Settings, Stage
@@ -69,6 +71,17 @@ def test_a_stage_that_breaks_the_loss_is_rejected_however_fast_it_is(tmp_path: P
 
     assert (found.status, found.verdict) == ("rejected", "loss differs")
     assert found.why.startswith("loss differs, so speed does not count")
+
+
+def test_steps_without_a_loss_leave_the_mean_of_the_others(tmp_path: Path) -> None:
+    """Every fifth step has none, all others 2."""
+    steps = [
+        make_step(index, forward=10, facts={"loss": None if index % 5 == 0 else 2.0})
+        for index in range(100)
+    ]
+    make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])
+
+    assert baseline(BASELINE, Settings(), "run", tmp_path).measured.loss == 2.0
 
 
 def test_a_stage_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
