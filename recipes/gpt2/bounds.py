@@ -88,13 +88,15 @@ def autocast_to(precision: str) -> Callable[[Evidence], Bounded]:
 
 
 def larger_batch(evidence: Evidence) -> Bounded:
-    """Forward and backward at their floors, forward twice: only waste is saved."""
+    """Forward and backward at their floors, forward twice, and nothing around micro-batches."""
     known = audited(evidence)
     if known is None:
         return Bounded(at_most=None, why=NO_AUDIT)
     floors = known.light.phases
     least_s = 2 * floors["forward"].floor_s + floors["backward"].floor_s
-    return _without(known, known.passes_s - least_s, "forward and backward above their floors")
+    around_s = _phases_s(evidence.summary, "data_wait", "h2d", "callbacks", "loop") or 0.0
+    what = "forward and backward above their floors, and what is around micro-batches"
+    return _without(known, known.passes_s - least_s + around_s, what)
 
 
 def compiled(evidence: Evidence) -> Bounded:
