@@ -10,10 +10,10 @@ For training steps and inference functions alike; see `docs/benchmark.md`.
 
 from trainperf.benchmark.results import Comparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
-from trainperf.benchmark.sweep_loader_results import LoaderPoint, LoaderSweep
-from trainperf.benchmark.sweep_loaders import sweep_loader
-from trainperf.benchmark.sweep_results import Knee, Sweep, SweepPoint
-from trainperf.benchmark.sweeps import sweep
+from trainperf.benchmark.sweeps.batch_results import Knee, Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batches import sweep
+from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
+from trainperf.benchmark.sweeps.loaders import sweep_loader
 
 
 __all__ = [

@@ -3,11 +3,11 @@
 SI units; `None` means *not measured*.  Nothing here prints: `str(result)` is the report.
 """
 
-import textwrap
 from collections.abc import Sequence
 
 import msgspec
 
+from trainperf.benchmark.lines import aligned, wrapped
 from trainperf.benchmark.verdict import Verdict
 from trainperf.units import Scale, duration, size, times
 
@@ -79,23 +79,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return _text(self.steps, [_said(each, self.tolerance) for each in self.versus])
 
 
-_WIDTH = 100
 _HEAD = ("", "median", "IQR", "calls", "cold", "peak memory")
 
 
 def _text(steps: Sequence[StepBenchmark], verdicts: Sequence[str]) -> str:
     rows = [_HEAD, *(_row(step) for step in steps)]
-    wide = [max(len(row[place]) for row in rows) for place in range(len(_HEAD))]
-    lines = [
-        "  ".join(
-            cell.rjust(wide[place]) if place else cell.ljust(wide[place])
-            for place, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    ]
+    lines = [line.rstrip() for line in aligned(rows)]
     notes = [*verdicts, *_notes(steps)]
-    wrapped = [line for note in notes for line in textwrap.wrap(note, _WIDTH)]
-    return "\n".join([*lines, *wrapped])
+    return "\n".join([*lines, *wrapped(notes)])
 
 
 def _row(step: StepBenchmark) -> tuple[str, ...]:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from trainperf.benchmark.sweep_results import Sweep, SweepPoint
-from trainperf.benchmark.sweep_text import sweep_text
+from trainperf.benchmark.sweeps.batch_results import Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batch_text import sweep_text
 from trainperf.pages.drawing import Frame, curve, dot, keys, level, note, upright
 from trainperf.pages.markup import Markup, page, paragraph, section, tag, text
 from trainperf.pages.scales import Axis, Unit, short, top

@@ -20,8 +20,8 @@ from trainperf.audit.exhausted import out_of_memory
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.results import PeakMemory, StepBenchmark
 from trainperf.benchmark.steps import benchmark_step
-from trainperf.benchmark.sweep_graphs import graphs_built
-from trainperf.benchmark.sweep_results import Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batch_results import Sweep, SweepPoint
+from trainperf.benchmark.sweeps.graphs import graphs_built
 from trainperf.benchmark.timing import seconds_of, synchronised_clock
 from trainperf.errors import ConfigError
 from trainperf.units import size

@@ -3,19 +3,20 @@
 SI units; `None` means *not measured*.  Nothing here prints: `str(sweep)` is the report.
 """
 
-import textwrap
 from statistics import median
 
 import msgspec
 
+from trainperf.benchmark.lines import aligned, wrapped
 from trainperf.units import Scale, count, duration, plural, times
 
 
 CLEARLY = 1.05
 """A setting is better than another if it is faster by this factor in every round."""
 
+_MORE = f"{CLEARLY - 1:.0%}".replace("%", " %")
+
 _BEST = "best is the first setting than which none is better"
-_WIDTH = 100
 
 
 class LoaderPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,13 +72,12 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
         return next(p for p in self.points if p is fastest or not self.better(fastest, p))
 
     def better(self, one: LoaderPoint, other: LoaderPoint) -> bool:
-        """Whether *one* is faster than *other* by more than 5 % in every round."""
+        """Whether *one* is faster than *other* by the factor `CLEARLY` in every round."""
         rounds = zip(costs_s(one, self.step_s), costs_s(other, self.step_s), strict=True)
         return all(theirs > CLEARLY * ours for ours, theirs in rounds)
 
     def __str__(self) -> str:
-        answer = textwrap.wrap(_answer(self), _WIDTH)
-        notes = [line for note in _notes(self) for line in textwrap.wrap(note, _WIDTH)]
+        answer, notes = wrapped([_answer(self)]), wrapped(_notes(self))
         return "\n".join([*answer, "", *_table(self), "", *notes])
 
 
@@ -121,16 +121,8 @@ def _table(sweep: LoaderSweep) -> list[str]:
     head = ["setting", "batches/s", "lowest–highest", "first batch"]
     head += ["step waits"] if sweep.step_s is not None else []
     rows = [head, *(_row(point) for point in sweep.points)]
-    wide = [max(len(row[place]) for row in rows) for place in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.rjust(wide[place]) if place else cell.ljust(wide[place])
-            for place, cell in enumerate(row)
-        )
-        for row in rows
-    ]
     marks = ["", *("← best" if point is sweep.best else "" for point in sweep.points)]
-    return [f"{line}  {mark}".rstrip() for line, mark in zip(lines, marks, strict=True)]
+    return [f"{line}  {mark}".rstrip() for line, mark in zip(aligned(rows), marks, strict=True)]
 
 
 def _row(point: LoaderPoint) -> list[str]:
@@ -150,7 +142,7 @@ def _row(point: LoaderPoint) -> list[str]:
 
 def _notes(sweep: LoaderSweep) -> list[str]:
     rounds = len(sweep.points[0].interval_s)
-    better = "Better is what is faster by more than 5 % in every round"
+    better = f"Better is what is faster by more than {_MORE} in every round"
     notes = [f"Medians of {plural(rounds, 'round')} in turns. {better}; {_BEST}."]
     most = max(point.num_workers for point in sweep.points)
     if sweep.cpus is not None and most > sweep.cpus:

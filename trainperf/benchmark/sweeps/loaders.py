@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from trainperf.allowance import cpu_count
-from trainperf.benchmark.sweep_loader_results import LoaderPoint, LoaderSweep
+from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
 from trainperf.clocks.base import HostClock
 from trainperf.clocks.host import monotonic_ns
 from trainperf.errors import ConfigError

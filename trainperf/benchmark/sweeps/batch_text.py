@@ -1,13 +1,12 @@
 """How does a sweep read?  The answer in the first lines, then a row for every point."""
 
-import textwrap
 from collections.abc import Sequence
 
-from trainperf.benchmark.sweep_results import KNEE_WITHIN, Knee, Sweep, SweepPoint
+from trainperf.benchmark.lines import aligned, wrapped
+from trainperf.benchmark.sweeps.batch_results import KNEE_WITHIN, Knee, Sweep, SweepPoint
 from trainperf.units import Scale, count, duration, plural, size
 
 
-_WIDTH = 100
 _NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
 
 
@@ -16,8 +15,7 @@ def sweep_text(sweep: Sweep) -> str:
     knees = {length: sweep.knee(length) for length in sweep.lengths}
     taken = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
     said = [*(taken or ["No batch fits."]), _fits(sweep, knees)]
-    answer = [line for text in said for line in textwrap.wrap(text, _WIDTH)]
-    return "\n".join([*answer, "", *_table(sweep, knees), *_notes(sweep)])
+    return "\n".join([*wrapped(said), "", *_table(sweep, knees), *_notes(sweep)])
 
 
 def _taken(knee: Knee, unit: str) -> str:
@@ -54,12 +52,12 @@ def _largest(length: int, knee: Knee | None) -> str:
 
 def _table(sweep: Sweep, knees: dict[int, Knee | None]) -> list[str]:
     head = ("length", "batch", "median", "IQR", "cold", f"{sweep.unit}/s", "peak memory", "graphs")
-    rows = [head, *map(_row, sweep.points)]
     shown = [place for place in range(len(head)) if _needed(sweep, place)]
-    wide = {place: max(len(row[place]) for row in rows) for place in shown}
-    lines = ["  ".join(row[place].rjust(wide[place]) for place in shown) for row in rows]
+    rows = [[row[place] for place in shown] for row in (head, *map(_row, sweep.points))]
     marks = ["", *(_mark(point, knees[point.length]) for point in sweep.points)]
-    return [f"{line}  {mark}".rstrip() for line, mark in zip(lines, marks, strict=True)]
+    return [
+        f"{line}  {mark}".rstrip() for line, mark in zip(aligned(rows, words=0), marks, strict=True)
+    ]
 
 
 def _needed(sweep: Sweep, place: int) -> bool:
@@ -111,7 +109,7 @@ def _notes(sweep: Sweep) -> list[str]:
             f"Noisy: IQR above 10 % of the median at {plural(noisy, 'point')} of "
             f"{len(sweep.points)}; close other programs, or use a larger repeat."
         )
-    return ["", *(line for note in notes for line in textwrap.wrap(note, _WIDTH))]
+    return ["", *wrapped(notes)]
 
 
 def _compiled(built: Sequence[SweepPoint], points: Sequence[SweepPoint]) -> str:

@@ -94,7 +94,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
         One page without scripts that loads nothing, with the table below.
         """
-        from trainperf.benchmark.sweep_page import sweep_page  # noqa: PLC0415 only who draws
+        from trainperf.benchmark.sweeps.batch_page import sweep_page  # noqa: PLC0415 only who draws
 
         file = Path(path)
         if file.suffix != ".html":
@@ -102,7 +102,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         file.write_text(sweep_page(self), encoding="utf-8")
 
     def __str__(self) -> str:
-        from trainperf.benchmark.sweep_text import sweep_text  # noqa: PLC0415 it reads these
+        from trainperf.benchmark.sweeps.batch_text import sweep_text  # noqa: PLC0415 it reads these
 
         return sweep_text(self)
 
