@@ -7,7 +7,7 @@ started the process, and never raises: an installed trainperf cannot break anybo
 import json
 import os
 
-from trainperf.told import ASKED, SEEN
+from trainperf.launched import ASKED, SEEN
 
 
 def callbacks() -> list[object]:

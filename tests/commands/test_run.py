@@ -10,7 +10,7 @@ import pytest
 from support_docs import SCRIPT
 
 from trainperf.attached import callbacks
-from trainperf.told import ASKED
+from trainperf.launched import ASKED
 
 
 UNTOUCHED = SCRIPT.replace(", callbacks=[TrainPerf()]", "").replace(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainperf.commands.entry import Command, Said
 from trainperf.errors import ConfigError
-from trainperf.told import ASKED, SEEN
+from trainperf.launched import ASKED, SEEN
 
 
 _UNMEASURED = (
