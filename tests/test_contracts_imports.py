@@ -1,6 +1,7 @@
 """Who may import whom, checked as a test; and how light an import is."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,11 @@ import pytest
 
 
 ROOT = Path(__file__).parents[1]
+UNBOUND = {
+    *("__init__", "__main__", "testing"),
+    # Adapters to a loop: they bring both towers together.
+    *("answer", "asked", "attached", "closing", "starting"),
+}
 HEAVY = ("torch", "lightning", "tensorboard", "transformers")
 
 
@@ -34,6 +40,21 @@ def test_the_import_contracts_of_pyproject_hold() -> None:
     )
 
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_part_has_a_place_in_the_contracts() -> None:
+    """A new module is placed when it is written: one that no contract names may import anything."""
+    contracts = (
+        (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[tool.importlinter]")[1]
+    )
+    parts = {
+        path.stem
+        for path in (ROOT / "trainperf").iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+
+    named = set(re.findall(r'"trainperf\.(\w+)', contracts))
+    assert parts - named == UNBOUND
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
