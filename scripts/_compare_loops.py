@@ -88,9 +88,6 @@ def _litter(number: int) -> None:
         cycle.append(cycle)
 
 
-# -- kinds --------------------------------------------------------------------------------------
-
-
 def _ready(*shape: int, out: tuple[int, ...]) -> Callable[[int], list[Batch]]:
     batch = torch.randn(*shape), torch.randn(*out)
     return lambda number: [batch] * number

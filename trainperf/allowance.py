@@ -25,7 +25,10 @@ def memory_bytes(root: Path = _ROOT) -> int:
 
 
 def cpu_count(root: Path = _ROOT) -> int | None:
-    """Processors that threads of this process run on, a quota of processor time counted as some."""
+    """Processors that this process may use: those it runs on, or fewer by its quota of their time.
+
+    `None` where the system does not say.
+    """
     affinity = getattr(psutil.Process(), "cpu_affinity", None)  # macOS has none
     known = len(affinity()) if affinity is not None else psutil.cpu_count()
     quotas = [*_quotas(root)]

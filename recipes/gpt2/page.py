@@ -36,9 +36,9 @@ def _grid(columns: Sequence[Column], outcomes: Sequence[Outcome]) -> Markup:
 
 
 def _stage(one: Outcome) -> Markup:
-    told_ = one.prediction
-    rows = [] if told_ is None else [("the report said", told.said(told_))]
-    rows += [] if told_ is None else [("the prediction was", told.predicted(told_))]
+    predicted = one.prediction
+    rows = [] if predicted is None else [("the report said", told.said(predicted))]
+    rows += [] if predicted is None else [("the prediction was", told.predicted(predicted))]
     rows += [("one thing changed", ", ".join(one.changed))] if one.runs and one.changed else []
     rows += [("skipped" if one.status == "skipped" else "now", one.why)]
     rows += [("", note) for note in one.notes]

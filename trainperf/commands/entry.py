@@ -78,8 +78,8 @@ def _said(commands: Sequence[Command], arguments: Sequence[str]) -> Said:
     parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
     command.declare(parser)
     # Options may stand between paths; the parser that allows it takes no `--`.
-    plain_ = "--" in arguments or command.passes_on
-    parse = parser.parse_args if plain_ else parser.parse_intermixed_args
+    in_order = "--" in arguments or command.passes_on
+    parse = parser.parse_args if in_order else parser.parse_intermixed_args
     said = command.run(parse(arguments[1:]))
     return Said(text=said, code=0) if isinstance(said, str) else said
 

@@ -29,7 +29,7 @@ _SEEN = 0.002
 
 
 def over_time(steps: Steps) -> Markup:
-    """Phases of the step over the fit, one column a group of steps.
+    """Phases of the step over the fit, one column a group of steps; empty without any.
 
     The line is the slowest single step of each group; what is beyond the frame is marked at its
     upper edge.
