@@ -10,7 +10,7 @@ from trainperf.pages.drawing import bar, keys
 from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
 from trainperf.phases import PHASES
 from trainperf.reports.compare_view import Row, answer, causes, notes, speed
-from trainperf.reports.html.forest import forest
+from trainperf.reports.html.forest import forest, reach, track
 from trainperf.reports.html.losses import losses
 from trainperf.reports.html.pieces import missing, not_measured
 from trainperf.reports.html.walls import beside
@@ -178,12 +178,9 @@ def _explained(found: Comparison) -> Markup:
 
 def _cause(one: Explained, said: Row, largest_s: float) -> tuple[str | Markup, ...]:
     more_s = one.after_s - one.before_s
-    wide = abs(more_s) / largest_s * 50 if largest_s else 0.0
-    left, kind = (50.0, "bad") if more_s > 0 else (50.0 - wide, "good")
-    drawn = Markup(
-        '<div class="forest"><span class="unity" style="left:50%"></span>'
-        f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span></div>'
-    )
+    end = 0.5 + (more_s / largest_s / 2 if largest_s else 0.0)
+    mark = reach(0.5, end, "bad") if more_s > 0 else reach(end, 0.5, "good")
+    drawn = track([mark], 0.5)
     return (said.label, said.before, said.after, drawn, said.ratio, said.verdict)
 
 

@@ -1,7 +1,7 @@
 """How sure is each ratio?  A forest plot: one row a reading, its interval against no change."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trainperf.comparison.results import Comparison, ReadingChange
 from trainperf.pages.markup import Markup, paragraph, table
@@ -41,6 +41,18 @@ def forest(comparison: Comparison) -> Markup:
     return Markup(table(head, rows, words=(0, 3, 5)) + paragraph(said, "soft small"))
 
 
+def track(marks: Iterable[Markup], unity: float) -> Markup:
+    """A cell's line of marks, with no change at *unity*, a share of its width."""
+    middle = f'<span class="unity" style="left:{unity * 100:.1f}%"></span>'
+    return Markup(f'<div class="forest">{middle}{"".join(marks)}</div>')
+
+
+def reach(low: float, high: float, kind: str) -> Markup:
+    """A bar on it from one share of its width to another; *kind* is its class of the style."""
+    left, wide = low * 100, (high - low) * 100
+    return Markup(f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span>')
+
+
 def _axis(found: Sequence[ReadingChange]) -> Axis:
     ends = [end for one in found for end in (one.low, one.high, one.ratio) if end]
     low = min([1 / _NEAREST, *ends])
@@ -71,14 +83,11 @@ def _row(one: ReadingChange, axis: Axis) -> tuple[str | Markup, ...]:
 
 def _drawn(one: ReadingChange, axis: Axis) -> Markup:
     kind = _KINDS.get(one.verdict or "", "even")
-    marks = [f'<span class="unity" style="left:{axis.at(1.0) * 100:.1f}%"></span>']
+    marks = []
     if one.low is not None and one.high is not None:
-        left, right = axis.at(one.low) * 100, axis.at(one.high) * 100
-        marks.append(
-            f'<span class="reach {kind}" style="left:{left:.1f}%;width:{right - left:.1f}%"></span>'
-        )
+        marks.append(reach(axis.at(one.low), axis.at(one.high), kind))
     if one.ratio:
         ring = "" if one.low is not None else " ring"
         at = axis.at(one.ratio) * 100
-        marks.append(f'<span class="spot {kind}{ring}" style="left:{at:.1f}%"></span>')
-    return Markup(f'<div class="forest">{"".join(marks)}</div>')
+        marks.append(Markup(f'<span class="spot {kind}{ring}" style="left:{at:.1f}%"></span>'))
+    return track(marks, axis.at(1.0))
