@@ -6,6 +6,7 @@ step, by Amdahl's law: what the change can take away is left out, all the rest s
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import wraps
 
 from trainperf.evidence import Evidence
 from trainperf.results import Summary
@@ -25,6 +26,17 @@ class Bounded:
 
 
 NO_AUDIT = "no bound: the last kept run has no audited step, or too few steady ones"
+
+
+def _of_audit(bound: Callable[[Audited], Bounded]) -> Callable[[Evidence], Bounded]:
+    """The bound that an audited step allows; none without one."""
+
+    @wraps(bound)
+    def known_or_not(evidence: Evidence) -> Bounded:
+        known = audited(evidence)
+        return Bounded(at_most=None, why=NO_AUDIT) if known is None else bound(known)
+
+    return known_or_not
 
 
 def nothing(evidence: Evidence) -> Bounded:
@@ -53,11 +65,9 @@ def packing(evidence: Evidence) -> Bounded:
     return Bounded(at_most=at_most(wasted * (1 - waited)), why=why)
 
 
-def attention(evidence: Evidence) -> Bounded:
+@_of_audit
+def attention(known: Audited) -> Bounded:
     """Of all that touches scores only the arithmetic of the products is left."""
-    known = audited(evidence)
-    if known is None:
-        return Bounded(at_most=None, why=NO_AUDIT)
     rows = attention_rows(known.operators)
     kept_s = sum(row.floor.compute_s or 0.0 for row in rows if row.use.kind == "matmul")
     return _without(known, total_s(rows) - kept_s, "attention scores that pass through memory")
@@ -65,26 +75,12 @@ def attention(evidence: Evidence) -> Bounded:
 
 def products_in(precision: str) -> Callable[[Evidence], Bounded]:
     """fp32 products run at the chip's peak in *precision*."""
-
-    def bound(evidence: Evidence) -> Bounded:
-        known = audited(evidence)
-        if known is None:
-            return Bounded(at_most=None, why=NO_AUDIT)
-        return _products(known, precision, else_half=False)
-
-    return bound
+    return _of_audit(lambda known: _products(known, precision, else_half=False))
 
 
 def autocast_to(precision: str) -> Callable[[Evidence], Bounded]:
     """The same, and everything else in forward and backward moves half the bytes."""
-
-    def bound(evidence: Evidence) -> Bounded:
-        known = audited(evidence)
-        if known is None:
-            return Bounded(at_most=None, why=NO_AUDIT)
-        return _products(known, precision, else_half=True)
-
-    return bound
+    return _of_audit(lambda known: _products(known, precision, else_half=True))
 
 
 def larger_batch(evidence: Evidence) -> Bounded:
@@ -99,11 +95,9 @@ def larger_batch(evidence: Evidence) -> Bounded:
     return _without(known, known.passes_s - least_s + around_s, what)
 
 
-def compiled(evidence: Evidence) -> Bounded:
+@_of_audit
+def compiled(known: Audited) -> Bounded:
     """In forward and backward only the products are left: no Python, nothing elementwise."""
-    known = audited(evidence)
-    if known is None:
-        return Bounded(at_most=None, why=NO_AUDIT)
     products = [row for row in _passes(known) if row.use.kind == "matmul"]
     lost_s = known.passes_s - total_s(products)
     return _without(known, lost_s, "forward and backward outside of products")
@@ -130,20 +124,16 @@ def vocabulary(evidence: Evidence) -> Bounded:
     return _without(known, lost_s, f"operators {rows:,} wide above their floors")
 
 
-def launches(evidence: Evidence) -> Bounded:
+@_of_audit
+def launches(known: Audited) -> Bounded:
     """Nothing of forward and backward is left but what the device computes."""
-    known = audited(evidence)
-    if known is None:
-        return Bounded(at_most=None, why=NO_AUDIT)
     lost_s = known.passes_s - total_s(_passes(known))
     return _without(known, lost_s, "forward and backward outside of operators")
 
 
-def speed_of_light(evidence: Evidence) -> Bounded:
+@_of_audit
+def speed_of_light(known: Audited) -> Bounded:
     """Forward and backward at their floors, each chain of elementwise operators one kernel."""
-    known = audited(evidence)
-    if known is None:
-        return Bounded(at_most=None, why=NO_AUDIT)
     floors = known.light.phases
     least_s = floors["forward"].fused_floor_s + floors["backward"].fused_floor_s
     return _without(known, known.passes_s - least_s, "forward and backward above their floors")
