@@ -4,6 +4,7 @@ The entry point of `trainperf run`: imports next to nothing and returns nothing 
 started the process, and never raises: an installed trainperf cannot break anybody's training.
 """
 
+import contextlib
 import json
 import os
 
@@ -27,7 +28,10 @@ def _asked_for(asked: str) -> object:
     wanted = json.loads(asked)
     seen = wanted.pop(SEEN, None)
     if seen is not None:
-        os.close(os.open(seen, os.O_CREAT | os.O_WRONLY))
+        # On another machine its folder is missing: a rank that did not take part would leave the
+        # others waiting where all of them choose the directory.
+        with contextlib.suppress(OSError):
+            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY))
     from trainperf.lightning.unasked import unasked  # noqa: PLC0415 only where it was asked for
 
     return unasked(wanted)

@@ -16,8 +16,8 @@ from trainperf.launched import ASKED, SEEN
 
 
 _UNMEASURED = (
-    "trainperf: no Lightning Trainer was built, so nothing was measured; around a loop of your own "
-    "put trainperf.loop.LoopMonitor\n"
+    "trainperf: no Lightning Trainer was built on this machine, so nothing was measured here; "
+    "around a loop of your own put trainperf.loop.LoopMonitor\n"
 )
 _SIGNALLED = 128
 """What a shell adds to the number of the signal that ended a process."""
