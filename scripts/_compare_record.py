@@ -182,7 +182,7 @@ def write(path: Path, runs: Sequence[Recorded]) -> None:
     """All of a session in one file: integer nanoseconds, and who they are as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     heads = [{**asdict(run), "walls": len(run.walls)} for run in runs]
-    walls = np.concatenate([run.walls for run in runs]).astype(np.int32)
+    walls = np.concatenate([run.walls for run in runs])
     np.savez_compressed(path, walls=walls, heads=np.array(json.dumps(heads)))
 
 

@@ -80,3 +80,25 @@ def test_real_work_is_compared_with_its_truth(tmp_path: Path) -> None:
     assert [round(one["truth"], 3) for one in planted] == [0.05] * 4
     assert all(one["low"] <= 0.05 <= one["high"] for one in planted)
     assert all(one["low"] > 0.03 for one in planted)
+
+
+def test_a_step_of_three_seconds_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """A machine that was busy for so long: more nanoseconds than 32 bits hold."""
+    from _compare_record import Recorded, read, write
+
+    walls = np.array([1_000_000, 3_000_000_000], np.int64)
+    run = Recorded(
+        session="one",
+        split="tune",
+        kind="a loop",
+        mode="long",
+        process="same",
+        extra=0,
+        truth=0.0,
+        began_s=0.0,
+        walls=walls,
+    )
+    write(tmp_path / "one.npz", [run])
+
+    (found,) = read(tmp_path, "tune")
+    assert found.walls.tolist() == walls.tolist()
