@@ -1,17 +1,15 @@
-"""Fits in tests run on one thread, so that two noisy cores do not share a tiny matrix."""
+"""What all fits of this folder share."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
-import torch
+from support_threads import one_thread
+
+
+__all__ = ["one_thread"]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Steadier times for models that need no second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def quiet_lightning() -> None:
+    """Lightning says which accelerators exist, once per fit."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    yield
-    torch.set_num_threads(threads)
