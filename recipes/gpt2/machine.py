@@ -17,6 +17,8 @@ class Machine:
     """Whether the model is trained on a CUDA device."""
     capability: tuple[int, int] = (0, 0)
     """Of that device: 8.0 is Ampere."""
+    bf16: bool = True
+    """Whether a CPU has instructions for bf16, or does not say."""
     compiler: str = ""
     """What `torch.compile` builds kernels with; empty if there is none."""
 
@@ -32,7 +34,7 @@ def this_machine(accelerator: str) -> Machine:
         triton = "triton" if importlib.util.find_spec("triton") else ""
         return Machine(cuda=True, capability=torch.cuda.get_device_capability(), compiler=triton)
     found = (name for name in ("g++", "clang++", "c++") if shutil.which(name))
-    return Machine(cuda=False, compiler=next(found, ""))
+    return Machine(cuda=False, compiler=next(found, ""), bf16=_has_bf16())
 
 
 def lacking(before: Settings, after: Settings, machine: Machine) -> str:
@@ -49,6 +51,8 @@ def _tensor_cores(before: Settings, after: Settings, machine: Machine) -> str:
         return "Lightning has fp16 with a GradScaler on a GPU only"
     if after.tf32 and not machine.cuda:
         return "TF32 is a format of NVIDIA's tensor cores: not on a CPU"
+    if after.precision == "bf16-mixed" and not (machine.cuda or machine.bf16):
+        return "this CPU has no instructions for bf16: it would convert to fp32 and back"
     ampere = after.tf32 or (after.precision == "bf16-mixed" and machine.cuda)
     return "it needs compute capability 8.0" if ampere and machine.capability < (8, 0) else ""
 
@@ -69,3 +73,10 @@ def _compiler(before: Settings, after: Settings, machine: Machine) -> str:
         needed = "triton" if machine.cuda else "a C++ compiler (g++)"
         return f"torch.compile needs {needed}, and there is none"
     return ""
+
+
+def _has_bf16() -> bool:
+    # Newer than the oldest torch that the recipe runs with.
+    told: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    known = [has for name, has in told.items() if "bf16" in name]
+    return any(known) or not known

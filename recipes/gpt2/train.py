@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 import lightning as L  # noqa: N812 - the name Lightning's own documentation uses
 import torch
@@ -65,7 +66,9 @@ def train(
         precision=settings.precision,  # type: ignore[arg-type]
         accumulate_grad_batches=settings.accumulation,
         logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
-        callbacks=observers(work.steps, looked_at=looked_at, cuda=torch.cuda.is_available()),
+        callbacks=observers(work, settings, order, cuda=torch.cuda.is_available())
+        if looked_at
+        else [TrainPerf(report=False)],
         log_every_n_steps=10,
         # Nothing here is worth keeping, and a bar would draw over the report.
         enable_checkpointing=False,
@@ -78,16 +81,31 @@ def train(
     return folder / "trainperf"
 
 
-def observers(steps: int, *, looked_at: bool, cuda: bool) -> list[Callback]:
-    """TrainPerf, and in a run that is looked at what predictions need."""
-    if not looked_at:
-        return [TrainPerf(report=False)]
-    found: list[Callback] = [TrainPerf(report=False, audit_at=min(20, steps // 2))]
+def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool) -> list[Callback]:
+    """TrainPerf, and what predictions need: one step audited, on a GPU the last ones traced."""
+    found: list[Callback] = [
+        TrainPerf(report=False, audit_at=typical_update(work.preset, settings, order))
+    ]
     if cuda:
         # At the end, so that no steady step comes after it.
-        wait = max(1, steps - 8)
+        wait = max(1, work.steps - 8)
         found.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
     return found
+
+
+def typical_update(preset: Preset, settings: Settings, order: list[Place]) -> int:
+    """Of the updates between warm-up and the middle, the one whose size is nearest to the mean.
+
+    What an audited step shows is told of all steps only where it is as large as they are.
+    """
+    made, rows = collate(preset, settings), preset.documents // settings.accumulation
+    sizes: list[int] = []
+    for first in range(0, len(order), preset.documents):
+        update = [[0] * place.tokens for place in order[first : first + preset.documents]]
+        parts = (update[start : start + rows] for start in range(0, len(update), rows))
+        sizes.append(sum(made(part)["input_ids"].numel() for part in parts))
+    middle, mean = len(sizes) // 2, fmean(sizes)
+    return min(range(min(20, middle), middle + 1), key=lambda at: abs(sizes[at] - mean))
 
 
 @contextmanager

@@ -1,8 +1,14 @@
 """The stage table is data that can be checked."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from recipes.gpt2.machine import Machine, lacking
 from recipes.gpt2.stages import PRESETS, STAGES, Preset, Settings, Stage, chosen, differing
+from recipes.gpt2.text import Place
+from recipes.gpt2.train import typical_update
 
 
 KEPT = {stage.name: stage.apply(Settings()) for stage in STAGES}
@@ -72,3 +78,29 @@ def test_small_is_the_124_million_model() -> None:
 
     assert embeddings + layers * block + 2 * width == 124_439_808
     assert preset.heads == 12
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (Machine(cuda=False, bf16=False), "this CPU has no instructions for bf16"),
+        (Machine(cuda=False, bf16=True), ""),
+        (Machine(cuda=True, capability=(7, 0)), "it needs compute capability 8.0"),
+        (Machine(cuda=True, capability=(8, 0), bf16=False), ""),
+    ],
+)
+def test_bf16_is_tried_where_there_are_instructions_for_it(machine: Machine, said: str) -> None:
+    """What would convert to fp32 and back proves nothing about the format."""
+    assert lacking(Settings(), KEPT["bf16"], machine).startswith(said)
+    assert bool(lacking(Settings(), KEPT["bf16"], machine)) == bool(said)
+
+
+@pytest.mark.parametrize(("settings", "expected"), [(Settings(), 20), (KEPT["packed"], 21)])
+def test_the_audited_update_is_as_large_as_the_mean(settings: Settings, expected: int) -> None:
+    """As it is computed: two of 61 tokens are padded to as many as 61 and 39, but fill two rows."""
+    preset = replace(PRESETS["tiny"], documents=2, context=100)
+    updates = [(61, 39)] * 60
+    updates[20] = (61, 61)
+    order = [Place(Path("text"), 0, tokens - 1) for update in updates for tokens in update]
+
+    assert typical_update(preset, replace(settings, accumulation=1), order) == expected
