@@ -94,7 +94,7 @@ def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool)
 
 
 def typical_update(preset: Preset, settings: Settings, order: list[Place]) -> int:
-    """Of the updates between warm-up and the middle, the one whose size is nearest to the mean.
+    """Of the updates after the warm-up, the one whose size is nearest to their mean.
 
     What an audited step shows is told of all steps only where it is as large as they are.
     """
@@ -104,8 +104,11 @@ def typical_update(preset: Preset, settings: Settings, order: list[Place]) -> in
         update = [[0] * place.tokens for place in order[first : first + preset.documents]]
         parts = (update[start : start + rows] for start in range(0, len(update), rows))
         sizes.append(sum(made(part)["input_ids"].numel() for part in parts))
-    middle, mean = len(sizes) // 2, fmean(sizes)
-    return min(range(min(20, middle), middle + 1), key=lambda at: abs(sizes[at] - mean))
+    middle = len(sizes) // 2
+    # The last ones are traced where there is a GPU.
+    first, last = min(20, middle), max(middle, len(sizes) - 12)
+    mean = fmean(sizes[first:])
+    return min(range(first, last + 1), key=lambda at: abs(sizes[at] - mean))
 
 
 @contextmanager
