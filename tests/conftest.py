@@ -6,7 +6,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support_browser import browser
 
+
+__all__ = ["browser"]
 
 # The name, not the constant of `trainperf.audit.chips`: most tests load no torch.
 CACHE = "TRAINPERF_CACHE"

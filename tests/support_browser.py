@@ -1,11 +1,25 @@
-"""The tab in a browser: what the page shows, what it asked for, and what it complained about."""
+"""A browser, and the tab in it: what the page shows, asked for and complained about."""
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    # Whatever slips through the checks of a test finds no other host.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
 
 PAGE = "data/plugin/trainperf/index.html"
 
@@ -13,6 +27,18 @@ PATIENCE_MS = 40_000
 """Of a machine that has much else to do."""
 
 _BETWEEN_MS = 100
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """One browser for all tests; they are skipped where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        yield browser
+        browser.close()
 
 
 @dataclass

@@ -1,12 +1,12 @@
 """The pages in a browser: what is on the disk is what is drawn, and nothing is asked for."""
 
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support_browser import PATIENCE_MS
 from support_cases import CASES
 from support_runs import make_run_dir
 from support_tab import a_run, steps_of
@@ -22,24 +22,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
-PATIENCE_MS = 40_000
 WHITE = "rgb(255, 255, 255)"
 
 Opened = Callable[..., "Page"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    """One browser for all tests; they are skipped where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -278,3 +278,20 @@ def test_validation_with_autograd_on_is_bounded_by_all_of_it(tmp_path: Path) -> 
     assert validation_grad(configured(tmp_path / "b", 100, validation_grad=False)) is None
     assert validation_grad(configured(tmp_path / "c", 100)) is None
     assert validation_grad(configured(tmp_path / "d", validation_grad=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("per_step", "steps", "fires"),
+    [
+        (1.0 * MIB, 100, True),
+        # 26 MiB in all.
+        (0.3 * MIB, 100, False),
+        # 60 MiB in all, and full after half a million steps.
+        (0.1 * MIB, 612, False),
+    ],
+)
+def test_growth_is_a_leak_when_it_is_large_and_fills_the_memory_in_time(
+    tmp_path: Path, per_step: float, steps: int, *, fires: bool
+) -> None:
+    """On a machine of 64 GiB, of which three are taken."""
+    assert (leak(growing(tmp_path, per_step, steps=steps)) is not None) is fires

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support_audits import evidence_of, product, use
-from support_runs import RankSpec, make_info, make_step, make_steps, summary_of
+from support_runs import RankSpec, make_info, make_steps, summary_of
 
 from trainperf.documents.audit import OperatorUse
 from trainperf.documents.compilation import Compilation, Compiled, CompiledStep
@@ -18,10 +18,8 @@ from trainperf.rules.first_step import first_step
 from trainperf.rules.hidden_syncs import hidden_syncs
 from trainperf.rules.host_bound import host_bound
 from trainperf.rules.launch_bound import launch_bound
-from trainperf.rules.leak import leak
 
 
-MIB = 1 << 20
 H100 = "NVIDIA H100 80GB HBM3"
 BACKWARD = product("mm", 30.0, part="backward", line="net.py:9")
 UPDATE = use("_fused_adamw_", 10.0, part="optimizer", line="fit.py:3")
@@ -69,38 +67,6 @@ def test_a_device_that_starves_in_the_loader_is_not_called_host_bound(
     spec = RankSpec(steps=steps, info=make_info(device="cuda"))
 
     assert (host_bound(Evidence(summary=summary_of(tmp_path, [spec]))) is not None) is fires
-
-
-@pytest.mark.parametrize(
-    ("per_step", "steps", "fires"),
-    [
-        (1.0 * MIB, 100, True),
-        # 26 MiB in all.
-        (0.3 * MIB, 100, False),
-        # 60 MiB in all, and full after half a million steps.
-        (0.1 * MIB, 612, False),
-    ],
-)
-def test_growth_is_a_leak_when_it_is_large_and_fills_the_memory_in_time(
-    tmp_path: Path, per_step: float, steps: int, *, fires: bool
-) -> None:
-    """On a machine of 64 GiB, of which three are taken."""
-    made = [
-        make_step(
-            index,
-            tags=int(index < 12),
-            forward=10,
-            facts={
-                "owned_bytes": (2 << 30) + round(per_step * index),
-                "resident_bytes": (3 << 30) + round(per_step * index),
-            },
-        )
-        for index in range(steps)
-    ]
-    info = make_info(hardware={"device_memory_bytes": 64 << 30})
-    known = Evidence(summary=summary_of(tmp_path, [RankSpec(steps=made, info=info)]))
-
-    assert (leak(known) is not None) is fires
 
 
 def compiling(path: Path, cost_s: float, fit_s: float, *, steps: int = 60) -> Evidence:

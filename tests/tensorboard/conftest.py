@@ -1,7 +1,6 @@
 """TensorBoard with the tab, and a browser that may talk to nothing else."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,28 +14,6 @@ from support_tab import a_run
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    # Whatever slips through the checks below finds no other host.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-)
-
-
-@pytest.fixture(scope="session")
-def browser() -> "Iterator[Browser]":
-    """One browser for all tests; they are skipped where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
