@@ -82,7 +82,9 @@ class Contest:
 def _longer(step: Estimate, by: float) -> Estimate:
     """All that is known of the run is in logarithms: a factor moves them and nothing else."""
     fastest = None if step.fastest is None else _longer(step.fastest, by)
-    return replace(step, log=step.log + math.log1p(by), fastest=fastest)
+    more = math.log1p(by)
+    parts = tuple(one + more for one in step.parts)
+    return replace(step, log=step.log + more, parts=parts, fastest=fastest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

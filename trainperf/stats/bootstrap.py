@@ -60,6 +60,8 @@ class Estimate:
     """Variance from which steps happened to be recorded."""
     drift: float
     """Variance between parts of the run, beyond that of as many steps from anywhere in it."""
+    parts: tuple[float, ...] = ()
+    """The logarithm of the statistic in each of those parts, in order; empty where unknown."""
     fastest: "Estimate | None" = None
     """The same of its fastest steps, which a busy machine slows least; `None` where unknown."""
 
@@ -152,6 +154,7 @@ def estimate(whole: float, seen: Resampled, *, lower_is_faster: bool = True) -> 
         log=math.log(whole),
         sampling=variance(map(math.log, seen.drawn)),
         drift=_beyond(seen.segments, seen.mixed),
+        parts=tuple(map(math.log, seen.segments)),
         fastest=_fastest(seen.pieces, FASTEST if lower_is_faster else 1 - FASTEST),
     )
 
@@ -190,14 +193,16 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     """The ratio of two runs whose repeats took turns: each is compared with its neighbour.
 
     What changes slowly, such as the temperature or who else uses the machine, is the same for
-    both of a pair and cancels.
+    both of a pair and cancels.  So does what makes steps unlike each other, where both did the
+    same ones: a long text is long in either run.
 
     Args:
         before: Repeats in the order of time, at least two.
         after: As many, each next to the one at its place in *before*.
     """
-    apart = [two.log - one.log for one, two in zip(before, after, strict=True)]
-    sampled = mean(one.sampling for one in before) + mean(one.sampling for one in after)
+    pairs = list(zip(before, after, strict=True))
+    apart = [two.log - one.log for one, two in pairs]
+    sampled = mean(_sampled_apart(one, two) for one, two in pairs)
     spread = variance(apart)
     error = math.sqrt((max(spread, sampled) + 2 * RESOLUTION**2) / len(apart))
     quantile, center = float(stdtrit(len(apart) - 1, 0.975)), mean(apart)
@@ -209,6 +214,14 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
         noise=math.sqrt(spread / 2),
         source="turns",
     )
+
+
+def _sampled_apart(one: Estimate, two: Estimate) -> float:
+    """Variance of what is between two runs, by what is between their parts at the same place."""
+    if not one.parts or not two.parts:
+        return one.sampling + two.sampling
+    between = [later - earlier for earlier, later in zip(one.parts, two.parts, strict=True)]
+    return variance(between) / len(between)
 
 
 def _interval(
