@@ -26,6 +26,10 @@ TOLERANCE = 0.02
 RANGE = 0.2
 """The last part of the work that both have done: what is compared."""
 
+MOST_RANGE = 0.5
+"""So much at most where a short run's last part has too few steps: what all begin with says nothing
+of what they learn."""
+
 CELLS = 10
 """Pieces of that range: their differences say how much of it is noise."""
 
@@ -50,8 +54,10 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     """The numbers, or what they lack, in a clause."""
     unit: Unit | None = None
+    since: float | None = None
+    """Where the compared range begins, in that unit."""
     work: float | None = None
-    """Where the compared range ends, in that unit."""
+    """Where it ends."""
     loss: float | None = None
     """Mean over the range."""
     baseline_loss: float | None = None
@@ -139,7 +145,8 @@ def compared(
         )
     start = max(float(curve.work[unit][0]) for curve in every)
     end = min(float(curve.work[unit][-1]) for curve in every)
-    edges = np.linspace(end - RANGE * (end - start), end, CELLS + 1)
+    since = min(end - RANGE * (end - start), *(_enough(curve, unit, end) for curve in every))
+    edges = np.linspace(max(since, end - MOST_RANGE * (end - start)), end, CELLS + 1)
     pieces = [
         [_cells(curve.loss, curve.work[unit], edges) for curve in side] for side in (ours, theirs)
     ]
@@ -148,7 +155,7 @@ def compared(
         said = f"fewer than {LEAST_STEPS} steps with a loss in the {unit} that both have done"
         return Parity(verdict="unknown", why=said, unit=unit)
     found = _Levels(ours=np.stack(known[0]), theirs=np.stack(known[1]), first=_level(theirs[0]))
-    return _judged(found, unit, end, tolerance)
+    return _judged(found, unit, (float(edges[0]), end), tolerance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +179,10 @@ class _Levels:
         return 2 * math.sqrt(max(within, between))
 
 
-def _judged(found: _Levels, unit: Unit, end: float, tolerance: float) -> Parity:
+def _judged(
+    found: _Levels, unit: Unit, compared_range: tuple[float, float], tolerance: float
+) -> Parity:
+    since, end = compared_range
     ours, theirs = float(found.ours.mean()), float(found.theirs.mean())
     level = max(abs(theirs), LEAST_LEVEL * found.first) or 1.0
     difference, noise = (ours - theirs) / level, found.noise() / level
@@ -185,6 +195,7 @@ def _judged(found: _Levels, unit: Unit, end: float, tolerance: float) -> Parity:
         verdict=verdict,
         why=said,
         unit=unit,
+        since=since,
         work=end,
         loss=ours,
         baseline_loss=theirs,
@@ -192,6 +203,13 @@ def _judged(found: _Levels, unit: Unit, end: float, tolerance: float) -> Parity:
         noise=noise,
         tolerance=tolerance,
     )
+
+
+def _enough(curve: LossCurve, unit: Unit, end: float) -> float:
+    """Since when a run has `LEAST_STEPS` losses up to *end*; the end if it never had."""
+    work = curve.work[unit]
+    known = work[np.isfinite(curve.loss) & (work <= end)]
+    return float(known[-LEAST_STEPS]) if len(known) >= LEAST_STEPS else end
 
 
 def _cells(loss: _Column, work: _Column, edges: _Column) -> _Column | None:

@@ -84,9 +84,26 @@ def test_a_loss_that_is_no_number_any_more_differs() -> None:
     assert compared([broken], [curve(2.0)]).verdict == "differs"
 
 
+@pytest.mark.parametrize(
+    ("steps", "since"),
+    [
+        # The last fifth of 400 steps of eight samples.
+        (400, 3200 - 0.2 * 3192),
+        # That of ninety would be eighteen steps: the last twenty, or half of the run.
+        (90, 8 * 71),
+        (42, 8 * 23),
+    ],
+)
+def test_what_is_compared_is_the_last_fifth_or_twenty_steps(steps: int, since: float) -> None:
+    """Of runs of the same batch."""
+    found = compared([curve(2.0, steps=steps)], [curve(2.0, steps=steps)])
+
+    assert (found.verdict, found.since, found.work) == ("same", pytest.approx(since), 8 * steps)
+
+
 def test_too_few_steps_decide_nothing() -> None:
-    """The last fifth of ninety steps is eighteen."""
-    assert compared([curve(2.0, steps=90)], [curve(2.0, steps=90)]).verdict == "unknown"
+    """The last half of 36 steps is eighteen."""
+    assert compared([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"
 
 
 def test_the_curve_is_read_from_the_records(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from trainperf.pages.drawing import Frame, Point, box, curve, keys
 from trainperf.pages.markup import Markup, paragraph
 from trainperf.pages.scales import Axis, short
-from trainperf.parity import RANGE, LossCurve, Parity, Unit
+from trainperf.parity import LossCurve, Parity
 from trainperf.reports.html.pieces import SIDES, not_measured
 from trainperf.series.losses import line
 
@@ -22,7 +22,7 @@ def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence
     if unit is None or not drawn:
         return not_measured(parity.why)
     frame = _frame(drawn)
-    marks = list(_range(frame, sides, unit, parity))
+    marks = list(_range(frame, parity))
     for colour, side in zip(SIDES, lines, strict=True):
         marks += [
             curve([(frame.x(x), frame.y(y)) for x, y in one], f"s{colour}")
@@ -46,12 +46,8 @@ def _frame(drawn: Sequence[Point]) -> Frame:
     )
 
 
-def _range(
-    frame: Frame, sides: Sequence[Sequence[LossCurve]], unit: Unit, parity: Parity
-) -> Iterator[Markup]:
-    if parity.work is None:
+def _range(frame: Frame, parity: Parity) -> Iterator[Markup]:
+    if parity.since is None or parity.work is None:
         return
-    start = max(float(one.work[unit][0]) for side in sides for one in side)
-    left = frame.x(parity.work - RANGE * (parity.work - start))
-    right = frame.x(parity.work)
+    left, right = frame.x(parity.since), frame.x(parity.work)
     yield box((left, 0.0), (right - left, frame.height), "range", parity.why)
