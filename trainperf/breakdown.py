@@ -22,19 +22,22 @@ def broken_down(
 ) -> Summary:
     """The summary with its dimensions and, where a step was audited, its speed of light."""
     phases_s = phases_of(summary)
+    steady = summary.run.steady_steps > 0
+    # Where there are steady steps, no FLOP rate means that none of them is like the audited one.
+    alike = steady and summary.readings["flops_per_s"].value is not None
     facts = Facts(
         phases_s=phases_s,
         # The mean, unlike `allreduce_tail_s`: shares of a mean step must add up.
         tail_s=_value(summary, "allreduce_tail_fraction") * sum(phases_s.values()),
         loop_wait_s=_loop_wait_s(summary),
-        light=light,
+        light=light if alike or not steady else None,
         timed=audit is not None and audit.device == "cpu",
         trace=_traced(captures),
     )
     speed = None
     if audit is not None and light is not None:
         # A warm-up says nothing about how fast a step is.
-        speed = speed_of_light(light, audit, phases_s if summary.run.steady_steps else {})
+        speed = speed_of_light(light, audit, phases_s if alike else {})
     return msgspec.structs.replace(summary, dimensions=dimensions(facts), light=speed)
 
 

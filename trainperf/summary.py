@@ -76,8 +76,16 @@ def examine(run: Run, *, now_s: float | None = None, beside: Sequence[Beside] = 
         beside: Who else wants to see the steps.
     """
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
-    summary = _summary(run, documents, captures, beside, now_s)
-    light = light_of(documents, summary.readings["step_s"].value)
+    utilised = UtilisationFold(documents)
+    summary = _summary(run, documents, captures, (utilised, *beside), now_s)
+    readings = {**summary.readings, **utilised.readings()}
+    summary = msgspec.structs.replace(summary, readings=readings)
+    typical = utilised.typical()
+    if typical is None:
+        light = light_of(documents)
+    else:
+        step_s = summary.readings["step_s"].value
+        light = light_of(replace(documents, audit=typical), step_s)
     summary = broken_down(keeping_up(summary), documents.audit, light, captures)
     evidence = Evidence(summary=summary, documents=documents, light=light, captures=captures)
     found = msgspec.structs.replace(summary, findings=diagnose(evidence))
@@ -96,13 +104,11 @@ def _summary(
     folds = [Fold(METERS) for _ in run.ranks]
     lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
     captures, excluded = CaptureFold(), Excluded()
-    utilised = UtilisationFold(documents)
     traced = TracedFold(traces, run.ranks, restarted=len(run.attempts) > 1)
     for blocks in replay.blocks():
         for fold, block in zip(folds, blocks, strict=True):
             fold.observe(block)
         lateness.observe(blocks)
-        utilised.observe(blocks[0])
         traced.observe(blocks)
         for other in beside:
             other.observe(blocks)
@@ -117,7 +123,6 @@ def _summary(
     since = diverged(replay)
     if since:
         found["loss"] = Reading(value=None, unit="1", reason=since)
-    found.update(utilised.readings())
     facts = run_facts(run, replay, longest, found, now_s=now_s)
     compared = traced.traces()
     return Summary(

@@ -1,7 +1,10 @@
 """How much of the device's arithmetic does the fit use?  FLOPs of an audited step over the time.
 
-One step was counted and many are timed: where their batches differ in size there is no answer.
+One step was counted and many are timed.  Where their batches differ a little in size the count is
+taken in proportion, where they differ much there is no answer.
 """
+
+from collections.abc import Sequence
 
 from trainperf.blocks import StepBlock
 from trainperf.documents.audit import StepAudit
@@ -12,8 +15,8 @@ from trainperf.meters.fold import NO_STEADY_STATE, Reading
 
 NOT_AUDITED = "no FLOP count was made of this model"
 
-SAME = 0.01
-"""Relative difference in size up to which a typical step is like the audited one."""
+ALIKE = 0.10
+"""Relative difference in size up to which the audit of one step is told of a typical one."""
 
 _SIZES = ("tokens_padded", "samples")
 """Facts that say how large a step's batches are; the first one that is known counts."""
@@ -35,8 +38,9 @@ class UtilisationFold:
         """Sum over steady steps that have it, and how many they are."""
         self._audited: dict[str, float] = {}
 
-    def observe(self, block: StepBlock) -> None:
-        """Take the next steps."""
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: one block a rank; the first rank audits."""
+        block = blocks[0]
         if self._audit is None or not len(block):
             return
         steady = block.steady()
@@ -51,11 +55,22 @@ class UtilisationFold:
             if mine is not None:
                 self._audited[name] = mine.total(name)
 
+    def typical(self) -> StepAudit | None:
+        """The audit, as of a step that is as large as the steady ones; `None` if it cannot be told.
+
+        Layers do work in proportion to their tokens or samples.  What does not, such as attention
+        scores, is off by its share of the difference, which is at most `ALIKE`.
+        """
+        if self._audit is None or self._obstacle() is not None:
+            return None
+        sizes = self._compared()
+        return self._audit if sizes is None else self._audit.resized(sizes[1] / sizes[2])
+
     def readings(self) -> dict[str, Reading]:
         """`flops_per_s`, `mfu` and `hfu`, or why not."""
-        audit = self._audit
-        reason = self._reason if audit is None else self._obstacle()
-        if audit is None or reason is not None:
+        audit = self.typical()
+        if audit is None:
+            reason = self._reason if self._audit is None else self._obstacle()
             missing = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
             return {
                 name: Reading(value=None, unit=unit, reason=reason)
@@ -72,18 +87,24 @@ class UtilisationFold:
     def _obstacle(self) -> str | None:
         if not self._steps or self._wall_s <= 0:
             return NO_STEADY_STATE
-        known = (name for name in _SIZES if self._audited.get(name) and self._sizes[name][1])
-        name = next(known, None)
-        if name is None:
+        sizes = self._compared()
+        if sizes is None:
             return None
-        total, steps = self._sizes[name]
-        typical, audited = total / steps, self._audited[name]
-        if abs(typical / audited - 1) <= SAME:
+        name, typical, audited = sizes
+        if abs(typical / audited - 1) <= ALIKE:
             return None
         return (
             f"the audited step is not like the others: {audited:,.0f} {_WORDS[name]}, a steady "
             f"step has {typical:,.0f} on average"
         )
+
+    def _compared(self) -> tuple[str, float, float] | None:
+        """What is counted, in a mean steady step and in the audited one; `None` if nothing is."""
+        for name in _SIZES:
+            total, steps = self._sizes[name]
+            if self._audited.get(name) and steps:
+                return name, total / steps, self._audited[name]
+        return None
 
     def _share(self, audit: StepAudit, chip: Chip | None, flops_per_s: float) -> Reading:
         precision = audit.precision

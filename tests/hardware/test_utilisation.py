@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support_light import make_use
-from support_runs import WARMUP_STEPS, make_step, make_steps
+from support_light import make_audit, make_use, write_audit
+from support_runs import WARMUP_STEPS, RankSpec, make_run_dir, make_step, make_steps
 
 from trainperf.blocks import StepBlock
 from trainperf.documents import write_document
@@ -14,6 +14,8 @@ from trainperf.documents.folder import read_documents
 from trainperf.meters.fold import Reading
 from trainperf.phases import Tag
 from trainperf.records import StepRecord
+from trainperf.run import Run
+from trainperf.summary import summarize
 from trainperf.utilisation import UtilisationFold
 
 
@@ -47,7 +49,7 @@ def readings(run: Path, records: list[StepRecord]) -> dict[str, Reading]:
     """Over two blocks."""
     fold = UtilisationFold(read_documents(run))
     for part in (records[:25], records[25:]):
-        fold.observe(StepBlock.from_records(part))
+        fold.observe([StepBlock.from_records(part)])
     return fold.readings()
 
 
@@ -64,18 +66,65 @@ def test_utilisation_is_the_audits_flops_over_the_steady_steps_time(tmp_path: Pa
 
 
 def test_a_step_of_another_size_says_nothing_about_the_others(tmp_path: Path) -> None:
-    """Its FLOPs are not theirs; a percent is."""
+    """Its FLOPs are not theirs."""
     write_document(audit(), tmp_path)
 
     unlike = readings(tmp_path, steps(audited_size=256))
-    alike = readings(tmp_path, steps(audited_size=510))
 
     assert unlike["mfu"].value is None
     assert unlike["mfu"].reason == (
         "the audited step is not like the others: 256 tokens with padding, a steady step has 512 "
         "on average"
     )
-    assert alike["mfu"].value is not None
+
+
+@pytest.mark.parametrize("size", [480, 512, 550])
+def test_a_step_of_about_the_size_counts_in_proportion(tmp_path: Path, size: int) -> None:
+    """A steady step of 512 tokens does 512 / 480 of what one of 480 did."""
+    write_document(audit(), tmp_path)
+
+    found = readings(tmp_path, steps(audited_size=size))
+
+    assert found["flops_per_s"].value == pytest.approx(8e12 * 512 / size / 0.020)
+    assert found["mfu"].value == pytest.approx(400 / 989.4 * 512 / size)
+
+
+@pytest.mark.parametrize(("audited_size", "alike"), [(128, True), (120, True), (64, False)])
+def test_what_is_not_like_the_audited_step_is_not_put_beside_its_floors(
+    tmp_path: Path, audited_size: int, *, alike: bool
+) -> None:
+    """A millisecond of arithmetic a step of 128 tokens, which takes 20 ms."""
+    records = make_steps(40, facts={"tokens_padded": 128}, forward=20.0)
+    facts = {"tokens_padded": audited_size}
+    records[30] = make_step(30, tags=int(Tag.AUDITED), facts=facts, forward=1000.0)
+    run = make_run_dir(tmp_path, [RankSpec(steps=records)])
+    flops = 10**9 * audited_size // 128
+    product = make_use(name="aten.mm.default", flops=flops, kind="matmul", host_s=0.01)
+    write_audit(run, product, step=30)
+
+    light = summarize(Run.open(run)).light
+
+    assert light is not None
+    if alike:
+        assert light.phases[0].floor_s == pytest.approx(1e-3)
+        assert light.phases[0].over == pytest.approx(20, rel=1e-3)
+        assert light.mfu == pytest.approx(0.05, rel=1e-3)
+    else:
+        assert [phase.measured_s for phase in light.phases] == [None] * 4
+        assert light.mfu is None
+
+
+def test_what_does_not_grow_with_the_batch_does_not_grow() -> None:
+    """The update; and bytes, among which are the weights."""
+    passes = make_use(flops=100, memory=1000, kind="matmul", host_s=1.0)
+    update = make_use(flops=10, memory=100, part="optimizer", host_s=0.1)
+    known = make_audit(passes, update)
+
+    smaller, larger = known.resized(0.9).operators, known.resized(1.1).operators
+
+    assert (smaller[0].flops, smaller[0].memory_bytes, smaller[0].host_s) == (90, 900, 0.9)
+    assert (larger[0].flops, larger[0].memory_bytes, larger[0].host_s) == (110, 1000, 1.1)
+    assert smaller[1] == larger[1] == update
 
 
 @pytest.mark.parametrize(

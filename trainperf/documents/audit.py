@@ -135,7 +135,30 @@ class StepAudit(Document, frozen=True, kw_only=True):
                 counted[use.precision] = counted.get(use.precision, 0) + use.matmul_flops
         return max(counted, key=lambda name: counted[name]) if counted else None
 
+    def resized(self, ratio: float) -> "StepAudit":
+        """About what a step of so many times as large a batch does: all but the update grows.
+
+        Off where work is not in proportion to the batch: attention's scores grow faster with the
+        length, weights are read once.  So bytes only shrink: a floor that stands on them stays one.
+        """
+        operators = (
+            use if use.part == "optimizer" else _resized(use, ratio) for use in self.operators
+        )
+        return msgspec.structs.replace(self, operators=tuple(operators))
+
     def of(self, parts: Iterable[Part]) -> list[OperatorUse]:
         """The operators of some parts of the step."""
         wanted = frozenset(parts)
         return [use for use in self.operators if use.part in wanted]
+
+
+_FLOPS = ("flops", "matmul_flops", "repeated_flops")
+_BYTES = ("read_bytes", "written_bytes", "memory_bytes", "fused_bytes", "inner_bytes")
+_TIMES = ("host_s", "busy_s", "before_s")
+
+
+def _resized(use: OperatorUse, ratio: float) -> OperatorUse:
+    counts = {name: round(getattr(use, name) * ratio) for name in _FLOPS}
+    counts |= {name: round(getattr(use, name) * min(ratio, 1.0)) for name in _BYTES}
+    times = {name: getattr(use, name) * ratio for name in _TIMES}
+    return msgspec.structs.replace(use, **counts, **times)
