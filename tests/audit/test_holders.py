@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from trainperf.audit.allocations import storage_of
 from trainperf.audit.holders import graphs_made, holders
@@ -195,3 +197,19 @@ def test_containers_of_other_classes_are_left_alone() -> None:
 
     assert len(shelf) == 20
     holders(frozenset(), lambda _: None)
+
+
+def test_tensors_without_data_hold_nothing() -> None:
+    """Those a compiler traces with, whose sizes may be symbols, and those of the meta device."""
+    recorder = Recorder()
+    symbols = ShapeEnv()
+    with FakeTensorMode(shape_env=symbols):
+        for _ in range(10):
+            recorder.see(torch.empty(symbols.create_unbacked_symint()))
+    there = Recorder()
+    there.seen = [torch.ones(256 * KIB, device="meta") for _ in range(10)]
+
+    names = [one.name for one in holders(frozenset(), lambda _: None)]
+
+    assert not isinstance(recorder.seen[0].untyped_storage().nbytes(), int)
+    assert "Recorder.seen" not in names

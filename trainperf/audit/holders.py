@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import is_fake
 
 from trainperf.audit.allocations import storage_of
 from trainperf.audit.owners import Owner, owner_of
@@ -125,9 +126,14 @@ def _elements(container: object) -> Iterator[object]:
 
 
 def _memory(element: object) -> tuple[int, int]:
-    """Identity and size of the memory behind an element; views share it."""
+    """Identity and size of the memory behind an element; views share it.
+
+    0 for what stands for a tensor without its data, as compilers leave some behind.
+    """
     if isinstance(element, Tensor):
-        if element.layout is not torch.strided or element.device.type == "meta":
+        if element.device.type == "meta" or is_fake(element):
+            return id(element), 0
+        if element.layout is not torch.strided:
             return id(element), element.numel() * element.element_size()
         return storage_of(element), element.untyped_storage().nbytes()
     if isinstance(element, np.ndarray):
