@@ -33,7 +33,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     report: str
     """The first sentence of its report."""
     finding: str | None
-    """What the report finds about this; `None` where it finds nothing worth a finding."""
+    """What the report finds about this; `None` where it finds nothing."""
     at_most: float | None
     """Times faster; `None` where no bound is known."""
     why: str

@@ -36,8 +36,8 @@ class Pace:
         if counts or self._run_ns is None:
             self._run_ns = self._clock() - began_ns
 
-    def turns(self, stages: int) -> int:
-        """Pairs of runs for the next stage, if the time is shared out fairly among so many.
+    def turns(self, share: float) -> int:
+        """Pairs of runs for the next stage, if it gets this share of the time that is left.
 
         0 when it is up.  Decided before the stage runs: who stops when the answer pleases finds
         what is not there.
@@ -48,4 +48,4 @@ class Pace:
         pair_ns = 2 * self._run_ns
         if left_ns < self._least * pair_ns:
             return 0
-        return min(self._most, max(self._least, round(left_ns / (stages * pair_ns))))
+        return min(self._most, max(self._least, round(left_ns * share / pair_ns)))

@@ -43,7 +43,7 @@ def _stage(one: Outcome) -> Markup:
     rows += [("skipped" if one.status == "skipped" else "now", one.why)]
     rows += [("", note) for note in one.notes]
     if one.status in ("kept", "rejected"):
-        rows.append((one.status, told.error(one)))
+        rows.append(("so", told.decision(one)))
     return Markup(
         tag("h3", text(f"{one.stage}: {one.change}")) + table(("", ""), rows, words=(0, 1))
     )

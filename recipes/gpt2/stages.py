@@ -33,7 +33,8 @@ class Preset:
     accumulation: int
     """Micro-batches per update in the baseline."""
     steps: int
-    """Updates per run: a loss is compared over the last fifth, which needs twenty of them."""
+    """Updates per run.  Losses are compared over the last twenty at least; many short runs in turns
+    say more of a change than a few long ones."""
     turns: int
     """The most pairs of runs that a stage is measured by; time may allow fewer."""
     least_turns: int
@@ -59,8 +60,8 @@ PRESETS: dict[str, Preset] = {
             blank_lines=1,
             documents=6,
             accumulation=2,
-            steps=105,
-            turns=3,
+            steps=60,
+            turns=5,
             least_turns=3,
             minutes=5.7,
             learning_rate=3e-3,

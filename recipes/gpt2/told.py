@@ -44,14 +44,13 @@ def outcome(found: Outcome, kept: Outcome | None) -> str:
         return f"\n{found.stage}: {found.change}, {found.why}"
     lines = [_line("now", f"{found.stage} against {kept.stage}: {found.why}")]
     lines += [_line("", note) for note in found.notes]
-    lines.append(_line(found.status, error(found)))
+    lines.append(_line("so", decision(found)))
     return "\n".join(lines)
 
 
 def said(prediction: Prediction) -> str:
     """The first sentence of the report, and what it found about this change."""
-    own = prediction.finding or "of this it finds nothing worth a finding"
-    return f"{prediction.report} About this: {own}."
+    return f"{prediction.report} About this change: {prediction.finding or 'no finding'}."
 
 
 def predicted(prediction: Prediction) -> str:
@@ -61,15 +60,20 @@ def predicted(prediction: Prediction) -> str:
     return f"at most {times(prediction.at_most)}: {prediction.why}"
 
 
+def decision(found: Outcome) -> str:
+    """Whether the change stays, and how far from its bound it was."""
+    return f"{found.status}; {error(found)}"
+
+
 def error(found: Outcome) -> str:
     """How far the prediction was off."""
     if found.error is None or found.prediction is None or found.prediction.at_most is None:
-        return "there was no bound to hold it against"
+        return "no bound was predicted"
     gap, bound = share(abs(found.error)), times(found.prediction.at_most)
     if found.error <= 0:
-        return f"{gap} below the bound of {bound}"
+        return f"{gap} below its bound of {bound}"
     holds = "which its interval holds" if found.bounded else "and so is its interval: it was wrong"
-    return f"{gap} above the bound of {bound}, {holds}"
+    return f"{gap} above its bound of {bound}, {holds}"
 
 
 def _line(label: str, words: str) -> str:

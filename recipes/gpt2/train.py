@@ -50,9 +50,11 @@ def train(
         order: The documents.
         name: Of the run's folder below that of the walkthrough.
         looked_at: Whether one step is audited, and on a GPU the last ones are traced; neither
-            counts in any statistic.
+            counts in any statistic.  Such a run compiles anew what it compiles; its repeats use
+            that.
     """
-    torch._dynamo.reset()  # noqa: SLF001 - torch.compiler.reset keeps what was compiled before
+    if looked_at:
+        torch._dynamo.reset()  # noqa: SLF001 - torch.compiler.reset keeps what was compiled before
     # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
     model = work.model(work.preset, settings, labels_per_update(order, work.preset))

@@ -1,7 +1,8 @@
 """Which changes are proved?  One stage after the other, each on top of those that were kept."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -43,10 +44,10 @@ def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[O
     outcomes: list[Outcome] = []
     for place, stage in enumerate(stages):
         kept = last_kept(outcomes)
-        left = runnable(stages[place:], kept.settings, machine) if kept else len(stages)
+        share = time_share(stages[place:], kept.settings, machine) if kept else 1.0
         outcome = read(Outcome, work.out / stage.name / OUTCOME)
         if outcome is None:
-            trial = Trial(work, order, fit, pace, left)
+            trial = Trial(work, order, fit, pace, share)
             outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
         outcomes.append(outcome)
         print(told.outcome(outcome, kept), flush=True)
@@ -56,14 +57,14 @@ def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[O
 
 
 class Trial:
-    """The runs of one stage, of which with it so many are left."""
+    """The runs of one stage, which gets a share of the time that is left."""
 
-    def __init__(self, work: Work, order: list[Place], fit: Fit, pace: Pace, left: int) -> None:
+    def __init__(self, work: Work, order: list[Place], fit: Fit, pace: Pace, share: float) -> None:
         self._work = work
         self._order = order
         self._fit = fit
         self._pace = pace
-        self._left = left
+        self._share = share
 
     def baseline(self, stage: Stage) -> Outcome:
         """There is nothing to compare it with yet."""
@@ -74,7 +75,7 @@ class Trial:
     def stage(self, stage: Stage, kept: Outcome, machine: Machine) -> Outcome:
         """Predict, change one thing, measure in turns with what was kept last, decide."""
         settings = stage.apply(kept.settings)
-        why, turns = lacking(kept.settings, settings, machine), self._pace.turns(self._left)
+        why, turns = lacking(kept.settings, settings, machine), self._pace.turns(self._share)
         if not why and not turns:
             why = "the time is up: --resume goes on from here"
         if not why and stage.sweeps:
@@ -126,13 +127,22 @@ class Trial:
     def _in_turns(
         self, stage: Stage, kept: Outcome, settings: Settings, turns: int
     ) -> tuple[list[str], list[str]]:
-        """Runs of the settings kept last and of the new ones, alternately: neighbours are pairs."""
-        before, after = [], []
+        """Pairs of runs, of the settings kept last and of the new ones: A B, B A, A B and so on.
+
+        What gets slower steadily is then not always on the side of the new ones.
+        """
+        before: list[str] = []
+        after: list[str] = []
         for turn in range(turns):
-            first = turn == 0
-            # Both sides are looked at in their first run, so that they differ in one thing only.
-            before.append(self._run(stage, kept, kept.settings, first=first))
-            after.append(self._run(stage, stage, settings, first=first))
+            # Both are looked at in their first run, so that they differ in one thing only.
+            old = partial(self._run, stage, kept, kept.settings, first=turn == 0)
+            new = partial(self._run, stage, stage, settings, first=turn == 0)
+            if turn % 2:
+                after.append(new())
+                before.append(old())
+            else:
+                before.append(old())
+                after.append(new())
         return before, after
 
     def _run(self, stage: Stage, side: Stage | Outcome, settings: Settings, *, first: bool) -> str:
@@ -163,9 +173,22 @@ def last_kept(outcomes: Sequence[Outcome]) -> Outcome | None:
     return kept[-1] if kept else None
 
 
-def runnable(stages: Sequence[Stage], settings: Settings, machine: Machine) -> int:
-    """How many of them will be measured, as far as is known before."""
-    return sum(not lacking(settings, stage.apply(settings), machine) for stage in stages)
+def time_share(stages: Sequence[Stage], settings: Settings, machine: Machine) -> float:
+    """What the first of the stages gets of the time for all that will be measured.
+
+    As far as that is known before: a stage that compiles gets twice as much as one that does not,
+    and once one has compiled those after it do.
+    """
+    weights: list[int] = []
+    for stage in stages:
+        tried = stage.apply(settings)
+        if lacking(settings, tried, machine):
+            weights.append(0)
+            continue
+        if tried.compiled and not settings.compiled:
+            settings = replace(settings, compiled=tried.compiled)
+        weights.append(2 if tried.compiled else 1)
+    return weights[0] / max(1, sum(weights))
 
 
 def changes(before: Settings, after: Settings) -> tuple[str, ...]:

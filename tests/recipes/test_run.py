@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -11,10 +12,12 @@ import pytest
 import torch
 from support_walk import packed, small_work, stage
 from torch import Tensor
+from torch._dynamo.utils import counters
 
 from recipes.gpt2.__main__ import main
 from recipes.gpt2.batches import Batch
 from recipes.gpt2.larger import with_swept_batch
+from recipes.gpt2.machine import this_machine
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import Outcome
 from recipes.gpt2.stages import STAGES, Settings
@@ -168,6 +171,22 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
     assert decoded[1].why.startswith("not comparable: ")
     assert list((tmp_path / "loader/loader-1").glob("events.out.tfevents.*"))
     assert (tmp_path / "loader/loader-1/csv/metrics.csv").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not this_machine("cpu").compiler, reason="there is no compiler")
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own compiler
+def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
+    """One graph for a run that is looked at and its repeat, another for the next one."""
+    work = small_work(tmp_path, steps=STEPS)
+    order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
+    graphs = [counters["stats"]["unique_graphs"]]
+
+    for name, first in (("one", True), ("repeat", False), ("other", True)):
+        train(work, Settings(compiled="default"), order, name, looked_at=first)
+        graphs.append(counters["stats"]["unique_graphs"])
+
+    assert [after - before for before, after in pairwise(graphs)] == [1, 0, 1]
 
 
 def test_a_second_walkthrough_leaves_the_first_one_alone(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.judged import baseline
+from recipes.gpt2.machine import Machine
 from recipes.gpt2.outcomes import Outcome, Prediction
 from recipes.gpt2.pace import Pace
-from recipes.gpt2.stages import Settings, Stage
-from recipes.gpt2.walk import walkthrough
+from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.walk import time_share, walkthrough
 from trainperf.records import RunInfo
 from trainperf.run import Run
 from trainperf.testing import FakeClock
@@ -105,14 +106,19 @@ def test_each_stage_builds_on_the_last_one_that_was_kept(tmp_path: Path) -> None
 
 
 def test_a_stage_is_measured_in_turns_with_what_was_kept(tmp_path: Path) -> None:
-    """Before, after, before, after: what changes slowly on the machine cancels."""
+    """Before and after, after and before: what gets slower steadily cancels."""
     planted = Planted()
 
     walked(tmp_path, planted, LOADER)
 
     assert [name for name, _ in planted.trained] == [
         "baseline/baseline-1",
-        *(f"loader/{side}-{turn}" for turn in (1, 2, 3) for side in ("baseline", "loader")),
+        "loader/baseline-1",
+        "loader/loader-1",
+        "loader/loader-2",
+        "loader/baseline-2",
+        "loader/baseline-3",
+        "loader/loader-3",
     ]
 
 
@@ -247,7 +253,19 @@ def test_time_is_shared_out_among_the_stages_that_are_left(
         clock.advance(ms=8_000)
     clock.advance(ms=max(0, spent_s - 8) * 1000)
 
-    assert pace.turns(stages) == turns
+    assert pace.turns(1 / stages) == turns
+
+
+def test_stages_that_compile_get_twice_the_time() -> None:
+    """And so do those that come after one; what cannot run here gets none."""
+    plain = [stage for stage in STAGES if stage.name in ("packed", "tf32", "fused")]
+    compiling = [stage for stage in STAGES if stage.name in ("packed", "compile", "fused")]
+    here = Machine(cuda=False, compiler="g++")
+
+    assert time_share(plain, Settings(), here) == 1 / 2
+    assert time_share(compiling, Settings(), here) == 1 / 5
+    assert time_share(compiling[1:], Settings(), here) == 2 / 4
+    assert time_share(compiling, Settings(), Machine(cuda=False)) == 1 / 2
 
 
 def test_the_page_says_the_verdict_first_and_keeps_published_figures_apart(tmp_path: Path) -> None:
