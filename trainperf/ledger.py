@@ -46,7 +46,7 @@ class Journal:
 
     def begin(self, info: RunInfo) -> None:
         """An attempt starts; the time since the one before was cut off is a `restart` gap."""
-        started = _moment(info.started_at)
+        started = moment(info.started_at)
         if self._started and started:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self.fit_ns
             if since_ns >= 0:
@@ -98,7 +98,7 @@ class Journal:
         self.gap_counts[gap] = self.gap_counts.get(gap, 0) + 1
 
 
-def _moment(started_at: str) -> datetime | None:
+def moment(started_at: str) -> datetime | None:
     """An ISO 8601 time in UTC; `None` when it is none (Python 3.10 does not know the `Z`)."""
     try:
         moment = datetime.fromisoformat(started_at.replace("Z", "+00:00"))

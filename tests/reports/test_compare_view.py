@@ -48,6 +48,16 @@ def test_the_noise_is_said_with_where_it_comes_from(source: Source, runs: int, s
     assert note.endswith("repeat both to measure it") == (runs == 1)
 
 
+@pytest.mark.parametrize(("apart_s", "said"), [(None, False), (60.0, False), (7200.0, True)])
+def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: bool) -> None:
+    """Nothing inside either shows what the machine did between them."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, apart_s=apart_s)
+    note = notes(comparison(noise, fastest=None))[1]
+
+    assert note.startswith("one run each, begun 2.00 h apart: 2.0 % from run to run is") == said
+    assert ("repeat both, in turns: a machine that got slower" in note) == said
+
+
 def test_fastest_steps_that_say_something_else_are_pointed_out() -> None:
     """The machine may have been busy: not where they say nearly the same."""
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)

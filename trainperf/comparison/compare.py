@@ -11,6 +11,7 @@ from trainperf.comparison.identity import differences, obstacle
 from trainperf.comparison.member import Member
 from trainperf.comparison.primary import Primary, primary
 from trainperf.comparison.results import Comparison, Noise, ReadingChange, Side, Speedup, Verdict
+from trainperf.ledger import moment
 from trainperf.parity import TOLERANCE, Parity, compared
 from trainperf.stats.bootstrap import ASSUMED_NOISE, RatioInterval
 
@@ -45,7 +46,7 @@ class Judge:
             reason=against or first.why,
             primary=first.name,
             speedup=speedup,
-            noise=None if interval is None else _noise(interval),
+            noise=None if interval is None else _noise(interval, before, after),
             parity=learned,
             differences=differences(one, other),
             readings=readings if against is None else _unjudged(readings),
@@ -53,13 +54,20 @@ class Judge:
         )
 
 
-def _noise(interval: RatioInterval) -> Noise:
+def _noise(interval: RatioInterval, before: Sequence[Member], after: Sequence[Member]) -> Noise:
+    assumed = interval.source not in ("turns", "repeats")
     return Noise(
         relative=interval.noise,
-        assumed=interval.source not in ("turns", "repeats"),
+        assumed=assumed,
         source=interval.source,
         resolution=interval.resolution,
+        apart_s=_apart_s(before[0], after[0]) if assumed else None,
     )
+
+
+def _apart_s(before: Member, after: Member) -> float | None:
+    one, other = (moment(each.summary.run.started_at) for each in (before, after))
+    return abs((other - one).total_seconds()) if one and other else None
 
 
 def _unjudged(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:

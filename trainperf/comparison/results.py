@@ -81,6 +81,8 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     """Where the figure comes from."""
     resolution: float
     """Relative change, either way, below which nothing is told from noise here."""
+    apart_s: float | None = None
+    """Between the beginnings of two runs that nobody repeated; `None` where it is not known."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

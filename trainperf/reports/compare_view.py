@@ -24,6 +24,9 @@ _FIRST = (
 ALIKE = 1.05
 """Up to so many times the change of the others, that of the fastest steps is the same."""
 
+TOGETHER_S = 120.0
+"""A machine may have changed its speed between runs that began further apart."""
+
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
@@ -137,10 +140,12 @@ def _noise(comparison: Comparison) -> str:
     least = f"a change below {share(noise.resolution)} cannot be told here"
     if noise.assumed:
         why = "assumed" if noise.source == "assumed" else "expected, as their parts differ too"
-        return (
-            f"one run each: {share(noise.relative)} from run to run is {why}; {least}; repeat both "
-            "to measure it"
-        )
+        apart, repeat = "", "repeat both to measure it"
+        if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
+            apart = f", begun {duration(noise.apart_s)} apart"
+            repeat = "repeat both, in turns: a machine that got slower in between looks like this"
+        known = f"{share(noise.relative)} from run to run is {why}"
+        return f"one run each{apart}: {known}; {least}; {repeat}"
     repeats = len(comparison.before.paths) + len(comparison.after.paths)
     turns = "in turns" if noise.source == "turns" else "not in turns"
     return (
