@@ -19,25 +19,34 @@ def broken_down(
     audit: StepAudit | None,
     light: Roofline | None,
     captures: Sequence[CaptureReport],
+    *,
+    typical: Roofline | None = None,
 ) -> Summary:
-    """The summary with its dimensions and, where a step was audited, its speed of light."""
+    """The summary with its dimensions and, where a step was audited, its speed of light.
+
+    Args:
+        summary: What is known without them.
+        audit: Of one step.
+        light: That step against its chip.
+        captures: Traces that were read.
+        typical: As `light`, of a step as large as the steady ones; see `Evidence`.
+    """
     phases_s = phases_of(summary)
-    steady = summary.run.steady_steps > 0
-    # Where there are steady steps, no FLOP rate means that none of them is like the audited one.
-    alike = steady and summary.readings["flops_per_s"].value is not None
+    # Before there is a steady step the audited one has to do.
+    divides = typical if summary.run.steady_steps else light
     facts = Facts(
         phases_s=phases_s,
         # The mean, unlike `allreduce_tail_s`: shares of a mean step must add up.
         tail_s=_value(summary, "allreduce_tail_fraction") * sum(phases_s.values()),
         loop_wait_s=_loop_wait_s(summary),
-        light=light if alike or not steady else None,
+        light=divides,
         timed=audit is not None and audit.device == "cpu",
         trace=_traced(captures),
     )
     speed = None
     if audit is not None and light is not None:
         # A warm-up says nothing about how fast a step is.
-        speed = speed_of_light(light, audit, phases_s if alike else {})
+        speed = speed_of_light(light, audit, {} if typical is None else phases_s, typical)
     return msgspec.structs.replace(summary, dimensions=dimensions(facts), light=speed)
 
 

@@ -17,6 +17,9 @@ class Evidence:
     documents: Documents = field(default_factory=Documents)
     light: Roofline | None = None
     """The audited step against its chip; `None` without an audit, or where the chip is unknown."""
+    typical: Roofline | None = None
+    """The same of a step as large as the steady ones are on average: what may stand beside their
+    times.  `None` where none is steady, or the audited step is too unlike them."""
     captures: tuple[CaptureReport, ...] = ()
     """Traces that were read, in the order of their steps."""
 

@@ -146,16 +146,19 @@ def compared(
     start = max(float(curve.work[unit][0]) for curve in every)
     end = min(float(curve.work[unit][-1]) for curve in every)
     since = min(end - RANGE * (end - start), *(_enough(curve, unit, end) for curve in every))
-    edges = np.linspace(max(since, end - MOST_RANGE * (end - start)), end, CELLS + 1)
+    since = max(since, end - MOST_RANGE * (end - start))
+    edges = _edges([_known(curve, unit, since, end)[0] for curve in every], end)
     pieces = [
         [_cells(curve.loss, curve.work[unit], edges) for curve in side] for side in (ours, theirs)
     ]
     known = [[one for one in side if one is not None] for side in pieces]
     if end <= start or sum(map(len, known)) < len(every):
         said = f"fewer than {LEAST_STEPS} steps with a loss in the {unit} that both have done"
+        if len(edges):
+            said = f"the steps of the runs are too unlike in {unit} to be set side by side"
         return Parity(verdict="unknown", why=said, unit=unit)
     found = _Levels(ours=np.stack(known[0]), theirs=np.stack(known[1]), first=_level(theirs[0]))
-    return _judged(found, unit, (float(edges[0]), end), tolerance)
+    return _judged(found, unit, (since, end), tolerance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +215,27 @@ def _enough(curve: LossCurve, unit: Unit, end: float) -> float:
     return float(known[-LEAST_STEPS]) if len(known) >= LEAST_STEPS else end
 
 
+def _known(curve: LossCurve, unit: Unit, since: float, end: float) -> tuple[_Column, _Column]:
+    """Work and loss of the steps in a range that have one."""
+    work = curve.work[unit]
+    inside = np.isfinite(curve.loss) & (work >= since) & (work <= end)
+    return work[inside], curve.loss[inside]
+
+
+def _edges(works: Sequence[_Column], end: float) -> _Column:
+    """Of pieces with as many steps each, of the run that has fewest; none if it has too few."""
+    fewest = min(works, key=len)
+    if len(fewest) < LEAST_STEPS:
+        return np.empty(0)
+    firsts = [part[0] for part in np.array_split(fewest, CELLS)]
+    return np.array([*firsts, end], dtype=np.float64)
+
+
 def _cells(loss: _Column, work: _Column, edges: _Column) -> _Column | None:
-    """Mean loss in each piece of the range; `None` where there are too few steps."""
-    known = np.isfinite(loss) & (work >= edges[0]) & (work <= edges[-1])
-    if int(known.sum()) < LEAST_STEPS:
+    """Mean loss in each piece of the range; `None` where one of them has no step."""
+    if not len(edges):
         return None
+    known = np.isfinite(loss) & (work >= edges[0]) & (work <= edges[-1])
     places = np.clip(np.searchsorted(edges, work[known], side="right") - 1, 0, len(edges) - 2)
     numbers = np.bincount(places, minlength=len(edges) - 1)
     if not numbers.all():

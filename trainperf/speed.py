@@ -64,29 +64,34 @@ class SpeedOfLight(msgspec.Struct, frozen=True, kw_only=True):
     model_flops: int
     hardware_flops: int
     mfu: float | None
-    """Model FLOPs of the audited step in a mean steady step, over the chip's dense peak."""
+    """Model FLOPs of a mean steady step, told from the audited one, over the chip's dense peak."""
     hfu: float | None
     unknown_precisions: tuple[str, ...] = ()
     """Precisions of contractions without a known peak: their arithmetic is in no floor."""
 
 
 def speed_of_light(
-    light: Roofline, audit: StepAudit, phases_s: Mapping[str, float]
+    light: Roofline,
+    audit: StepAudit,
+    phases_s: Mapping[str, float],
+    typical: Roofline | None = None,
 ) -> SpeedOfLight:
     """Put measured times beside the floors.
 
     Args:
-        light: The floors.
+        light: The floors of the audited step.
         audit: The step they are of.
         phases_s: Mean host time of each phase of a steady step, by label; empty without any.
+        typical: The floors of a step that is as large as the steady ones.
     """
+    usual = light if typical is None else typical
     on_host = audit.device == "cpu"
     step_s = sum(phases_s.values()) or None
     phases = [
         PhaseSpeed(
             name="step",
-            floor_s=light.step.floor_s,
-            fused_floor_s=light.step.fused_floor_s,
+            floor_s=usual.step.floor_s,
+            fused_floor_s=usual.step.fused_floor_s,
             measured_s=step_s,
         )
     ]
@@ -97,7 +102,7 @@ def speed_of_light(
             fused_floor_s=floor.fused_floor_s,
             measured_s=phases_s.get(name) if on_host else None,
         )
-        for name, floor in light.phases.items()
+        for name, floor in usual.phases.items()
     ]
     return SpeedOfLight(
         chip=light.chip.name,
@@ -107,8 +112,8 @@ def speed_of_light(
         operators=_operators(light, timed=on_host),
         model_flops=light.mfu_flops,
         hardware_flops=light.hfu_flops,
-        mfu=None if step_s is None else light.mfu(step_s),
-        hfu=None if step_s is None else light.hfu(step_s),
+        mfu=None if step_s is None else usual.mfu(step_s),
+        hfu=None if step_s is None else usual.hfu(step_s),
         unknown_precisions=light.unknown_precisions,
     )
 

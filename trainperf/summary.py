@@ -80,14 +80,14 @@ def examine(run: Run, *, now_s: float | None = None, beside: Sequence[Beside] = 
     summary = _summary(run, documents, captures, (utilised, *beside), now_s)
     readings = {**summary.readings, **utilised.readings()}
     summary = msgspec.structs.replace(summary, readings=readings)
-    typical = utilised.typical()
-    if typical is None:
-        light = light_of(documents)
-    else:
-        step_s = summary.readings["step_s"].value
-        light = light_of(replace(documents, audit=typical), step_s)
-    summary = broken_down(keeping_up(summary), documents.audit, light, captures)
-    evidence = Evidence(summary=summary, documents=documents, light=light, captures=captures)
+    usual = utilised.typical()
+    step_s = None if usual is None else summary.readings["step_s"].value
+    light = light_of(documents, step_s)
+    typical = None if usual is None else light_of(replace(documents, audit=usual), step_s)
+    summary = broken_down(keeping_up(summary), documents.audit, light, captures, typical=typical)
+    evidence = Evidence(
+        summary=summary, documents=documents, light=light, typical=typical, captures=captures
+    )
     found = msgspec.structs.replace(summary, findings=diagnose(evidence))
     return replace(evidence, summary=found)
 

@@ -58,8 +58,8 @@ class UtilisationFold:
     def typical(self) -> StepAudit | None:
         """The audit, as of a step that is as large as the steady ones; `None` if it cannot be told.
 
-        Layers do work in proportion to their tokens or samples.  What does not, such as attention
-        scores, is off by its share of the difference, which is at most `ALIKE`.
+        Layers do work in proportion to their tokens or samples.  Attention scores do not: their
+        share is off by as much as the mean square of the lengths is from that of the audited step.
         """
         if self._audit is None or self._obstacle() is not None:
             return None

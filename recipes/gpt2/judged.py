@@ -100,8 +100,9 @@ def notes(summary: Summary, settings: Settings) -> list[str]:
     if rate is not None:
         at = "" if scale is None else f", loss scale {scale_factor(scale)} at the end"
         said.append(f"overflow rate {share(rate)} of the updates{at}")
-    if summary.compilation is not None and settings.compiled:
-        found = summary.compilation
+    found = summary.compilation
+    # None where the run before had compiled the same.
+    if found is not None and found.graphs and settings.compiled:
         first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
         said.append(
             f"{plural(found.graphs, 'graph')}, {plural(len(found.breaks), 'break')}, "

@@ -50,11 +50,8 @@ def train(
         order: The documents.
         name: Of the run's folder below that of the walkthrough.
         looked_at: Whether one step is audited, and on a GPU the last ones are traced; neither
-            counts in any statistic.  Such a run compiles anew what it compiles; its repeats use
-            that.
+            counts in any statistic.
     """
-    if looked_at:
-        torch._dynamo.reset()  # noqa: SLF001 - torch.compiler.reset keeps what was compiled before
     # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
     model = work.model(work.preset, settings, labels_per_update(order, work.preset))
@@ -81,6 +78,11 @@ def train(
     with products_in_tf32(allowed=settings.tf32):
         trainer.fit(model, loader(work.preset, settings, order))
     return folder / "trainperf"
+
+
+def forget_compiled() -> None:
+    """The next run compiles anew; until then runs use what was compiled before them."""
+    torch._dynamo.reset()  # noqa: SLF001 - torch.compiler.reset keeps what was compiled before
 
 
 def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool) -> list[Callback]:

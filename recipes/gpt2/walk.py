@@ -17,7 +17,7 @@ from recipes.gpt2.pace import Pace
 from recipes.gpt2.shown import save, show
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import Place, find_documents, training_order
-from recipes.gpt2.train import Work, quieten, train
+from recipes.gpt2.train import Work, forget_compiled, quieten, train
 from trainperf.clocks.host import wall_clock_anchor
 from trainperf.reports.headline import headline
 from trainperf.run import Run
@@ -131,6 +131,7 @@ class Trial:
 
         What gets slower steadily is then not always on the side of the new ones.
         """
+        forget_compiled()
         before: list[str] = []
         after: list[str] = []
         for turn in range(turns):

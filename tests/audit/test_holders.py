@@ -213,3 +213,17 @@ def test_tensors_without_data_hold_nothing() -> None:
 
     assert not isinstance(recorder.seen[0].untyped_storage().nbytes(), int)
     assert "Recorder.seen" not in names
+
+
+def test_tensors_without_a_memory_of_their_own_hold_nothing() -> None:
+    """Those that a function under `vmap` saw: the data is another tensor's."""
+    recorder = Recorder()
+
+    def squared(one: Tensor) -> Tensor:
+        for _ in range(10):
+            recorder.see(one * 2)
+        return one * one
+
+    torch.vmap(squared)(torch.ones(4, 256 * KIB))
+
+    assert "Recorder.seen" not in [one.name for one in holders(frozenset(), lambda _: None)]

@@ -105,6 +105,8 @@ def test_what_is_not_like_the_audited_step_is_not_put_beside_its_floors(
     light = summarize(Run.open(run)).light
 
     assert light is not None
+    # What one operator reached is of the audited step, whatever the others are like.
+    assert light.operators[0].floor_s == pytest.approx(1e-3 * audited_size / 128)
     if alike:
         assert light.phases[0].floor_s == pytest.approx(1e-3)
         assert light.phases[0].over == pytest.approx(20, rel=1e-3)

@@ -101,6 +101,18 @@ def test_what_is_compared_is_the_last_fifth_or_twenty_steps(steps: int, since: f
     assert (found.verdict, found.since, found.work) == ("same", pytest.approx(since), 8 * steps)
 
 
+@pytest.mark.parametrize("batch", [8, 16])
+def test_steps_of_unlike_sizes_are_compared_all_the_same(batch: int) -> None:
+    """Sixty steps of which some do ten times the work of others, against ones of even size."""
+    sizes = np.random.default_rng(3).lognormal(3.0, 0.8, 60)
+    work = np.cumsum(sizes)
+    uneven = LossCurve(loss=2.0 + 4.0 * np.exp(-work / 500), work={"samples": work})
+    even = curve(2.0, batch=batch, steps=round(work[-1] / batch) + 1)
+
+    assert compared([uneven], [uneven]).verdict == "same"
+    assert compared([uneven], [even]).verdict == "same"
+
+
 def test_too_few_steps_decide_nothing() -> None:
     """The last half of 36 steps is eighteen."""
     assert compared([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"

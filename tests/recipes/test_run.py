@@ -22,7 +22,7 @@ from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import Outcome
 from recipes.gpt2.stages import STAGES, Settings
 from recipes.gpt2.text import find_documents, training_order
-from recipes.gpt2.train import free_folder, last_folder, train
+from recipes.gpt2.train import forget_compiled, free_folder, last_folder, train
 from recipes.gpt2.walk import walkthrough
 
 
@@ -177,13 +177,16 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
 @pytest.mark.skipif(not this_machine("cpu").compiler, reason="there is no compiler")
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own compiler
 def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
-    """One graph for a run that is looked at and its repeat, another for the next one."""
+    """One graph for a run and its repeat, another once it is forgotten."""
     work = small_work(tmp_path, steps=STEPS)
     order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
     graphs = [counters["stats"]["unique_graphs"]]
 
-    for name, first in (("one", True), ("repeat", False), ("other", True)):
-        train(work, Settings(compiled="default"), order, name, looked_at=first)
+    forget_compiled()
+    for name in ("one", "repeat", "other"):
+        if name == "other":
+            forget_compiled()
+        train(work, Settings(compiled="default"), order, name, looked_at=False)
         graphs.append(counters["stats"]["unique_graphs"])
 
     assert [after - before for before, after in pairwise(graphs)] == [1, 0, 1]

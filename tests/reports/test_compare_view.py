@@ -55,7 +55,7 @@ def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: boo
     note = notes(comparison(noise, fastest=None))[1]
 
     assert note.startswith("one run each, begun 2.00 h apart: 2.0 % from run to run is") == said
-    assert ("repeat both, in turns: a machine that got slower" in note) == said
+    assert ("repeat both, in turns: a machine whose speed changed" in note) == said
 
 
 def test_fastest_steps_that_say_something_else_are_pointed_out() -> None:

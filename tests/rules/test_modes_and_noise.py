@@ -57,6 +57,12 @@ def test_what_the_operators_need_bounds_what_anomaly_detection_costs(tmp_path: P
     assert finding is not None
     assert finding.fraction == pytest.approx(35 / 60, abs=0.001)
 
+    # An audited step of another size has floors of its own, not theirs.
+    unlike = debug_modes(replace(known, summary=summary, typical=None))
+
+    assert unlike is not None
+    assert unlike.gain_upper_bound is None
+
 
 def test_several_switches_are_one_finding(tmp_path: Path) -> None:
     """The most expensive one is what to do about first."""

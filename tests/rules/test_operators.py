@@ -118,6 +118,7 @@ def fields(evidence: Evidence) -> dict[str, object]:
         "summary": evidence.summary,
         "documents": evidence.documents,
         "light": evidence.light,
+        "typical": evidence.typical,
         "captures": evidence.captures,
     }
 

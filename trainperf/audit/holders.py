@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import is_fake
+from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.allocations import storage_of
 from trainperf.audit.owners import Owner, owner_of
@@ -131,11 +131,16 @@ def _memory(element: object) -> tuple[int, int]:
     0 for what stands for a tensor without its data, as compilers leave some behind.
     """
     if isinstance(element, Tensor):
-        if element.device.type == "meta" or is_fake(element):
+        if element.device.type == "meta" or isinstance(element, FakeTensor):
             return id(element), 0
         if element.layout is not torch.strided:
             return id(element), element.numel() * element.element_size()
-        return storage_of(element), element.untyped_storage().nbytes()
+        try:
+            size = element.untyped_storage().nbytes()
+        except NotImplementedError:  # of a wrapper, as in `vmap`: the data is another tensor's
+            return id(element), 0
+        # Another compiler's stand-in has a symbol for its size.
+        return storage_of(element), size if isinstance(size, int) else 0
     if isinstance(element, np.ndarray):
         whole = element.base if isinstance(element.base, np.ndarray) else element
         return id(whole), whole.nbytes

@@ -10,7 +10,7 @@ from math import prod
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import is_fake
+from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.calls import Access
 from trainperf.audit.elementwise import Operator, name_of
@@ -27,7 +27,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 def is_traced(out: object) -> bool:
     """Whether a compiler follows the code with tensors that hold nothing: no work of the step."""
-    return any(map(is_fake, tensors_in(out)))
+    return any(isinstance(tensor, FakeTensor) for tensor in tensors_in(out))
 
 
 def storages_of(value: object) -> set[int]:

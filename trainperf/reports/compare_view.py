@@ -143,7 +143,9 @@ def _noise(comparison: Comparison) -> str:
         apart, repeat = "", "repeat both to measure it"
         if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
             apart = f", begun {duration(noise.apart_s)} apart"
-            repeat = "repeat both, in turns: a machine that got slower in between looks like this"
+            repeat = (
+                "repeat both, in turns: a machine whose speed changed in between looks like this"
+            )
         known = f"{share(noise.relative)} from run to run is {why}"
         return f"one run each{apart}: {known}; {least}; {repeat}"
     repeats = len(comparison.before.paths) + len(comparison.after.paths)

@@ -123,9 +123,8 @@ def audited(evidence: Evidence) -> Audited | None:
     `None` without an audit, its chip or enough steady steps, and where the audited step is not
     like the others.
     """
-    summary, audit, light = evidence.summary, evidence.documents.audit, evidence.light
+    summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
     step_s = value(summary, "step_mean_s")
-    # The FLOP rate has a value only where the audited step is as large as the steady ones.
     if audit is None or light is None or not step_s or value(summary, "flops_per_s") is None:
         return None
     if summary.run.steady_steps < LIMITS.steps:

@@ -61,7 +61,7 @@ def _switched_on(summary: Summary) -> dict[str, str]:
 
 def _beyond_operators(evidence: Evidence) -> float | None:
     """Share of the step in forward and backward that even the operators' floors do not explain."""
-    summary, audit, light = evidence.summary, evidence.documents.audit, evidence.light
+    summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
     step_s = value(summary, "step_mean_s")
     if not isinstance(audit, StepAudit) or light is None or audit.device != "cpu" or not step_s:
         return None
