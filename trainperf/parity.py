@@ -147,7 +147,7 @@ def compared(
     end = min(float(curve.work[unit][-1]) for curve in every)
     since = min(end - RANGE * (end - start), *(_enough(curve, unit, end) for curve in every))
     since = max(since, end - MOST_RANGE * (end - start))
-    edges = _edges([_known(curve, unit, since, end)[0] for curve in every], end)
+    edges = _edges([_works(curve, unit, since, end) for curve in every], end)
     pieces = [
         [_cells(curve.loss, curve.work[unit], edges) for curve in side] for side in (ours, theirs)
     ]
@@ -215,11 +215,10 @@ def _enough(curve: LossCurve, unit: Unit, end: float) -> float:
     return float(known[-LEAST_STEPS]) if len(known) >= LEAST_STEPS else end
 
 
-def _known(curve: LossCurve, unit: Unit, since: float, end: float) -> tuple[_Column, _Column]:
-    """Work and loss of the steps in a range that have one."""
+def _works(curve: LossCurve, unit: Unit, since: float, end: float) -> _Column:
+    """What was done up to each step of a range that has a loss."""
     work = curve.work[unit]
-    inside = np.isfinite(curve.loss) & (work >= since) & (work <= end)
-    return work[inside], curve.loss[inside]
+    return work[np.isfinite(curve.loss) & (work >= since) & (work <= end)]
 
 
 def _edges(works: Sequence[_Column], end: float) -> _Column:

@@ -353,3 +353,21 @@ def test_turns_are_known_by_when_the_runs_began(order: str, source: str, tmp_pat
 
     assert found.noise is not None
     assert found.noise.source == source
+
+
+@pytest.mark.parametrize(("second", "apart_s"), [("12:05:00", 240.0), ("11:50:00", 540.0)])
+def test_single_runs_lie_apart_by_what_is_between_them(
+    second: str, apart_s: float, tmp_path: Path
+) -> None:
+    """Whichever was first; a fit of a minute is no part of it."""
+    sides = []
+    for side, began in (("A", "12:00:00"), ("B", second)):
+        made = run(tmp_path / side, steps(10, seed=1, number=60))
+        facts = msgspec.structs.replace(made.summary.run, started_at=f"2026-11-01T{began}+00:00")
+        summary = msgspec.structs.replace(made.summary, run=facts, ledger_s={"forward": 60.0})
+        sides.append(replace(made, summary=summary))
+
+    found = Judge().compare(sides[:1], sides[1:])
+
+    assert found.noise is not None
+    assert found.noise.apart_s == pytest.approx(apart_s)

@@ -54,7 +54,7 @@ def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: boo
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, apart_s=apart_s)
     note = notes(comparison(noise, fastest=None))[1]
 
-    assert note.startswith("one run each, begun 2.00 h apart: 2.0 % from run to run is") == said
+    assert note.startswith("one run each, 2.00 h apart: 2.0 % from run to run is") == said
     assert ("repeat both, in turns: a machine whose speed changed" in note) == said
 
 

@@ -66,8 +66,13 @@ def _noise(interval: RatioInterval, before: Sequence[Member], after: Sequence[Me
 
 
 def _apart_s(before: Member, after: Member) -> float | None:
+    """From the end of the fit that began first to the beginning of the other."""
     one, other = (moment(each.summary.run.started_at) for each in (before, after))
-    return abs((other - one).total_seconds()) if one and other else None
+    if one is None or other is None:
+        return None
+    began_s = (other - one).total_seconds()
+    first = before if began_s >= 0 else after
+    return max(0.0, abs(began_s) - sum(first.summary.ledger_s.values()))
 
 
 def _unjudged(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:

@@ -82,7 +82,8 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     resolution: float
     """Relative change, either way, below which nothing is told from noise here."""
     apart_s: float | None = None
-    """Between the beginnings of two runs that nobody repeated; `None` where it is not known."""
+    """From the end of one run to the beginning of the other, where nobody repeated them; `None`
+    where it is not known."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ ALIKE = 1.05
 """Up to so many times the change of the others, that of the fastest steps is the same."""
 
 TOGETHER_S = 120.0
-"""A machine may have changed its speed between runs that began further apart."""
+"""A machine may have changed its speed between runs that are further apart."""
 
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
@@ -142,7 +142,7 @@ def _noise(comparison: Comparison) -> str:
         why = "assumed" if noise.source == "assumed" else "expected, as their parts differ too"
         apart, repeat = "", "repeat both to measure it"
         if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
-            apart = f", begun {duration(noise.apart_s)} apart"
+            apart = f", {duration(noise.apart_s)} apart"
             repeat = (
                 "repeat both, in turns: a machine whose speed changed in between looks like this"
             )
