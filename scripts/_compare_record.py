@@ -77,6 +77,10 @@ class Plan:
     """As many in which every other run has work added."""
     fresh: int = 0
     """Long runs that have a process of their own, instead of all others."""
+    by_turns: int = 0
+    """Comparisons of runs that take turns ten steps at a time, all of them alike."""
+    by_turns_planted: int = 0
+    """As many in which one side has work added."""
 
 
 def session(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
@@ -86,7 +90,7 @@ def session(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
         if plan.fresh:
             yield from (_fresh(name, split, kind) for _ in range(plan.fresh))
             continue
-        bench = _Bench(session=name, split=split, kind=kind, make=make, clock=plan.clock)
+        bench = Bench(session=name, split=split, kind=kind, make=make, clock=plan.clock)
         yield from (bench.one("long", LONG) for _ in range(plan.long))
         yield from (bench.one("turns", SHORT) for _ in range(2 * PAIRS * plan.turns))
         units, truth = bench.calibrated() if plan.planted else (0, 0.0)
@@ -96,7 +100,7 @@ def session(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Bench:
+class Bench:
     """One kind of loop in one session."""
 
     session: str
@@ -157,7 +161,7 @@ def steady_steps(path: Path) -> StepBlock:
 def alone(split: str, kind: str) -> None:
     """One long run, for a process of its own; its steps go to stdout."""
     torch.set_num_threads(1)
-    bench = _Bench(session="", split=split, kind=kind, make=KINDS[split][kind])
+    bench = Bench(session="", split=split, kind=kind, make=KINDS[split][kind])
     sys.stdout.write(json.dumps(bench.one("long", LONG).walls.tolist()))
 
 

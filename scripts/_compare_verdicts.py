@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 from _compare_record import PAIRS, Recorded
+from _compare_turns import PAIRS as TURN_PAIRS
 from scipy.special import betaincinv
 
 from trainperf.blocks import StepBlock, StepSchema
@@ -34,6 +35,7 @@ QUIET = 0.01
 """Noise that a comparison prints, up to which the machine was quiet."""
 
 SHORT_TURNS = f"in turns, {PAIRS} × 100 steps"
+BY_TURNS = f"in turns of ten steps, {TURN_PAIRS} × 50 steps"
 
 REPEATS = 3
 """Long runs on either side where runs are repeated."""
@@ -118,10 +120,18 @@ def contests(runs: Sequence[Known]) -> list[Contest]:
     made: list[Contest | None] = []
     groups = _grouped(runs, lambda run: (run.session, run.kind, run.mode))
     for (_, _, mode), group in groups.items():
-        paired = _of_long(group) if mode == "long" else _turns(SHORT_TURNS, group, PAIRS)
+        paired = _pairings(mode, group)
         made += [_contest(*one) for one in paired]
     made += [_contest(*one) for one in _across(runs)]
     return [one for one in made if one is not None]
+
+
+def _pairings(mode: str, group: Sequence[Known]) -> Iterator[Pairing]:
+    if mode == "long":
+        return _of_long(group)
+    if mode.startswith("by turns"):
+        return _turns(BY_TURNS, group, TURN_PAIRS)
+    return _turns(SHORT_TURNS, group, PAIRS)
 
 
 def _contest(mode: str, before: Sequence[Known], after: Sequence[Known]) -> Contest | None:
@@ -135,7 +145,7 @@ def _contest(mode: str, before: Sequence[Known], after: Sequence[Known]) -> Cont
         before=tuple(steps[0]),
         after=tuple(steps[1]),
         truth=run.truth,
-        real=run.mode == "planted",
+        real=run.mode.endswith("planted"),
         clock=run.clock,
         where=f"{run.session}, {run.kind}",
     )

@@ -17,6 +17,7 @@ from _bench import machine_line, write_json
 from _compare_loops import KINDS
 from _compare_record import CLOCKS, Plan, alone, read, session, write
 from _compare_report import result, tables
+from _compare_turns import session_by_turns
 from _compare_verdicts import contests, known
 
 
@@ -29,8 +30,13 @@ def _record(given: argparse.Namespace) -> None:
         turns=given.turns,
         planted=given.planted,
         fresh=given.fresh,
+        by_turns=given.by_turns,
+        by_turns_planted=given.by_turns_planted,
     )
-    runs = list(session(name, given.split, plan))
+    runs = [
+        *session(name, given.split, plan),
+        *session_by_turns(name, given.split, plan),
+    ]
     path = given.recordings / f"{name}.npz"
     write(path, runs)
     print(f"{machine_line()}\n{len(runs)} runs in {time.perf_counter() - began:.0f} s: {path}")
@@ -55,6 +61,8 @@ def main() -> None:
     record.add_argument("--long", type=int, default=Plan().long, help="runs of 500 steps")
     record.add_argument("--turns", type=int, default=Plan().turns, help="groups of short runs")
     record.add_argument("--planted", type=int, default=Plan().planted, help="with work added")
+    record.add_argument("--by-turns", type=int, default=0, help="comparisons ten steps a turn")
+    record.add_argument("--by-turns-planted", type=int, default=0, help="with work added")
     record.add_argument("--fresh", type=int, default=0, help="runs in processes of their own")
     record.set_defaults(do=_record)
     judge = verbs.add_parser("judge", help="of all sessions of a split")

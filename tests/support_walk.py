@@ -1,13 +1,14 @@
 """Walkthroughs of planted runs: what a stage takes and learns is written, not trained."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from support_runs import RankSpec, make_info, make_run_dir, make_step
 
+from recipes.gpt2.sides import Planned
 from recipes.gpt2.stages import PRESETS, Settings, Stage
 from recipes.gpt2.text import Place
 from recipes.gpt2.train import Work
@@ -20,7 +21,7 @@ PADDING, WAIT_MS = 0.25, 2.0
 
 @dataclass(kw_only=True)
 class Planted:
-    """Stands where `train` does: writes the records of a run whose settings decide its figures."""
+    """Stands where `Processes` do: writes records of runs whose settings decide their figures."""
 
     step_ms: Callable[[Settings], float] = lambda settings: 10.0
     loss: Callable[[Settings], float] = lambda settings: 2.0
@@ -28,12 +29,20 @@ class Planted:
     """What was run, in its order."""
     _last: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
-    def __call__(
-        self, work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
-    ) -> Path:
+    def by_turns(
+        self, work: Work, order: list[Place], pairs: Sequence[tuple[Planned, Planned]]
+    ) -> Iterator[None]:
+        """Leave the run directories of one pair after the other."""
+        for pair in pairs:
+            for run in pair:
+                self.alone(work, order, run)
+            yield
+
+    def alone(self, work: Work, order: list[Place], run: Planned) -> None:
         """Leave the run directory."""
-        del order, looked_at
-        self.trained.append((name, settings))
+        del order
+        settings = run.settings
+        self.trained.append((run.folder, settings))
         # Runs that take turns are told apart by when they began, in milliseconds.
         self._last = max(datetime.now(timezone.utc), self._last + timedelta(milliseconds=2))
         info = make_info(
@@ -49,8 +58,8 @@ class Planted:
         known = {name: getattr(info, name) for name in info.__struct_fields__}
         begun = RunInfo(**{**known, "started_at": self._last.isoformat(timespec="milliseconds")})
         steps = self._steps(settings, len(self.trained))
-        folder = work.out / name / "trainperf"
-        return make_run_dir(folder, [RankSpec(steps=steps, info=begun)])
+        folder = work.out / run.folder / "trainperf"
+        make_run_dir(folder, [RankSpec(steps=steps, info=begun)])
 
     def _steps(self, settings: Settings, seed: int) -> list[StepRecord]:
         scatter = random.Random(seed)  # noqa: S311 noise, no secret

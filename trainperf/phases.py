@@ -36,6 +36,7 @@ class Gap(IntEnum):
     PROFILER_DUMP = 13
     SHUTDOWN = 14
     RESTART = 15
+    OTHERS_TURN = 16
 
     @property
     def label(self) -> str:
@@ -62,6 +63,7 @@ class Tag(IntFlag):
     GC = 128
     OVERFLOW = 256
     PARTIAL_GROUP = 512
+    AFTER_TURN = 1024
 
     @property
     def label(self) -> str:

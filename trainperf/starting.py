@@ -24,11 +24,13 @@ from trainperf.probes.base import Probe
 from trainperf.probes.choose import Chosen, Objects, choose
 from trainperf.probes.habits import ValidationProbe
 from trainperf.probes.plain import PlainLoopProbe
+from trainperf.probes.turns import turns_probe
 from trainperf.profiles import Place, ScheduledProfile, trace_scalars
 from trainperf.records import RunInfo, Scalar, Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.tensorboard import TensorBoardSink, Writer
+from trainperf.turns import here
 
 
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
@@ -77,7 +79,7 @@ def begin(
     rank = 0
     if dist.is_available() and dist.is_initialized():
         rank, objects.world_size = dist.get_rank(), dist.get_world_size()
-    run = run_directory(wishes.base, rank, objects.world_size)
+    run = run_directory(_base(wishes), rank, objects.world_size)
     objects.run = run if rank == 0 else None
     chosen = choose(objects, EVERYTHING)
     chosen.probes.append(PlainLoopProbe(objects.module, objects.device.type))
@@ -88,10 +90,12 @@ def begin(
     audit = _audit(objects, wishes, monitor.guard, chosen)
     traced = _traced(objects, wishes, run, rank, monitor.guard)
     say = partial(_say, written=run is not None)
+    info = _info(objects, chosen, wishes, rank, loader)
+    turns = turns_probe(chosen.clock, objects.world_size, info.config)
     monitor.start(
         Parts(
-            info=_info(objects, chosen, wishes, rank, loader),
-            probes=[*chosen.probes, *traced],
+            info=info,
+            probes=[*chosen.probes, *traced, *turns],  # the last to hear of a step waits
             sinks=_sinks(run, wishes, rank),
             device=chosen.clock,
             log_every=wishes.log_every,
@@ -113,6 +117,14 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
         return torch.device(device)
     first = next(model.parameters(), None)
     return first.device if first is not None else torch.device("cpu")
+
+
+def _base(wishes: Wishes) -> Path | None:
+    """Where the run directory is made: of a process that takes turns, where its launcher says."""
+    turns = here()
+    if wishes.base is None or turns is None or turns.dirpath is None:
+        return wishes.base
+    return Path(turns.dirpath)
 
 
 def _audit(objects: Objects, wishes: Wishes, guard: Guard, chosen: Chosen) -> AuditProbe | None:

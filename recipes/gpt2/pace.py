@@ -26,15 +26,15 @@ class Pace:
         self._run_ns: int | None = None
 
     @contextmanager
-    def run(self, *, counts: bool) -> Iterator[None]:
-        """Around one run; the last that counts says what the next will take.
+    def measured(self, *, runs: int, counts: bool = True) -> Iterator[None]:
+        """Around so many runs; the last that count say what the next will take.
 
-        The first run of a stage does not, if there is another: it is audited, and it compiles.
+        The first runs of a stage do not, if there are others: they are audited, and they compile.
         """
         began_ns = self._clock()
         yield
         if counts or self._run_ns is None:
-            self._run_ns = self._clock() - began_ns
+            self._run_ns = (self._clock() - began_ns) // runs
 
     def turns(self, share: float) -> int:
         """Pairs of runs for the next stage, if it gets this share of the time that is left.

@@ -80,11 +80,6 @@ def train(
     return folder / "trainperf"
 
 
-def forget_compiled() -> None:
-    """The next run compiles anew; until then runs use what was compiled before them."""
-    torch._dynamo.reset()  # noqa: SLF001 - torch.compiler.reset keeps what was compiled before
-
-
 def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool) -> list[Callback]:
     """TrainPerf, and what predictions need: one step audited, on a GPU the last ones traced."""
     found: list[Callback] = [

@@ -1,10 +1,9 @@
 """Which changes are proved?  One stage after the other, each on top of those that were kept."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
-from pathlib import Path
-from typing import Protocol
+from itertools import islice
 
 import msgspec
 
@@ -15,26 +14,21 @@ from recipes.gpt2.machine import Machine, lacking, this_machine
 from recipes.gpt2.outcomes import OUTCOME, PREDICTION, WORK, Outcome, Prediction, read, write_once
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.shown import save, show
+from recipes.gpt2.sides import Planned, Processes, Training
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import Place, find_documents, training_order
-from recipes.gpt2.train import Work, forget_compiled, quieten, train
+from recipes.gpt2.train import Work, quieten
 from trainperf.clocks.host import wall_clock_anchor
 from trainperf.reports.headline import headline
 from trainperf.run import Run
 from trainperf.summary import examine
 
 
-class Fit(Protocol):
-    """Trains once: `train`, but for tests that plant what it would have measured."""
-
-    def __call__(
-        self, work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
-    ) -> Path:
-        """The run directory."""
-
-
-def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[Outcome]:
+def walkthrough(
+    work: Work, stages: Sequence[Stage], training: Training | None = None
+) -> list[Outcome]:
     """Try each stage on top of the last one that was kept, and say what became of it."""
+    training = training or Processes()
     quieten()
     places = find_documents(work.text, work.preset)
     order = training_order(places, work.preset, work.steps, work.seed)
@@ -47,7 +41,7 @@ def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[O
         share = time_share(stages[place:], kept.settings, machine) if kept else 1.0
         outcome = read(Outcome, work.out / stage.name / OUTCOME)
         if outcome is None:
-            trial = Trial(work, order, fit, pace, share)
+            trial = Trial(work, order, training, pace, share)
             outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
         outcomes.append(outcome)
         print(told.outcome(outcome, kept), flush=True)
@@ -59,18 +53,22 @@ def walkthrough(work: Work, stages: Sequence[Stage], fit: Fit = train) -> list[O
 class Trial:
     """The runs of one stage, which gets a share of the time that is left."""
 
-    def __init__(self, work: Work, order: list[Place], fit: Fit, pace: Pace, share: float) -> None:
+    def __init__(
+        self, work: Work, order: list[Place], training: Training, pace: Pace, share: float
+    ) -> None:
         self._work = work
         self._order = order
-        self._fit = fit
+        self._training = training
         self._pace = pace
         self._share = share
 
     def baseline(self, stage: Stage) -> Outcome:
         """There is nothing to compare it with yet."""
         settings = stage.apply(Settings(accumulation=self._work.preset.accumulation))
-        run = self._run(stage, stage, settings, first=True)
-        return self._written(baseline(stage, settings, run, self._work.out))
+        run = self._planned(stage.name, stage.name, settings, 1)
+        with self._pace.measured(runs=1):
+            self._training.alone(self._work, self._order, run)
+        return self._written(baseline(stage, settings, directory(run), self._work.out))
 
     def stage(self, stage: Stage, kept: Outcome, machine: Machine) -> Outcome:
         """Predict, change one thing, measure in turns with what was kept last, decide."""
@@ -127,40 +125,45 @@ class Trial:
     def _in_turns(
         self, stage: Stage, kept: Outcome, settings: Settings, turns: int
     ) -> tuple[list[str], list[str]]:
-        """Pairs of runs, of the settings kept last and of the new ones: A B, B A, A B and so on.
-
-        What gets slower steadily is then not always on the side of the new ones.
-        """
-        forget_compiled()
-        before: list[str] = []
-        after: list[str] = []
-        for turn in range(turns):
-            # Both are looked at in their first run, so that they differ in one thing only.
-            old = partial(self._run, stage, kept, kept.settings, first=turn == 0)
-            new = partial(self._run, stage, stage, settings, first=turn == 0)
-            if turn % 2:
-                after.append(new())
-                before.append(old())
-            else:
-                before.append(old())
-                after.append(new())
+        """Pairs of runs at once, of the settings kept last and of the new ones."""
+        pairs = [
+            (
+                self._planned(stage.name, kept.stage, kept.settings, number),
+                self._planned(stage.name, stage.name, settings, number),
+            )
+            for number in range(1, turns + 1)
+        ]
+        done = self._training.by_turns(self._work, self._order, pairs)
+        for number in range(turns):
+            # The first pair is looked at, and compiles.
+            with self._pace.measured(runs=2, counts=number > 0):
+                next(done)
+        deque(done, maxlen=0)
+        before, after = ([directory(run) for run in side] for side in zip(*pairs, strict=True))
         return before, after
 
-    def _run(self, stage: Stage, side: Stage | Outcome, settings: Settings, *, first: bool) -> str:
-        """Train; the run directory below the folder of the walkthrough."""
-        name = side.name if isinstance(side, Stage) else side.stage
-        folder = next(
-            free
-            for number in range(1, 10_000)
-            if not (self._work.out / (free := f"{stage.name}/{name}-{number}")).exists()
-        )
-        with self._pace.run(counts=not first):
-            self._fit(self._work, settings, self._order, folder, looked_at=first)
-        return f"{folder}/trainperf"
+    def _planned(self, stage: str, side: str, settings: Settings, number: int) -> Planned:
+        """The *number*-th new run; both sides are looked at in their first.
+
+        Args:
+            stage: Which is tried.
+            side: Whose settings these are: its own, or those of the stage kept last.
+            settings: What is trained with.
+            number: From 1.
+        """
+        names = (f"{stage}/{side}-{one}" for one in range(1, 10_000))
+        free = (name for name in names if not (self._work.out / name).exists())
+        folder = next(islice(free, number - 1, None))
+        return Planned(settings=settings, folder=folder, looked_at=number == 1)
 
     def _written(self, outcome: Outcome) -> Outcome:
         write_once(outcome, self._work.out / outcome.stage / OUTCOME)
         return outcome
+
+
+def directory(run: Planned) -> str:
+    """That of the run, below the folder of the walkthrough."""
+    return f"{run.folder}/trainperf"
 
 
 def pace_of(work: Work) -> Pace:

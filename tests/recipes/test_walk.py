@@ -106,7 +106,7 @@ def test_each_stage_builds_on_the_last_one_that_was_kept(tmp_path: Path) -> None
 
 
 def test_a_stage_is_measured_in_turns_with_what_was_kept(tmp_path: Path) -> None:
-    """Before and after, after and before: what gets slower steadily cancels."""
+    """Pair by pair, what was kept before what is new."""
     planted = Planted()
 
     walked(tmp_path, planted, LOADER)
@@ -115,8 +115,8 @@ def test_a_stage_is_measured_in_turns_with_what_was_kept(tmp_path: Path) -> None
         "baseline/baseline-1",
         "loader/baseline-1",
         "loader/loader-1",
-        "loader/loader-2",
         "loader/baseline-2",
+        "loader/loader-2",
         "loader/baseline-3",
         "loader/loader-3",
     ]
@@ -249,7 +249,7 @@ def test_time_is_shared_out_among_the_stages_that_are_left(
     """Of 120 s and runs of 8: at most three pairs a stage, at least two, none in the last 32 s."""
     clock = FakeClock()
     pace = Pace(2.0, 2, 3, clock)
-    with pace.run(counts=False):
+    with pace.measured(runs=1, counts=False):
         clock.advance(ms=8_000)
     clock.advance(ms=max(0, spent_s - 8) * 1000)
 

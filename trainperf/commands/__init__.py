@@ -8,12 +8,13 @@ from trainperf.commands.doctor import DOCTOR
 from trainperf.commands.entry import Command, run
 from trainperf.commands.launch import RUN
 from trainperf.commands.merge import MERGE
+from trainperf.commands.prove import PROVE
 from trainperf.commands.report import REPORT
 from trainperf.commands.trace import TRACE
 from trainperf.commands.view import VIEW
 
 
-COMMANDS: tuple[Command, ...] = (RUN, REPORT, COMPARE, DOCTOR, TRACE, VIEW, MERGE)
+COMMANDS: tuple[Command, ...] = (RUN, REPORT, COMPARE, PROVE, DOCTOR, TRACE, VIEW, MERGE)
 
 __all__ = ["COMMANDS", "Command", "main"]
 

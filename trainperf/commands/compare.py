@@ -8,14 +8,8 @@ from trainperf.errors import ConfigError
 from trainperf.reports import PAGES
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        help="two run directories or more: the others are compared with the first; "
-        "repeats of one run are joined by commas, as in a1,a2,a3 b1,b2,b3",
-    )
+def declare_judging(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how runs are compared, and how that is shown."""
     parser.add_argument("--format", choices=PAGES, default="text", help="how to show it")
     parser.add_argument(
         "--loss-tolerance",
@@ -24,17 +18,28 @@ def _declare(parser: argparse.ArgumentParser) -> None:
         help="relative difference of the losses that is none (default: 2%%)",
     )
     parser.add_argument(
-        "--noise",
-        metavar="SHARE",
-        type=_share,
-        help="how much a run differs from its repeat, where none is given (default: 2%%)",
-    )
-    parser.add_argument(
         "--fail-on-regression",
         metavar="SHARE",
         type=_share,
         help="exit with 1 if a run is slower by more than that, or its loss differs; "
         "with 2 if it cannot be compared",
+    )
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="two run directories or more: the others are compared with the first; "
+        "repeats of one run are joined by commas, as in a1,a2,a3 b1,b2,b3",
+    )
+    declare_judging(parser)
+    parser.add_argument(
+        "--noise",
+        metavar="SHARE",
+        type=_share,
+        help="how much a run differs from its repeat, where none is given (default: 2%%)",
     )
 
 

@@ -42,7 +42,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> Said:
     if given.audit_at is not None and given.audit_at < 0:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
-    command = _command(given.script, given.arguments)
+    command = command_of(given.script, given.arguments)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as place:
         seen = Path(place) / SEEN
         wanted = {
@@ -66,7 +66,12 @@ RUN = Command(
 )
 
 
-def _command(script: str, arguments: Sequence[str]) -> list[str]:
+def command_of(script: str, arguments: Sequence[str]) -> list[str]:
+    """A script with the Python that runs us, or a command as a shell would find it.
+
+    Raises:
+        ConfigError: It is neither.
+    """
     if script.endswith(".py"):
         if not Path(script).is_file():
             raise ConfigError(f"{script}: no such file; give the script that trains")

@@ -49,13 +49,14 @@ def interval_of(
 def take_turns(before: Sequence[Member], after: Sequence[Member]) -> bool:
     """Whether the repeats were run in pairs, as many of either: A B A B …, or A B B A ….
 
-    The second is better: what gets slower steadily is then not always on the side of B.
+    The second is better: what gets slower steadily is then not always on the side of B.  Best is
+    to run a pair at once, a few steps each in turns.
     """
     if len(before) != len(after) or len(before) < 2:
         return False
     starts = [[member.summary.run.started_at for member in side] for side in (before, after)]
-    turns = [start for pair in zip(*starts, strict=True) for start in sorted(pair)]
-    return all(one and one < two for one, two in pairwise(turns))
+    pairs = list(zip(*starts, strict=True))
+    return all(map(all, pairs)) and all(max(one) < min(two) for one, two in pairwise(pairs))
 
 
 def judged(name: str, low: float, high: float) -> Verdict:

@@ -32,10 +32,12 @@ from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import MarksProbe
 from trainperf.probes.scaler import ScalerProbe
 from trainperf.probes.tokens import MaskFunction, TokensProbe
+from trainperf.probes.turns import turns_probe
 from trainperf.records import Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.loggers import LoggerSink
+from trainperf.turns import here
 
 
 log = logging.getLogger("trainperf")
@@ -106,6 +108,7 @@ class Session:
         self._connect(found.marks, found.tail)
         info = run_info(trainer, module, self.started_at)
         reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
+        turns = turns_probe(found.clock, info.world_size, info.config, self._accumulation)
         shown = {name for measure in self._measures for name in measure.readings} | {"overhead_s"}
         self.monitor.start(
             Parts(
@@ -116,7 +119,7 @@ class Session:
                     continues=self.continues,
                     attempt=rundir.attempt(),
                 ),
-                probes=[*found.probes, *extra],
+                probes=[*found.probes, *extra, *turns],  # the last to hear of a step waits
                 sinks=self._sinks(),
                 device=found.clock,
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
@@ -190,7 +193,9 @@ class Session:
         trainer = self._trainer
         if trainer.fast_dev_run:  # Lightning writes nothing then, nor do we
             return
-        base = str(dirpath or trainer.log_dir or trainer.default_root_dir)
+        turns = here()
+        asked = turns.dirpath if turns else None
+        base = str(asked or dirpath or trainer.log_dir or trainer.default_root_dir)
         chosen: str | None = None
         if trainer.is_global_zero:
             try:

@@ -1,0 +1,130 @@
+"""Who trains?  One run by itself, or both sides of a stage at once, in turns.
+
+Either side has a process of its own, in which its runs follow each other: what one of them has
+compiled the next one uses, and what a process keeps to itself (memory, the precision of products)
+is its own.
+"""
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Protocol
+
+from recipes.gpt2.stages import Settings
+from recipes.gpt2.text import Place as Document
+from recipes.gpt2.train import Work, quieten, train
+from trainperf import turns
+
+
+TURN_STEPS = 15
+"""A second of the smallest model.  Of sixty steps enough are left without the first of each turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A run."""
+
+    settings: Settings
+    folder: str
+    """Below that of the walkthrough."""
+    looked_at: bool
+    """Whether one step is audited, and on a GPU the last ones are traced."""
+
+
+class Training(Protocol):
+    """Trains: `Processes`, but for tests that plant what it would have measured."""
+
+    def alone(self, work: Work, order: list[Document], run: Planned) -> None:
+        """One run."""
+
+    def by_turns(
+        self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
+    ) -> Iterator[None]:
+        """Pairs of runs, those of a pair at once; comes back after each pair.
+
+        Raises:
+            RuntimeError: One of them failed, e.g. for lack of memory.
+        """
+
+
+class Processes:
+    """Trains for real."""
+
+    def alone(self, work: Work, order: list[Document], run: Planned) -> None:
+        """One run, in this process."""
+        train(work, run.settings, order, run.folder, looked_at=run.looked_at)
+
+    def by_turns(
+        self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
+    ) -> Iterator[None]:
+        """Pairs of runs, each side in a process of its own."""
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainperf-")))
+            referee = stack.enter_context(turns.Referee(folder / "turns", TURN_STEPS))
+            sides = []
+            for side, runs in enumerate(zip(*pairs, strict=True)):
+                place = turns.Place(address=str(folder / "turns"), side=side)
+                sides.append(stack.enter_context(_process(place, work, order, runs)))
+            for _ in pairs:
+                for side, (process, told) in enumerate(sides):
+                    _hear(process, told)
+                yield
+            for side, (process, _) in enumerate(sides):
+                process.join()
+                referee.gone(side)
+
+
+@contextmanager
+def _process(
+    place: turns.Place, work: Work, order: list[Document], runs: Sequence[Planned]
+) -> Iterator[tuple[BaseProcess, "Connection[None, str]"]]:
+    # Forked from a process that has imported everything and computed nothing.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["recipes.gpt2.train"])
+    told, tells = context.Pipe(duplex=False)
+    process = context.Process(target=_side, args=(place, work, order, runs, tells))
+    process.start()
+    tells.close()
+    try:
+        yield process, told
+    finally:
+        process.terminate()  # does nothing to one that has ended
+        process.join()
+        told.close()
+
+
+def _side(
+    place: turns.Place,
+    work: Work,
+    order: list[Document],
+    runs: Sequence[Planned],
+    tells: "Connection[str, None]",
+) -> None:
+    """All runs of one side; tells after each why it failed, or that it did not."""
+    os.environ.update(place.variable())
+    quieten()
+    for run in runs:
+        try:
+            train(work, run.settings, order, run.folder, looked_at=run.looked_at)
+        except RuntimeError as error:  # out of memory, or the compiler gave up
+            tells.send(str(error) or type(error).__name__)
+            return
+        tells.send("")
+
+
+def _hear(process: BaseProcess, told: "Connection[None, str]") -> None:
+    try:
+        failed = told.recv()
+    except EOFError:
+        process.join()
+        raise ChildProcessError(
+            f"a training ended with exit code {process.exitcode}; why is printed above"
+        ) from None
+    if failed:
+        raise RuntimeError(failed)

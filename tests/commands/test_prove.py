@@ -1,0 +1,144 @@
+"""`trainperf prove`: two trainings in turns, and whether the second is faster."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support_docs import SCRIPT
+from support_loops import read
+
+from trainperf.commands import main
+from trainperf.phases import Gap, Tag
+
+
+LOOP = """
+import sys, time
+import torch
+from trainperf.loop import LoopMonitor
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+monitor = LoopMonitor("unused", report=False).watch(model, optimizer)
+for batch in monitor.batches([torch.ones(2, 4)] * 80):
+    with monitor.phase("forward"):
+        loss = model(batch).square().mean()
+        time.sleep(float(sys.argv[1]))
+    with monitor.phase("backward"):
+        loss.backward()
+    with monitor.phase("optimizer"):
+        optimizer.step()
+        optimizer.zero_grad()
+    monitor.end_step(loss)
+monitor.close()
+"""
+
+
+def prove(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a user types it."""
+    return subprocess.run(
+        [sys.executable, "-m", "trainperf", "prove", *arguments],
+        cwd=place,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path) -> None:
+    """10 ms a step and 15: two thirds as fast, within 10 %."""
+    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
+
+    ended = prove(tmp_path, "loop.py 0.010", "loop.py 0.015", "--pairs", "2", "--format", "json")
+
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(ended.stdout)
+    assert found["verdict"] == "slower"
+    assert found["noise"]["source"] == "turns"
+    assert found["speedup"]["value"] == pytest.approx(10 / 15, rel=0.1)
+    assert "trainperf: pair 2 of 2" in ended.stderr
+    assert not (tmp_path / "unused").exists()
+    run = read(tmp_path / "runs/prove/after-2/trainperf/steps-rank0.jsonl")
+    assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 7
+    tagged = [step.index for step in run.steps if step.tags & Tag.AFTER_TURN]
+    assert tagged == list(range(0, 80, 10))
+
+
+def test_a_regression_fails_the_gate(tmp_path: Path) -> None:
+    """With exit code 1, as `trainperf compare` does."""
+    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
+
+    ended = prove(
+        tmp_path,
+        *("loop.py 0.005", "loop.py 0.015", "--pairs", "2", "--every", "20"),
+        *("--fail-on-regression", "5%"),
+    )
+
+    assert ended.returncode == 1, ended.stderr
+    assert "regression:" in ended.stdout
+
+
+def test_a_training_that_fails_ends_it_with_its_last_words(tmp_path: Path) -> None:
+    """The other one is not waited for."""
+    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
+    (tmp_path / "fails.py").write_text("raise ValueError('no such learning rate')")
+
+    ended = prove(tmp_path, "loop.py 60", "fails.py")
+
+    assert ended.returncode == 2
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("trainperf: runs/prove/after-1: the training ended with exit code 1: ")
+    assert last.endswith("ValueError: no such learning rate")
+
+
+def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:
+    """Neither a Trainer nor a monitor: no turns."""
+    (tmp_path / "nothing.py").write_text("print('done')")
+
+    ended = prove(tmp_path, "nothing.py", "nothing.py")
+
+    assert ended.returncode == 2
+    assert "took no turns; a Lightning Trainer or a LoopMonitor on one rank does" in ended.stderr
+
+
+@pytest.mark.slow
+def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
+    """Its Trainer is measured as `trainperf run` does it."""
+    untouched = SCRIPT.replace(", callbacks=[TrainPerf()]", "")
+    (tmp_path / "train.py").write_text(untouched, encoding="utf-8")
+
+    ended = prove(tmp_path, "train.py", "train.py", "--pairs", "2", "--every", "4", "--out", "here")
+
+    assert "took no turns" not in ended.stderr
+    for name in ("before-1", "after-1", "before-2", "after-2"):
+        run = read(tmp_path / "here" / name / "trainperf/steps-rank0.jsonl")
+        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a.py", "b.py", "--pairs", "1"), "--pairs 1: at least 2"),
+        (("a.py", "b.py", "--every", "1"), "--every 1: the first step of a turn is left out"),
+        (("a.py", "b.py"), "a.py: no such file"),
+        (("", "b.py"), "give a training"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_runs(
+    arguments: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In one line, with what to do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["trainperf", "prove", *arguments])
+
+    assert main() == 2
+    refused = capsys.readouterr().err
+    assert said in refused
+    assert len(refused.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,137 @@
+"""Waiting for one's turn is in no step, and the steps after it are told apart."""
+
+import pytest
+from support_live import MS, Timeline, assert_tiles
+
+from trainperf.clocks.device import DeviceClock
+from trainperf.phases import Gap, Tag
+from trainperf.probes.turns import TurnsProbe, turns_probe
+from trainperf.testing import SimulatedDevice
+from trainperf.turns import Baton, Place
+from trainperf.turns.wire import Turn
+
+
+AWAY_MS = 500.0
+
+
+class Waits(Baton):
+    """A baton that comes back after half a second."""
+
+    def __init__(self, line: Timeline, *, steps: int, unlike: int) -> None:
+        super().__init__(Place(address="", side=0))
+        self._timeline = line
+        self._turn = Turn(steps=steps, unlike=unlike)
+        self.left = False
+        self.ahead = -1
+
+    def join(self, ahead: int) -> Turn:
+        """At the beginning too."""
+        self.ahead = ahead
+        return self.pass_on()
+
+    def pass_on(self) -> Turn:
+        """Half a second later."""
+        self._timeline.wait(AWAY_MS)
+        self.turns += 1
+        return self._turn
+
+    def leave(self) -> None:
+        """Noted."""
+        self.left = True
+
+
+def ran(steps: int, *, turn: int, unlike: int = 1) -> tuple[Timeline, TurnsProbe]:
+    """Steps of 2 ms in turns."""
+    line = Timeline()
+    probe = TurnsProbe(Waits(line, steps=turn, unlike=unlike), 0, None)
+    probe.attach(line.recorder)
+    line.recorder.on_close = probe.close
+    for _ in range(steps):
+        line.step(2.0)
+    line.end()
+    return line, probe
+
+
+def test_waiting_is_a_gap_and_in_no_step() -> None:
+    """Six steps in turns of three: half a second before the first, the fourth and at the end."""
+    line, _ = ran(6, turn=3)
+
+    assert_tiles(line)
+    assert [sum(step.host_ns) / MS for step in line.steps] == [2.0] * 6
+    away = [gap for gap in line.gaps_ms() if gap[0] == Gap.OTHERS_TURN.label]
+    assert [(length, after) for _, _, length, after in away] == [
+        (AWAY_MS, -1),
+        (AWAY_MS, 2),
+        (AWAY_MS, 5),
+    ]
+
+
+def test_the_first_steps_of_a_turn_are_tagged() -> None:
+    """Two of four, in either turn."""
+    line, _ = ran(8, turn=4, unlike=2)
+
+    tagged = [step.index for step in line.steps if step.tags & Tag.AFTER_TURN]
+    assert tagged == [0, 1, 4, 5]
+
+
+def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
+    """The queue is empty before the other one trains."""
+    timeline = Timeline()
+    device = SimulatedDevice(timeline.clock)
+    clock = DeviceClock(device.event)
+    probe = TurnsProbe(Waits(timeline, steps=1, unlike=1), 0, clock)
+    probe.attach(timeline.recorder)
+    timeline.recorder.on_close = probe.close
+    timeline.step(1.0)
+    device.work(30.0)
+    clock.mark()
+
+    timeline.step(1.0)  # its fetch ends the step before it, and the turn
+
+    assert clock.lead() == 0
+
+
+@pytest.mark.parametrize(
+    ("loader", "micro_batches", "ahead"),
+    [
+        ({"num_workers": 0, "prefetch_factor": None}, 1, 0),
+        ({"num_workers": 2, "prefetch_factor": 2}, 1, 4),
+        ({"num_workers": 3, "prefetch_factor": 3}, 2, 5),
+        ({"loader": "list"}, 1, 0),
+    ],
+)
+def test_steps_ahead_are_what_the_workers_may_have_ready(
+    monkeypatch: pytest.MonkeyPatch,
+    loader: dict[str, int | str | None],
+    micro_batches: int,
+    ahead: int,
+) -> None:
+    """Batches of all workers, in steps."""
+    for name, value in Place(address="", side=0).variable().items():
+        monkeypatch.setenv(name, value)
+
+    (probe,) = turns_probe(None, 1, loader, micro_batches)
+
+    assert isinstance(probe, TurnsProbe)
+    assert probe._ahead == ahead  # noqa: SLF001
+
+
+def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do several ranks: each would wait for another side's."""
+    assert turns_probe(None, 1, {}) == []
+    for name, value in Place(address="", side=0).variable().items():
+        monkeypatch.setenv(name, value)
+    assert turns_probe(None, 2, {}) == []
+
+
+def test_at_the_end_the_other_fit_is_waited_for() -> None:
+    """Outside of the fit's own time."""
+    line, probe = ran(3, turn=5)
+    fit_ns = line.fit_ns
+
+    probe.detach()
+
+    assert isinstance(probe._baton, Waits)  # noqa: SLF001
+    assert probe._baton.left  # noqa: SLF001
+    assert line.fit_ns == fit_ns
+    assert probe.notes()["turns"].startswith("took turns with another run")

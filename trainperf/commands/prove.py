@@ -1,0 +1,55 @@
+"""`trainperf prove BEFORE AFTER`: train both at once, in turns, and say whether it is faster."""
+
+import argparse
+from pathlib import Path
+
+from trainperf.commands.compare import declare_judging
+from trainperf.commands.entry import Command, Said
+from trainperf.errors import ConfigError
+
+
+_PAIRS = 5
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", metavar="BEFORE", help='a training, as in "train.py --lr 3e-4"')
+    parser.add_argument("after", metavar="AFTER", help="the same after the change")
+    parser.add_argument(
+        "--pairs",
+        metavar="N",
+        type=int,
+        default=_PAIRS,
+        help=f"how often both are run (default: {_PAIRS})",
+    )
+    parser.add_argument(
+        "--every", metavar="N", type=int, help="steps of a turn, at least (default: 10)"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default="runs/prove", help="where the runs go (default: runs/prove)"
+    )
+    declare_judging(parser)
+
+
+def _run(given: argparse.Namespace) -> Said:
+    from trainperf.commands.comparing import Asked, compared
+    from trainperf.commands.pairs import Pairs, runs_of
+    from trainperf.turns import STEPS
+
+    if given.pairs < 2:
+        raise ConfigError(f"--pairs {given.pairs}: at least 2, or nothing is repeated; try 5")
+    if given.every is not None and given.every < 2:
+        raise ConfigError(f"--every {given.every}: the first step of a turn is left out; try 10")
+    sides = runs_of(
+        (given.before, given.after),
+        Pairs(number=given.pairs, steps=given.every or STEPS, out=Path(given.out)),
+    )
+    asked = Asked(form=given.format, tolerance=given.loss_tolerance, gate=given.fail_on_regression)
+    return compared(sides, asked)
+
+
+PROVE = Command(
+    name="prove",
+    about="Train with and without a change, a few steps each in turns, and say if it is faster.",
+    declare=_declare,
+    run=_run,
+)

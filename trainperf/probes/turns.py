@@ -1,0 +1,103 @@
+"""Gives way to another training every few steps, where two were launched to take turns.
+
+Waiting is the gap `others_turn`.  The steps after it are tagged `after_turn`: the first, before
+which the device ran dry, and as many as the loader's workers have made batches for meanwhile.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import ClassVar
+
+from trainperf.clocks.device import DeviceClock
+from trainperf.phases import Gap, Tag
+from trainperf.probes.base import Probe
+from trainperf.recorder import Draft, Recorder
+from trainperf.records import Scalar
+from trainperf.turns import Baton, here
+from trainperf.turns.wire import Turn
+
+
+def turns_probe(
+    clock: DeviceClock | None, ranks: int, loader: Mapping[str, Scalar], micro_batches: int = 1
+) -> list[Probe]:
+    """The probe, if this process is to take turns; none on several ranks.
+
+    Args:
+        clock: The device's; `None` for a CPU.
+        ranks: Of this training.
+        loader: Its settings, as `identity.loader` has them.
+        micro_batches: Batches of a step.
+    """
+    place = here()
+    if place is None or ranks > 1:
+        return []
+    workers, each = (int(loader.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
+    return [TurnsProbe(Baton(place), math.ceil(workers * each / micro_batches), clock)]
+
+
+class TurnsProbe(Probe):
+    """Waits for this training's turn, and gives way when it is over.
+
+    Args:
+        baton: Says whose turn it is.
+        ahead: Steps whose batches the loader may have ready after a while.
+        clock: The device's; `None` for a CPU.
+    """
+
+    name: ClassVar[str] = "turns"
+
+    def __init__(self, baton: Baton, ahead: int, clock: DeviceClock | None) -> None:
+        self._baton = baton
+        self._ahead = ahead
+        self._clock = clock
+        self._turn: Turn | None = None
+        self._steps = 0
+
+    def attach(self, recorder: Recorder) -> None:
+        """Wait for the other training to begin, and for the first turn."""
+        super().attach(recorder)
+        with self._waiting():
+            self._turn = self._baton.join(self._ahead)
+
+    def close(self, draft: Draft) -> None:
+        """Give way if this was the last step of the turn.  Runs every step."""
+        turn = self._turn
+        if turn is None:
+            return
+        self._steps += 1
+        if self._steps <= turn.unlike:
+            draft.tags |= Tag.AFTER_TURN
+        if self._steps < turn.steps:
+            return
+        with self._waiting():
+            self._finish_on_device()
+            self._turn = self._baton.pass_on()
+        self._steps = 0
+
+    def detach(self) -> None:
+        """Wait for the other fit to be over: reports of this one would disturb it."""
+        self._turn = None
+        self._baton.leave()
+
+    def notes(self) -> dict[str, str]:
+        """That turns were taken."""
+        if not self._baton.turns:
+            return {}
+        return {"turns": "took turns with another run; waiting for it is the gap others_turn"}
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        self.recorder.enter_gap(Gap.OTHERS_TURN)
+        try:
+            yield
+        finally:
+            self.recorder.leave_gap()
+
+    def _finish_on_device(self) -> None:
+        """What is still queued there is part of this turn, not of the other's."""
+        if self._clock is None:
+            return
+        fence = self._clock.fence()
+        fence.synchronize()
+        self._clock.release([fence])

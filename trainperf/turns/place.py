@@ -1,0 +1,30 @@
+"""Does this process take turns with another one, and where does it ask whose turn it is?"""
+
+import os
+
+import msgspec
+
+
+ASKED = "TRAINPERF_TURNS"
+"""Environment variable that holds a `Place` as JSON in a process that takes turns."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Which of two trainings a process is, and where the referee of both listens."""
+
+    address: str
+    """Of a Unix socket."""
+    side: int
+    """0 for the one that begins, 1 for the other."""
+    dirpath: str | None = None
+    """Directory for its run directories; `None` leaves that to the training."""
+
+    def variable(self) -> dict[str, str]:
+        """The environment variable that says so."""
+        return {ASKED: msgspec.json.encode(self).decode()}
+
+
+def here() -> Place | None:
+    """Of this process; `None` where it takes turns with nobody."""
+    asked = os.environ.get(ASKED)
+    return msgspec.json.decode(asked, type=Place) if asked else None

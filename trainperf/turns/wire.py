@@ -1,0 +1,88 @@
+"""What do the two sides of a referee's socket say?  One JSON line each, in a `Line`."""
+
+import socket
+
+import msgspec
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """A fit begins, and waits for its first turn."""
+
+    side: int
+    ahead: int
+    """Steps whose batches its loader has ready when it comes back: what it is then too fast in."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """The turn is over."""
+
+    processor: int | None = None
+    """Number of the processor it trained on, where that is known."""
+    last: bool = False
+    """Whether the fit is over, and waits for that of the other side to be over too."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
+    """It is your turn; after `Done.last`: both fits are over."""
+
+    steps: int
+    """How many."""
+    unlike: int
+    """So many of the first ones are unlike the others: what worked ahead has worked meanwhile."""
+    processor: int | None = None
+    """Where the other one trained: processors of one machine may differ in speed."""
+
+
+Said = Hello | Done
+_SAID = msgspec.json.Decoder(Said)
+_TURN = msgspec.json.Decoder(Turn)
+_ENCODER = msgspec.json.Encoder()
+_MOST_BYTES = 4096
+
+
+class Line:
+    """One end of a connection.
+
+    Args:
+        end: Its socket.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self.end = end
+        self._rest = b""
+
+    def say(self, what: Said | Turn) -> bool:
+        """Send it; false if the other end is gone."""
+        try:
+            self.end.sendall(_ENCODER.encode(what) + b"\n")
+        except OSError:
+            return False
+        return True
+
+    def turn(self) -> Turn | None:
+        """Wait until it is my turn; `None` if nobody says so any more."""
+        while True:
+            lines = self._lines()
+            if lines is None:
+                return None
+            for line in lines:
+                return _TURN.decode(line)
+
+    def heard(self) -> list[Said] | None:
+        """What has come, which may be part of a line only; `None` if the other end is gone."""
+        lines = self._lines()
+        return None if lines is None else [_SAID.decode(line) for line in lines]
+
+    def close(self) -> None:
+        """Nothing more is said."""
+        self.end.close()
+
+    def _lines(self) -> list[bytes] | None:
+        try:
+            came = self.end.recv(_MOST_BYTES)
+        except OSError:
+            return None
+        if not came:
+            return None
+        *whole, self._rest = (self._rest + came).split(b"\n")
+        return whole
