@@ -57,7 +57,7 @@ def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
 
 
 def by_turns(like: Recorded, pairs: int = PAIRS) -> Iterator[Recorded]:
-    """One comparison: before, after, before, after, …
+    """One comparison: before and after, pair by pair.
 
     Args:
         like: What the runs have in common; `extra` and `truth` are those of the runs after.
@@ -88,7 +88,7 @@ def _begun(
     return process, here
 
 
-def _side(  # noqa: PLR0917 what a process is started with
+def _side(
     place: Place,
     split: str,
     kind: str,

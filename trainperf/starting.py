@@ -30,7 +30,7 @@ from trainperf.records import RunInfo, Scalar, Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.tensorboard import TensorBoardSink, Writer
-from trainperf.turns import here
+from trainperf.turns import directory
 
 
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
@@ -79,7 +79,8 @@ def begin(
     rank = 0
     if dist.is_available() and dist.is_initialized():
         rank, objects.world_size = dist.get_rank(), dist.get_world_size()
-    run = run_directory(_base(wishes), rank, objects.world_size)
+    base = wishes.base and Path(directory() or wishes.base)
+    run = run_directory(base, rank, objects.world_size)
     objects.run = run if rank == 0 else None
     chosen = choose(objects, EVERYTHING)
     chosen.probes.append(PlainLoopProbe(objects.module, objects.device.type))
@@ -91,11 +92,10 @@ def begin(
     traced = _traced(objects, wishes, run, rank, monitor.guard)
     say = partial(_say, written=run is not None)
     info = _info(objects, chosen, wishes, rank, loader)
-    turns = turns_probe(chosen.clock, objects.world_size, info.config)
     monitor.start(
         Parts(
             info=info,
-            probes=[*chosen.probes, *traced, *turns],  # the last to hear of a step waits
+            probes=[*chosen.probes, *traced, *turns_probe(chosen.clock, info)],
             sinks=_sinks(run, wishes, rank),
             device=chosen.clock,
             log_every=wishes.log_every,
@@ -117,14 +117,6 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
         return torch.device(device)
     first = next(model.parameters(), None)
     return first.device if first is not None else torch.device("cpu")
-
-
-def _base(wishes: Wishes) -> Path | None:
-    """Where the run directory is made: of a process that takes turns, where its launcher says."""
-    turns = here()
-    if wishes.base is None or turns is None or turns.dirpath is None:
-        return wishes.base
-    return Path(turns.dirpath)
 
 
 def _audit(objects: Objects, wishes: Wishes, guard: Guard, chosen: Chosen) -> AuditProbe | None:

@@ -8,10 +8,10 @@ is its own.
 import multiprocessing
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +23,7 @@ from trainperf import turns
 
 
 TURN_STEPS = 15
-"""A second of the smallest model.  Of sixty steps enough are left without the first of each turn."""
+"""A second of the smallest model.  Few steps are the first of a turn, which are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +67,15 @@ class Processes:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainperf-")))
             referee = stack.enter_context(turns.Referee(folder / "turns", TURN_STEPS))
-            sides = []
+            told = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
                 place = turns.Place(address=str(folder / "turns"), side=side)
-                sides.append(stack.enter_context(_process(place, work, order, runs)))
+                process, end = stack.enter_context(_process(place, work, order, runs))
+                told[end] = process
             for _ in pairs:
-                for side, (process, told) in enumerate(sides):
-                    _hear(process, told)
+                _hear(told)
                 yield
-            for side, (process, _) in enumerate(sides):
+            for side, process in enumerate(told.values()):
                 process.join()
                 referee.gone(side)
 
@@ -118,9 +118,18 @@ def _side(
         tells.send("")
 
 
-def _hear(process: BaseProcess, told: "Connection[None, str]") -> None:
+def _hear(told: "Mapping[Connection[None, str], BaseProcess]") -> None:
+    """Until every side has told of one more run; whichever tells first."""
+    silent = dict(told)
+    while silent:
+        spoken = wait(list(silent))
+        for end in [one for one in silent if one in spoken]:
+            _heard(end, silent.pop(end))
+
+
+def _heard(end: "Connection[None, str]", process: BaseProcess) -> None:
     try:
-        failed = told.recv()
+        failed = end.recv()
     except EOFError:
         process.join()
         raise ChildProcessError(

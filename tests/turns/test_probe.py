@@ -6,6 +6,7 @@ from support_live import MS, Timeline, assert_tiles
 from trainperf.clocks.device import DeviceClock
 from trainperf.phases import Gap, Tag
 from trainperf.probes.turns import TurnsProbe, turns_probe
+from trainperf.records import RunInfo
 from trainperf.testing import SimulatedDevice
 from trainperf.turns import Baton, Place
 from trainperf.turns.wire import Turn
@@ -110,18 +111,18 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
     for name, value in Place(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
 
-    (probe,) = turns_probe(None, 1, loader, micro_batches)
+    (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
 
     assert isinstance(probe, TurnsProbe)
-    assert probe._ahead == ahead  # noqa: SLF001
+    assert probe._ahead == ahead
 
 
 def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do several ranks: each would wait for another side's."""
-    assert turns_probe(None, 1, {}) == []
+    assert turns_probe(None, RunInfo()) == []
     for name, value in Place(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
-    assert turns_probe(None, 2, {}) == []
+    assert turns_probe(None, RunInfo(world_size=2)) == []
 
 
 def test_at_the_end_the_other_fit_is_waited_for() -> None:
@@ -131,7 +132,7 @@ def test_at_the_end_the_other_fit_is_waited_for() -> None:
 
     probe.detach()
 
-    assert isinstance(probe._baton, Waits)  # noqa: SLF001
-    assert probe._baton.left  # noqa: SLF001
+    assert isinstance(probe._baton, Waits)
+    assert probe._baton.left
     assert line.fit_ns == fit_ns
     assert probe.notes()["turns"].startswith("took turns with another run")

@@ -1,5 +1,6 @@
 """One of two fits trains at a time, a few steps each; a side that is gone is not waited for."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,8 +116,8 @@ def test_a_side_that_dies_in_its_turn_gives_way(address: Path, referee: Referee)
         mine = baton(address, 0)
         mine.join(0)
         seen.extend([0, 0])
-        assert mine._line is not None  # noqa: SLF001 what the end of a process does
-        mine._line.close()  # noqa: SLF001
+        assert mine._line is not None
+        mine._line.close()
 
     at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
 
@@ -133,12 +134,13 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
 
     def dies() -> None:
         mine = baton(address, 1)
-        assert mine._place.side == 1  # noqa: SLF001
         end = threading.Thread(target=lambda: mine.join(0), daemon=True)
         end.start()
         joined.wait(PATIENCE_S)
-        assert mine._line is not None  # noqa: SLF001
-        mine._line.end.shutdown(2)  # noqa: SLF001 what the end of a process does
+        assert mine._line is not None
+        mine._line.end.shutdown(socket.SHUT_RDWR)
+        end.join(PATIENCE_S)
+        mine.leave()
 
     def trains() -> None:
         mine = baton(address, 0)

@@ -37,7 +37,7 @@ from trainperf.records import Totals
 from trainperf.sinks.base import Sink
 from trainperf.sinks.jsonl import JsonlSink
 from trainperf.sinks.loggers import LoggerSink
-from trainperf.turns import here
+from trainperf.turns import directory
 
 
 log = logging.getLogger("trainperf")
@@ -108,7 +108,6 @@ class Session:
         self._connect(found.marks, found.tail)
         info = run_info(trainer, module, self.started_at)
         reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
-        turns = turns_probe(found.clock, info.world_size, info.config, self._accumulation)
         shown = {name for measure in self._measures for name in measure.readings} | {"overhead_s"}
         self.monitor.start(
             Parts(
@@ -119,7 +118,7 @@ class Session:
                     continues=self.continues,
                     attempt=rundir.attempt(),
                 ),
-                probes=[*found.probes, *extra, *turns],  # the last to hear of a step waits
+                probes=[*found.probes, *extra, *turns_probe(found.clock, info, self._accumulation)],
                 sinks=self._sinks(),
                 device=found.clock,
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
@@ -193,9 +192,7 @@ class Session:
         trainer = self._trainer
         if trainer.fast_dev_run:  # Lightning writes nothing then, nor do we
             return
-        turns = here()
-        asked = turns.dirpath if turns else None
-        base = str(asked or dirpath or trainer.log_dir or trainer.default_root_dir)
+        base = str(directory() or dirpath or trainer.log_dir or trainer.default_root_dir)
         chosen: str | None = None
         if trainer.is_global_zero:
             try:

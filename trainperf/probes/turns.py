@@ -5,7 +5,7 @@ which the device ran dry, and as many as the loader's workers have made batches 
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -13,26 +13,26 @@ from trainperf.clocks.device import DeviceClock
 from trainperf.phases import Gap, Tag
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import Scalar
+from trainperf.records import RunInfo
 from trainperf.turns import Baton, here
 from trainperf.turns.wire import Turn
 
 
-def turns_probe(
-    clock: DeviceClock | None, ranks: int, loader: Mapping[str, Scalar], micro_batches: int = 1
-) -> list[Probe]:
+def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1) -> list[Probe]:
     """The probe, if this process is to take turns; none on several ranks.
+
+    It belongs behind all others: what they do as a step closes is part of the turn.
 
     Args:
         clock: The device's; `None` for a CPU.
-        ranks: Of this training.
-        loader: Its settings, as `identity.loader` has them.
+        info: Of the run: its ranks, and the settings of its loader.
         micro_batches: Batches of a step.
     """
     place = here()
-    if place is None or ranks > 1:
+    if place is None or info.world_size > 1:
         return []
-    workers, each = (int(loader.get(name) or 0) for name in ("num_workers", "prefetch_factor"))
+    settings = (info.config.get(name) for name in ("num_workers", "prefetch_factor"))
+    workers, each = (int(value or 0) for value in settings)
     return [TurnsProbe(Baton(place), math.ceil(workers * each / micro_batches), clock)]
 
 

@@ -28,3 +28,9 @@ def here() -> Place | None:
     """Of this process; `None` where it takes turns with nobody."""
     asked = os.environ.get(ASKED)
     return msgspec.json.decode(asked, type=Place) if asked else None
+
+
+def directory() -> str | None:
+    """Where this process makes its run directories, if whoever launched it said so."""
+    place = here()
+    return place.dirpath if place else None
