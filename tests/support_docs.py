@@ -130,7 +130,8 @@ def make_world(place: Path) -> None:
     for rank in range(2):
         spec = RankSpec(steps=make_steps(60, forward=4.0), info=make_info(rank=rank, world_size=2))
         make_run_dir(place / f"machine{rank}" / "trainperf", [spec])
-    (place / "train.py").write_text(SCRIPT, encoding="utf-8")
+    for folder in (".", "main", "pull-request"):
+        (place / folder / "train.py").write_text(SCRIPT, encoding="utf-8")
     for name, trace in TRACED.items():
         source = TRACES / trace
         if source.is_dir():
