@@ -1,7 +1,7 @@
 """Pairs of identical runs that take turns ten steps at a time, for `bench_compare.py`.
 
-Both sides of a comparison run at once, each in a process of its own, as `trainperf prove` launches
-them; here a process trains all runs of its side, one after the other.
+Every run has a process of its own, as `trainperf prove` launches them; here they are forked, and
+nothing is imported anew.
 """
 
 import multiprocessing
@@ -26,14 +26,15 @@ PAIRS = 10
 STEPS = 80
 """Of a run: about 50 are steady, so that a side has 500."""
 
-_PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["trainperf.loop", "_compare_record"])
+# Nothing here has computed on several threads, so a fork finds no lock that nobody will open.
+_PROCESSES = multiprocessing.get_context("fork")
 
 
 def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
     """Record what a plan wants of these: every kind of the split in turn."""
     torch.set_num_threads(1)
     for kind, make in KINDS[split].items():
+        Bench(session=name, split=split, kind=kind, make=make).one("warm", STEPS)  # imports
         like = Recorded(
             session=name,
             split=split,
@@ -57,31 +58,29 @@ def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
 
 
 def by_turns(like: Recorded, pairs: int = PAIRS) -> Iterator[Recorded]:
-    """One comparison: before and after, pair by pair.
+    """One comparison: before and after, pair by pair, each run in a process of its own.
 
     Args:
         like: What the runs have in common; `extra` and `truth` are those of the runs after.
         pairs: Of runs.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        address = Path(folder) / "turns"
-        with Referee(address) as referee:
-            sides = [_begun(like, Place(address=str(address), side=side), pairs) for side in (0, 1)]
-            for _ in range(pairs):
-                for side, (_, walls) in enumerate(sides):
+    for _ in range(pairs):
+        with tempfile.TemporaryDirectory() as folder:
+            address = Path(folder) / "turns"
+            with Referee(address):
+                sides = [_begun(like, Place(address=str(address), side=side)) for side in (0, 1)]
+                for side, (process, walls) in enumerate(sides):
                     yield _with(like, walls.recv(), extra=bool(side))
-            for side, (process, _) in enumerate(sides):
-                process.join()
-                referee.gone(side)
+                    process.join()
 
 
 def _begun(
-    like: Recorded, place: Place, pairs: int
+    like: Recorded, place: Place
 ) -> "tuple[multiprocessing.process.BaseProcess, Connection[None, Walls]]":
     here, there = _PROCESSES.Pipe(duplex=False)
     extra = like.extra if place.side else 0
     process = _PROCESSES.Process(
-        target=_side, args=(place, like.split, like.kind, like.clock, extra, pairs, there)
+        target=_side, args=(place, like.split, like.kind, like.clock, extra, there)
     )
     process.start()
     there.close()
@@ -89,21 +88,14 @@ def _begun(
 
 
 def _side(
-    place: Place,
-    split: str,
-    kind: str,
-    clock: str,
-    extra: int,
-    pairs: int,
-    found: "Connection[Walls, None]",
+    place: Place, split: str, kind: str, clock: str, extra: int, found: "Connection[Walls, None]"
 ) -> None:
     os.environ.update(place.variable())
     torch.set_num_threads(1)
-    for _ in range(pairs):
-        torch.manual_seed(0)
-        with tempfile.TemporaryDirectory() as run:
-            path = train(KINDS[split][kind](), STEPS, Path(run), Extra((extra,)), CLOCKS[clock])
-            found.send(steady_steps(path).wall_ns.astype(np.int64))
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as run:
+        path = train(KINDS[split][kind](), STEPS, Path(run), Extra((extra,)), CLOCKS[clock])
+        found.send(steady_steps(path).wall_ns.astype(np.int64))
 
 
 def _with(like: Recorded, walls: Walls, *, extra: bool) -> Recorded:

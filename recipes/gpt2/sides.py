@@ -1,8 +1,8 @@
 """Who trains?  One run by itself, or both sides of a stage at once, in turns.
 
-Either side has a process of its own, in which its runs follow each other: what one of them has
-compiled the next one uses, and what a process keeps to itself (memory, the precision of products)
-is its own.
+Every run has a process of its own: two processes that do the same differ by about a percent for as
+long as they live, and repeats in one process would not show it.  Only where something is compiled
+do the runs of a side share one, for it takes too long to be done again.
 """
 
 import multiprocessing
@@ -63,7 +63,15 @@ class Processes:
     def by_turns(
         self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Iterator[None]:
-        """Pairs of runs, each side in a process of its own."""
+        """Pairs of runs, each run in a process of its own; compiled ones of a side share one."""
+        together = any(run.settings.compiled for run in pairs[0])
+        for several in [pairs] if together else [[pair] for pair in pairs]:
+            yield from self._at_once(work, order, several)
+
+    @staticmethod
+    def _at_once(
+        work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
+    ) -> Iterator[None]:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainperf-")))
             referee = stack.enter_context(turns.Referee(folder / "turns", TURN_STEPS))

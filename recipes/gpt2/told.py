@@ -67,8 +67,10 @@ def decision(found: Outcome) -> str:
 
 def error(found: Outcome) -> str:
     """How far the prediction was off."""
-    if found.error is None or found.prediction is None or found.prediction.at_most is None:
+    if found.prediction is None or found.prediction.at_most is None:
         return "no bound was predicted"
+    if found.error is None:
+        return "nothing was measured that its bound could be held against"
     gap, bound = share(abs(found.error)), times(found.prediction.at_most)
     if found.error <= 0:
         return f"{gap} below its bound of {bound}"

@@ -43,6 +43,10 @@ ASSUMED_NOISE = 0.02
 """Relative standard deviation from run to run, where no repeats show it: that of a quiet machine
 with a boosting clock, not of a shared one."""
 
+TRIMMED = 0.1
+"""Share of the pairs left out at either end, of ten pairs one: what hit one of them says nothing of
+the others."""
+
 RESOLUTION = 0.001
 """Quantiles are read from bins that are twice as wide: no interval is narrower than that."""
 
@@ -194,7 +198,8 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
 
     What changes slowly, such as the temperature or who else uses the machine, is the same for
     both of a pair and cancels.  So does what makes steps unlike each other, where both did the
-    same ones: a long text is long in either run.
+    same ones: a long text is long in either run.  Of ten pairs or more it is a trimmed mean, with
+    the interval of Yuen (Biometrika 61, 1974).
 
     Args:
         before: Repeats in the order of time, at least two.
@@ -202,17 +207,19 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     """
     pairs = list(zip(before, after, strict=True))
     apart = [two.log - one.log for one, two in pairs]
-    # The median: what happened to one pair alone is in the spread, and says nothing of the others.
     sampled = median(_sampled_apart(one, two) for one, two in pairs)
-    spread = variance(apart)
+    trim = int(TRIMMED * len(apart))
+    kept = sorted(apart)[trim : len(apart) - trim]
+    winsorized = [kept[0]] * trim + kept + [kept[-1]] * trim
+    spread = variance(winsorized) * (len(apart) / len(kept)) ** 2
     error = math.sqrt((max(spread, sampled) + 2 * RESOLUTION**2) / len(apart))
-    quantile, center = float(stdtrit(len(apart) - 1, 0.975)), mean(apart)
+    quantile, center = float(stdtrit(len(kept) - 1, 0.975)), mean(kept)
     return RatioInterval(
         ratio=math.exp(center),
         low=math.exp(center - quantile * error),
         high=math.exp(center + quantile * error),
         # A difference of two runs scatters more than one of them.
-        noise=math.sqrt(spread / 2),
+        noise=math.sqrt(variance(apart) / 2),
         source="turns",
     )
 
