@@ -336,7 +336,7 @@ def one_and_a_half(tmp_path: Path) -> tuple[Member, Member]:
 
 
 def test_a_machine_that_was_slower_is_no_change(tmp_path: Path) -> None:
-    """Steps and pace are both half again as long: nothing remains, in no reading."""
+    """Steps and pace are both half again as long: no time and no rate has changed for certain."""
     one, other = one_and_a_half(tmp_path)
     found = Judge().compare([paced(one, 2e-4, 2e-4)], [paced(other, 3e-4, 3e-4)])
 
@@ -346,6 +346,19 @@ def test_a_machine_that_was_slower_is_no_change(tmp_path: Path) -> None:
     assert found.speedup is not None
     assert found.speedup.low < 1 / 1.5 < 1 < found.speedup.high
     assert {one.verdict for one in found.readings} == {None, "no clear change"}
+
+
+def test_what_is_no_speed_is_compared_without_the_pace(tmp_path: Path) -> None:
+    """A share of the step is what it was, however slow the machine."""
+    one, other = one_and_a_half(tmp_path)
+    found = Judge().compare([paced(one, 2e-4, 2e-4)], [paced(other, 3e-4, 3e-4)])
+    plain = Judge().compare([one], [other])
+    shares = [
+        [change for change in each.readings if change.low is not None and change.verdict is None]
+        for each in (found, plain)
+    ]
+
+    assert shares[0] == shares[1] != []
 
 
 def test_a_machine_that_kept_its_speed_explains_nothing(tmp_path: Path) -> None:
