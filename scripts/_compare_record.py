@@ -63,6 +63,8 @@ class Recorded:
     """Nanoseconds."""
     clock: str = "wall"
     """Whose nanoseconds: see `CLOCKS`."""
+    paces_ns: tuple[int, ...] = ()
+    """How fast the host was at either end of it; empty where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,7 @@ class Bench:
     def one(self, mode: str, steps: int, extra: int = 0, truth: float = 0.0) -> Recorded:
         """A run of so many steps, recorded and read back."""
         began_s = time.perf_counter()
+        steady, paces_ns = self._trained(steps, Extra((extra,)))
         return Recorded(
             session=self.session,
             split=self.split,
@@ -121,8 +124,9 @@ class Bench:
             extra=extra,
             truth=truth,
             began_s=began_s,
-            walls=self._walls(steps, Extra((extra,))),
+            walls=steady.wall_ns.astype(np.int64),
             clock=self.clock,
+            paces_ns=paces_ns,
         )
 
     def calibrated(self) -> tuple[int, float]:
@@ -135,27 +139,24 @@ class Bench:
 
     def _added(self, units: int, steps: int) -> float:
         """Relative: every step against its two neighbours without, which were as slow."""
-        steady = self._steady(steps, Extra((0, units)))
+        steady, _ = self._trained(steps, Extra((0, units)))
         logs = np.full(steps, np.nan)
         logs[steady.index.astype(np.intp)] = np.log(steady.wall_ns)
         apart = logs[1:-1] - (logs[:-2] + logs[2:]) / 2  # of steps 1, 2, …: with, without, …
         return float(np.expm1((np.nanmedian(apart[::2]) - np.nanmedian(apart[1::2])) / 2))
 
-    def _walls(self, steps: int, extra: Extra) -> Walls:
-        return self._steady(steps, extra).wall_ns.astype(np.int64)
-
-    def _steady(self, steps: int, extra: Extra) -> StepBlock:
+    def _trained(self, steps: int, extra: Extra) -> tuple[StepBlock, tuple[int, ...]]:
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as place:
-            return steady_steps(train(self.make(), steps, Path(place), extra, CLOCKS[self.clock]))
+            return read_back(train(self.make(), steps, Path(place), extra, CLOCKS[self.clock]))
 
 
-def steady_steps(path: Path) -> StepBlock:
-    """Of a run of one rank on disk."""
-    fold = SampleFold()
-    for blocks in Replay(Run.open(path)).blocks():
+def read_back(path: Path) -> tuple[StepBlock, tuple[int, ...]]:
+    """The steady steps of a run of one rank on disk, and how fast the host was at its ends."""
+    fold, replay = SampleFold(), Replay(Run.open(path))
+    for blocks in replay.blocks():
         fold.observe(blocks)
-    return fold.sample()[0]
+    return fold.sample()[0], tuple(replay.journals[0].paces_ns)
 
 
 def alone(split: str, kind: str) -> None:
@@ -200,5 +201,6 @@ def read(folder: Path, split: str) -> list[Recorded]:
             number = head["walls"]
             own = walls[place : place + number].astype(np.int64)
             place += number
-            runs.append(Recorded(**{**head, "walls": own}))
+            paces_ns = tuple(head.get("paces_ns", ()))
+            runs.append(Recorded(**{**head, "walls": own, "paces_ns": paces_ns}))
     return [run for run in runs if run.split == split]

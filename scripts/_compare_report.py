@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from _bench import table
 from _compare_record import Recorded
-from _compare_verdicts import Contest, Found, Planted, Share, found, planted
+from _compare_verdicts import Contest, Found, Planted, Share, found, planted, unasked
 
 
 METHOD = (
@@ -18,13 +18,16 @@ METHOD = (
 
 def tables(contests: Sequence[Contest]) -> str:
     """How often a change is claimed and found, and what is said of real work."""
-    head = ["runs", "clock", "pairs", "claim a change", "noise", "1 %", "2 %", "3 %", "5 %", "10 %"]
+    head = ["runs", "clock", "pairs", "claim a change", "noise", "1 %", "2 %", "3 %", "5 %"]
+    head += ["10 %", "30 %"]
     rows = [_row(one) for one in found(contests)]
     quiet = [_quiet(one) for one in found(contests) if one.quiet.of]
     real = [_real(one) for one in planted(contests)]
     parts = [
         "Identical runs, and how often a change of so much is found in them",
         table([*head], rows),
+        "The same without the machine's pace, where it was recorded",
+        table([*head], [_row(one) for one in found(unasked(contests))]),
         "Where the comparison printed a noise of at most 1 %",
         table(["runs", "clock", "pairs", "claim a change", "3 % found"], quiet),
         "Real work in every other run, in turns",
@@ -43,6 +46,7 @@ def result(runs: Sequence[Recorded], contests: Sequence[Contest], split: str) ->
             name: _session([run for run in runs if run.session == name]) for name in names
         },
         "modes": [asdict(one) for one in found(contests)],
+        "modes_without_pace": [asdict(one) for one in found(unasked(contests))],
         "planted": [asdict(one) for one in planted(contests)],
     }
 

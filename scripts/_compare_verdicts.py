@@ -24,11 +24,12 @@ from trainperf.stats.bootstrap import (
     paired_interval,
     ratio_interval,
 )
+from trainperf.stats.pace import Slowdown, including, slowdown
 
 
 T = TypeVar("T")
 
-CHANGES = (0.01, 0.02, 0.03, 0.05, 0.10)
+CHANGES = (0.01, 0.02, 0.03, 0.05, 0.10, 0.30)
 """What identical runs are made longer by, to see whether it is found."""
 
 QUIET = 0.01
@@ -69,12 +70,15 @@ class Contest:
     """Whose time it is."""
     where: str = ""
     """Session and kind of loop."""
+    machine: Slowdown | None = None
+    """Of single runs, how much slower it was during the second; `None` where nobody asked it."""
 
     def interval(self) -> RatioInterval:
         """What the comparison says."""
         if self.mode.startswith("in turns"):
             return paired_interval(self.before, self.after)
-        return ratio_interval(self.before, self.after)
+        said = ratio_interval(self.before, self.after)
+        return said if self.machine is None else including(said, self.machine)
 
     def longer(self, by: float) -> "Contest":
         """The same with every step of *after* so much longer."""
@@ -148,7 +152,19 @@ def _contest(mode: str, before: Sequence[Known], after: Sequence[Known]) -> Cont
         real=run.mode.endswith("planted"),
         clock=run.clock,
         where=f"{run.session}, {run.kind}",
+        machine=_machine(before, after),
     )
+
+
+def _machine(before: Sequence[Known], after: Sequence[Known]) -> Slowdown | None:
+    if (len(before), len(after)) != (1, 1):
+        return None
+    return slowdown(before[0].run.paces_ns, after[0].run.paces_ns)
+
+
+def unasked(contests_of_all: Sequence[Contest]) -> list[Contest]:
+    """Those in which the machine was asked for its pace, as if nobody had asked it."""
+    return [replace(one, machine=None) for one in contests_of_all if one.machine is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ class RankSpec:
     end: str | None = "finished"
     fit_ns: int | None = None
     attempt: int = 0
+    end_pace_ns: int | None = None
 
 
 def make_step(
@@ -91,6 +92,7 @@ def make_info(
     config: Mapping[str, Scalar] | None = None,
     hardware: Mapping[str, Scalar] | None = None,
     reasons: Mapping[str, str] | None = None,
+    pace_ns: int | None = None,
 ) -> RunInfo:
     """A header of a fit under Lightning; the columns are filled in from the steps."""
     return RunInfo(
@@ -101,6 +103,7 @@ def make_info(
         config={"loop": "lightning", **(config or {})},
         hardware=dict(hardware or {}),
         reasons=dict(reasons or {}),
+        pace_ns=pace_ns,
     )
 
 
@@ -132,7 +135,14 @@ def _entries(spec: RankSpec) -> list[Entry]:
     if spec.end is not None:
         spent = sum(step.wall_ns for step in spec.steps) + sum(g.duration_ns for g in spec.gaps)
         fit_ns = spent if spec.fit_ns is None else spec.fit_ns
-        entries.append(EndMark(reason=spec.end, fit_ns=fit_ns, steps=len(spec.steps)))
+        entries.append(
+            EndMark(
+                reason=spec.end,
+                fit_ns=fit_ns,
+                steps=len(spec.steps),
+                pace_ns=spec.end_pace_ns,
+            )
+        )
     return entries
 
 

@@ -35,6 +35,8 @@ class Journal:
         self.damaged_lines = 0
         self.end: EndMark | None = None
         """How the latest attempt ended; `None` while it is being written, or when it was cut."""
+        self.paces_ns: list[int] = []
+        """How fast the host was, at either end of each attempt."""
         self.totals = _NO_TOTALS
         """Of all attempts together."""
         self.learned = _NO_TOTALS
@@ -47,6 +49,7 @@ class Journal:
     def begin(self, info: RunInfo) -> None:
         """An attempt starts; the time since the one before was cut off is a `restart` gap."""
         started = moment(info.started_at)
+        self._paced(info.pace_ns)
         if self._started and started:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self.fit_ns
             if since_ns >= 0:
@@ -80,6 +83,7 @@ class Journal:
             self.learned, self.totals = entry, _continued(self._earlier, entry)
         elif isinstance(entry, EndMark):
             self.end = entry
+            self._paced(entry.pace_ns)
         else:
             self.damaged_lines += entry.lines
 
@@ -92,6 +96,10 @@ class Journal:
         spent.update({gap: ns for gap, ns in self.gap_ns.items() if gap not in spent})
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
+
+    def _paced(self, pace_ns: int | None) -> None:
+        if pace_ns is not None and pace_ns > 0:
+            self.paces_ns.append(pace_ns)
 
     def _add_gap(self, gap: str, duration_ns: int) -> None:
         self.gap_ns[gap] = self.gap_ns.get(gap, 0) + duration_ns

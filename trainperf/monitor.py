@@ -16,10 +16,10 @@ from trainperf.blocks import StepBlock, StepSchema
 from trainperf.clocks.base import HostClock, TimingEvent
 from trainperf.clocks.device import DeviceClock
 from trainperf.clocks.host import monotonic_ns
-from trainperf.codec import Entry
+from trainperf.clocks.pace import pace_ns
 from trainperf.guard import Guard
 from trainperf.parts import Parts
-from trainperf.phases import Tag
+from trainperf.phases import Gap, Tag
 from trainperf.probes.base import Batch, overriding
 from trainperf.progress import counted
 from trainperf.recorder import Draft, Recorder
@@ -60,6 +60,7 @@ class Monitor:
         self.guard = Guard()
         self.recorder = Recorder(clock)
         self._clock = clock
+        self._pace = self.guard.wrap("pace", partial(pace_ns, clock))
         self._warmup = WarmupDetector()
         self._groups: deque[_Group] = deque()
         self._parts = Parts(info=RunInfo())
@@ -98,7 +99,8 @@ class Monitor:
         self._schema = StepSchema(columns, parts.info.device)
         self._parts = parts
         self._device = parts.device
-        self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
+        pace = self._pace()
+        self._parts.info = msgspec.structs.replace(parts.info, columns=columns, pace_ns=pace)
         self._window = Window(parts.meters)
         readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
         self._has_readers = bool(readers)
@@ -168,11 +170,13 @@ class Monitor:
         for draft in last:  # the last step is always sampled
             self._sample(draft)
         self._seal_group()
+        self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
+        pace = self._pace()
         fit_ns = self.recorder.end()
         self.guard.run("last steps", self._last)
         for probe in self._parts.probes:
             self.guard.last(probe.name, probe.detach)
-        end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1)
+        end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1, pace_ns=pace)
         self._tell("entries", [self.totals(), end])
         for sink in self._parts.sinks:
             self.guard.last(sink.name, sink.close)
@@ -190,8 +194,7 @@ class Monitor:
     def totals(self) -> Totals:
         """The cumulative facts now."""
         ask, probes = self.guard.run, self._parts.probes
-        made = ask("totals", self._parts.totals) if self._parts.totals else None
-        made = made or Totals(at_step=0)
+        made = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
         notes = [ask(probe.name, probe.notes) or {} for probe in probes]
         dropped = {probe.name: ask(probe.name, probe.dropped) for probe in probes}
         return msgspec.structs.replace(
@@ -229,8 +232,7 @@ class Monitor:
             self._write(group, complete if not self._groups else ())
 
     def _passed(self, group: _Group) -> bool:
-        fence = group.fence
-        return fence is None or self.guard.run(_DEVICE, fence.query) is not False
+        return group.fence is None or self.guard.run(_DEVICE, group.fence.query) is not False
 
     def _give_up(self) -> None:
         """After a fault in the middle of writing nothing more is written, or kept."""
@@ -254,8 +256,7 @@ class Monitor:
                 block = StepBlock.from_rows(self._schema, rows)
                 self.guard.run(_READINGS, lambda: self._window.observe(block))
         if group.gaps:
-            entries: list[Entry] = list(group.gaps)
-            self._tell("entries", entries)
+            self._tell("entries", list(group.gaps))
 
     def _row(self, draft: Draft) -> Row:
         if self._overhead is not None:
@@ -271,9 +272,8 @@ class Monitor:
         waiting = steps < self._parts.log_every or begun < self._show_next_ns
         if not steps or (waiting and not self.finished):
             return
-        info = self._parts.info
-        info = msgspec.structs.replace(info, reasons={**info.reasons, **self._reasons()})
-        readings = self._window.take(info)
+        reasons = {**self._parts.info.reasons, **self._reasons()}
+        readings = self._window.take(msgspec.structs.replace(self._parts.info, reasons=reasons))
         self._tell("readings", self.recorder.index, readings)
         settled = readings.get("step_s")
         if not self._answered and settled is not None and settled.value is not None:

@@ -166,7 +166,9 @@ class Recorder(Timeline):
 
     def end(self) -> int:
         """End the fit; returns its length in nanoseconds."""
-        self.rest(Gap.SHUTDOWN)
+        if self._stack or self._slot != Gap.SHUTDOWN:
+            self.rest(Gap.SHUTDOWN)
+        self._switch(self._slot)
         self._finish_step(Gap.SHUTDOWN)
         for gap in GAPS:  # `leave` may have ended one that nobody settled
             if self._spent[gap] or gap is Gap.SHUTDOWN:

@@ -149,6 +149,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     continues: str = ""
     """Run directory this fit continues, if it was resumed and the earlier one is known."""
     attempt: int = 0
+    pace_ns: int | None = None
+    """What a small fixed piece of Python took on the host just before the first step: how fast the
+    machine was then.  No part of a step, and no measure of the run; `None` in older files."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="totals"):
@@ -179,3 +182,5 @@ class EndMark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     fit_ns: int
     """From the start of the fit to this line."""
     steps: int
+    pace_ns: int | None = None
+    """As `RunInfo.pace_ns`, just after the last step."""

@@ -1,5 +1,7 @@
 """Who was the run, how far did it come, and how did it end?"""
 
+from statistics import fmean
+
 import msgspec
 
 from trainperf.ledger import Journal
@@ -70,7 +72,15 @@ def run_facts(
         notes={**_notes_of_others(replay), **known.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,
+        paces_s=_paces_s(replay),
     )
+
+
+def _paces_s(replay: Replay) -> tuple[float, ...]:
+    """Of the slowest rank, which the others wait for."""
+    known = [journal.paces_ns for journal in replay.journals.values() if journal.paces_ns]
+    slowest = max(known, key=fmean, default=[])
+    return tuple(pace_ns / 1e9 for pace_ns in slowest)
 
 
 def _state(journal: Journal, *, silent: bool) -> State:

@@ -45,6 +45,7 @@ def test_steps_come_back_as_they_were_written(steps: list[StepRecord]) -> None:
         GapRecord(gap="validation", start_ns=5, duration_ns=7, after_step=3),
         Totals(at_step=9, actions_ns={"A.b": 4}, sequence_lengths={128: 2}, faults={"x": "y"}),
         EndMark(reason="finished", fit_ns=12, steps=3),
+        EndMark(reason="finished", fit_ns=12, steps=3, pace_ns=210_000),
     ],
 )
 def test_gaps_totals_and_end_marks_come_back(entry: GapRecord | Totals | EndMark) -> None:
@@ -54,9 +55,20 @@ def test_gaps_totals_and_end_marks_come_back(entry: GapRecord | Totals | EndMark
 
 def test_the_header_comes_back() -> None:
     """Line 1 says who the run was."""
-    info = RunInfo(rank=3, world_size=8, columns=COLUMNS, config={"lr": 0.1, "x": None})
+    config = {"lr": 0.1, "x": None}
+    info = RunInfo(rank=3, world_size=8, columns=COLUMNS, config=config, pace_ns=210_000)
 
     assert decode_info(encode_entry(info)) == info
+
+
+def test_runs_from_before_the_pace_was_recorded_are_read() -> None:
+    """It is not known then; and what a later release adds is passed over."""
+    header = b'{"kind":"run","schema":1,"rank":0,"a later field":1}'
+    end = decode_entry(b'{"kind":"end","reason":"finished","fit_ns":12,"steps":3}')
+
+    assert decode_info(header).pace_ns is None
+    assert isinstance(end, EndMark)
+    assert end.pace_ns is None
 
 
 @pytest.mark.parametrize(

@@ -413,6 +413,20 @@ def test_switches_are_counted_for_the_step_they_cost() -> None:
     assert [step.switches for step in line.steps[1:3]] == [4, 3]
 
 
+def test_a_fit_that_was_stopped_already_stops_once() -> None:
+    """Who listens is told that it began and that it stopped, not that it goes on when it ends."""
+    line, told = Timeline(), list[bool]()
+    line.recorder.on_gap = told.append
+    line.step(1)
+    line.recorder.rest(Gap.SHUTDOWN)
+    line.wait(4)
+    line.end()
+
+    assert told == [False, True]
+    assert line.gaps_ms()[-1] == ("shutdown", 1.0, 4.0, 0)
+    assert_tiles(line)
+
+
 def test_one_moment_is_read_once() -> None:
     """A step begins where the one before ended, also on a clock that moves while it is read."""
     line = Timeline(tick_ns=7)

@@ -58,6 +58,35 @@ def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: boo
     assert ("repeat both, in turns: a machine whose speed changed" in note) == said
 
 
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (None, None),
+        (1.04, None),
+        (
+            1.42,
+            ("1.42", "b", "of the difference may be the machine"),
+        ),
+        (
+            0.5,
+            ("2.00", "a", "may be missing from the difference"),
+        ),
+    ],
+)
+def test_a_machine_that_changed_its_speed_is_said_to(
+    machine: float | None, said: tuple[str, str, str] | None
+) -> None:
+    """Where b is the slower one: a slow machine explains it, a fast one makes it worse."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, machine=machine)
+    about = [note for note in notes(comparison(noise, fastest=None)) if "machine itself" in note]
+
+    assert about == [
+        f"the machine itself was {much} × slower during {run} (the same small work, timed at "
+        f"either end of each run): up to that much {what}"
+        for much, run, what in ([said] if said else [])
+    ]
+
+
 def test_fastest_steps_that_say_something_else_are_pointed_out() -> None:
     """The machine may have been busy: not where they say nearly the same."""
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)

@@ -9,6 +9,7 @@ from trainperf.comparison.results import ReadingChange, Verdict
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 from trainperf.stats.bootstrap import RatioInterval, paired_interval, ratio_interval
+from trainperf.stats.pace import Slowdown, including, slowdown
 
 
 BETTER = {meter.name: meter.better for meter in METERS}
@@ -43,7 +44,29 @@ def interval_of(
         return None
     if take_turns(before, after):
         return paired_interval(known[0], known[1])
-    return ratio_interval(known[0], known[1], assumed=noise)
+    found = ratio_interval(known[0], known[1], assumed=noise)
+    machine = machine_apart(before, after) if name in _SPEEDS else None
+    if machine is None:
+        return found
+    return including(found, machine, lower_is_faster=BETTER[name] == "lower")
+
+
+def machine_apart(before: Sequence[Member], after: Sequence[Member]) -> Slowdown | None:
+    """How much slower the machine was during the second run; `None` where nothing tells.
+
+    Repeats tell by themselves, the steps of another device have another pace, and the same work
+    takes another Python, or more ranks beside each other, another time.
+    """
+    if (len(before), len(after)) != (1, 1):
+        return None
+    one, other = (side[0].summary.run for side in (before, after))
+    alike = (one.software.get("python"), one.world_size) == (
+        other.software.get("python"),
+        other.world_size,
+    )
+    if not alike or {one.device, other.device} != {"cpu"}:
+        return None
+    return slowdown(one.paces_s, other.paces_s)
 
 
 def take_turns(before: Sequence[Member], after: Sequence[Member]) -> bool:

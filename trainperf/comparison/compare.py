@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainperf.comparison.changes import BETTER, changes, interval_of
+from trainperf.comparison.changes import BETTER, changes, interval_of, machine_apart
 from trainperf.comparison.explained import explained
 from trainperf.comparison.identity import differences, obstacle
 from trainperf.comparison.member import Member
@@ -56,12 +56,14 @@ class Judge:
 
 def _noise(interval: RatioInterval, before: Sequence[Member], after: Sequence[Member]) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
+    machine = machine_apart(before, after)
     return Noise(
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
         resolution=interval.resolution,
         apart_s=_apart_s(before[0], after[0]) if assumed else None,
+        machine=None if machine is None else machine.ratio,
     )
 
 

@@ -84,6 +84,9 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     apart_s: float | None = None
     """From the end of one run to the beginning of the other, where nobody repeated them; `None`
     where it is not known."""
+    machine: float | None = None
+    """Of single runs on a CPU how many times slower the machine itself was during the second: what
+    the same small work took at either end of each.  The interval includes that it was this."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,9 @@ ALIKE = 1.05
 TOGETHER_S = 120.0
 """A machine may have changed its speed between runs that are further apart."""
 
+PACES = 1.05
+"""Up to so many times the speed of the other, the machine was as fast beside either run."""
+
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
@@ -65,7 +68,8 @@ def speed(gain: Speedup) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
     said = [] if comparison.speedup is None else [comparison.reason]
-    said += [_noise(comparison), _busy(comparison), _loss(comparison.parity)]
+    said += [_noise(comparison), _machine(comparison), _busy(comparison)]
+    said.append(_loss(comparison.parity))
     said.append(_changes(comparison))
     return [sentence for sentence in said if sentence]
 
@@ -153,6 +157,25 @@ def _noise(comparison: Comparison) -> str:
     return (
         f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs), "
         f"{turns}; {least}"
+    )
+
+
+def _machine(comparison: Comparison) -> str:
+    """Where the machine itself was faster or slower during one of them."""
+    noise, gain = comparison.noise, comparison.speedup
+    if gain is None or noise is None or noise.machine is None:
+        return ""
+    much = max(noise.machine, 1 / noise.machine)
+    if much <= PACES:
+        return ""
+    slow = comparison.after if noise.machine > 1 else comparison.before
+    explains = (noise.machine > 1) == (gain.value < 1)
+    so = (
+        "of the difference may be the machine" if explains else "may be missing from the difference"
+    )
+    return (
+        f"the machine itself was {times(much)} slower during {slow.name} (the same small work, "
+        f"timed at either end of each run): up to that much {so}"
     )
 
 
