@@ -17,7 +17,7 @@ import torch
 from _compare_loops import KINDS, Extra, train
 from _compare_record import CLOCKS, Bench, Plan, Recorded, Walls, steady_steps
 
-from trainperf.turns import Place, Referee
+from trainperf.turns import Place, Referee, new_address
 
 
 PAIRS = 10
@@ -65,13 +65,11 @@ def by_turns(like: Recorded, pairs: int = PAIRS) -> Iterator[Recorded]:
         pairs: Of runs.
     """
     for _ in range(pairs):
-        with tempfile.TemporaryDirectory() as folder:
-            address = Path(folder) / "turns"
-            with Referee(address):
-                sides = [_begun(like, Place(address=str(address), side=side)) for side in (0, 1)]
-                for side, (process, walls) in enumerate(sides):
-                    yield _with(like, walls.recv(), extra=bool(side))
-                    process.join()
+        with new_address() as address, Referee(address):
+            sides = [_begun(like, Place(address=str(address), side=side)) for side in (0, 1)]
+            for side, (process, walls) in enumerate(sides):
+                yield _with(like, walls.recv(), extra=bool(side))
+                process.join()
 
 
 def _begun(

@@ -33,6 +33,7 @@ from trainperf.phases import Phase
 from trainperf.probes.audit import AuditProbe
 from trainperf.probes.choose import Chosen, Objects
 from trainperf.probes.tokens import MaskFunction
+from trainperf.records import FINISHED
 from trainperf.sinks.tensorboard import Writer
 from trainperf.starting import Wishes, begin, end
 
@@ -48,8 +49,8 @@ NEVER_ENDED = "end_step() was not called in 64 batches, so every batch counts as
 PATIENCE = 64
 """Batches without `end_step` after which a batch is taken to be a step."""
 
-FINISHED, NOT_CLOSED = "finished", "not closed"
-"""Ends of a fit that no exception caused."""
+NOT_CLOSED = "not closed"
+"""End of a fit that the process ended: no exception caused it."""
 
 
 class LoopMonitor(Asked):

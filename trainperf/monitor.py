@@ -175,6 +175,7 @@ class Monitor:
         fit_ns = self.recorder.end()
         self.guard.run("last steps", self._last)
         for probe in self._parts.probes:
+            self.guard.last(probe.name, partial(probe.ended, reason))
             self.guard.last(probe.name, probe.detach)
         end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1, pace_ns=pace)
         self._tell("entries", [self.totals(), end])

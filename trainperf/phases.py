@@ -63,7 +63,7 @@ class Tag(IntFlag):
     GC = 128
     OVERFLOW = 256
     PARTIAL_GROUP = 512
-    AFTER_TURN = 1024
+    OUT_OF_TURN = 1024
 
     @property
     def label(self) -> str:

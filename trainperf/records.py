@@ -174,6 +174,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     """Configuration seen while training, e.g. autocast: it completes `RunInfo.config`."""
 
 
+FINISHED = "finished"
+"""Reason of a fit that ended by itself."""
+
+
 class EndMark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
     """Last line of a record file that was closed: how the fit ended and how long it took."""
 

@@ -7,13 +7,11 @@ do the runs of a side share one, for it takes too long to be done again.
 
 import multiprocessing
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Protocol
 
 from recipes.gpt2.stages import Settings
@@ -73,11 +71,11 @@ class Processes:
         work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Iterator[None]:
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainperf-")))
-            referee = stack.enter_context(turns.Referee(folder / "turns", TURN_STEPS))
+            address = stack.enter_context(turns.new_address())
+            referee = stack.enter_context(turns.Referee(address, TURN_STEPS))
             told = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
-                place = turns.Place(address=str(folder / "turns"), side=side)
+                place = turns.Place(address=str(address), side=side)
                 process, end = stack.enter_context(_process(place, work, order, runs))
                 told[end] = process
             for _ in pairs:
@@ -102,7 +100,7 @@ def _process(
     try:
         yield process, told
     finally:
-        process.terminate()  # does nothing to one that has ended
+        process.kill()  # does nothing to one that has ended; there is nothing to save
         process.join()
         told.close()
 

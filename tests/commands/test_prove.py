@@ -22,7 +22,10 @@ torch.manual_seed(0)
 model = torch.nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 monitor = LoopMonitor("unused", report=False).watch(model, optimizer)
-for batch in monitor.batches([torch.ones(2, 4)] * 80):
+last = int(sys.argv[2]) if len(sys.argv) > 2 else 80
+for number, batch in enumerate(monitor.batches([torch.ones(2, 4)] * 80)):
+    if number == last:
+        raise ValueError("no memory")
     with monitor.phase("forward"):
         loss = model(batch).square().mean()
         time.sleep(float(sys.argv[1]))
@@ -62,7 +65,7 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
     assert not (tmp_path / "unused").exists()
     run = read(tmp_path / "runs/prove/after-2/trainperf/steps-rank0.jsonl")
     assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 7
-    tagged = [step.index for step in run.steps if step.tags & Tag.AFTER_TURN]
+    tagged = [step.index for step in run.steps if step.tags & Tag.OUT_OF_TURN]
     assert tagged == list(range(0, 80, 10))
 
 
@@ -91,6 +94,15 @@ def test_a_training_that_fails_ends_it_with_its_last_words(tmp_path: Path) -> No
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("trainperf: runs/prove/after-1: the training ended with exit code 1: ")
     assert last.endswith("ValueError: no such learning rate")
+
+
+def test_a_training_that_fails_inside_its_fit_is_told_at_once(tmp_path: Path) -> None:
+    """In its second turn; the other one had minutes to go."""
+    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
+    ended = prove(tmp_path, "loop.py 1.0", "loop.py 0.001 15")
+
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[-1].endswith("ValueError: no memory")
 
 
 def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:
@@ -124,6 +136,7 @@ def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
         (("a.py", "b.py", "--every", "1"), "--every 1: the first step of a turn is left out"),
         (("a.py", "b.py"), "a.py: no such file"),
         (("", "b.py"), "give a training"),
+        (("train.py 'x", "b.py"), "No closing quotation"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_runs(

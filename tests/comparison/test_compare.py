@@ -459,18 +459,26 @@ def test_the_smallest_change_that_could_be_told_is_known(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("order", "source"),
-    [("ABABAB", "turns"), ("ABBAAB", "turns"), ("AAABBB", "repeats"), ("AABBAB", "repeats")],
+    [
+        ("ABABAB", "turns"),
+        ("ABBAAB", "turns"),
+        ("AbAbBa", "turns"),
+        ("AAABBB", "repeats"),
+        ("AABBAB", "repeats"),
+        ("AaAbBb", "repeats"),
+    ],
 )
 def test_turns_are_known_by_when_the_runs_began(order: str, source: str, tmp_path: Path) -> None:
-    """Pair by pair, whichever of the two went first."""
+    """Pair by pair, whichever of the two went first; a small letter begins with the one before."""
     sides: dict[str, list[Member]] = {"A": [], "B": []}
     for place, side in enumerate(order):
         made = run(tmp_path / f"{place}", steps(10, seed=place, number=60))
+        second = place - side.islower()
         began = msgspec.structs.replace(
-            made.summary.run, started_at=f"2026-11-01T12:00:{place:02}+00:00"
+            made.summary.run, started_at=f"2026-11-01T12:00:{second:02}+00:00"
         )
         summary = msgspec.structs.replace(made.summary, run=began)
-        sides[side].append(replace(made, summary=summary))
+        sides[side.upper()].append(replace(made, summary=summary))
     found = Judge().compare(sides["A"], sides["B"])
 
     assert found.noise is not None

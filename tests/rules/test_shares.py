@@ -155,6 +155,17 @@ def test_validation_is_told_how_much_less_is_enough(
     assert finding.evidence == ("10.0 s in 20 pauses", "500 ms each, one in 5 steps")
 
 
+def test_waiting_for_another_run_is_no_part_of_the_fit(tmp_path: Path) -> None:
+    """Ten seconds of validation beside ten of steps are half, however long the other run took."""
+    gaps = [make_gap(Gap.VALIDATION, 500) for _ in range(20)]
+    away = [make_gap(Gap.OTHERS_TURN, 4000) for _ in range(10)]
+    spec = RankSpec(steps=make_steps(100, forward=100), gaps=[*gaps, *away], info=make_info())
+
+    finding = said(validation(Evidence(summary=summary_of(tmp_path, [spec]))))
+
+    assert finding.fraction == pytest.approx(0.5)
+
+
 def test_frequent_checkpoints_become_rarer_and_long_ones_go_to_the_background(
     tmp_path: Path,
 ) -> None:

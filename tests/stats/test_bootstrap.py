@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from statistics import mean, variance
 
 import numpy as np
 import pytest
@@ -210,6 +211,42 @@ def test_turns_that_agree_by_chance_are_not_taken_for_certainty() -> None:
     sampled = 0.03**2 * SEGMENTS / (SEGMENTS - 1) / SEGMENTS
     reach = 4.303 * math.sqrt((sampled + 2 * 0.001**2) / 3)
     assert math.log(found.high) == pytest.approx(reach, rel=1e-3)
+
+
+def test_what_happened_to_one_pair_of_ten_hides_no_change() -> None:
+    """Nine pairs say 3 %, in the tenth the machine was half as fast: Yuen's interval, by hand."""
+    wobble = (0.001, -0.001, 0.0, 0.002, -0.002, 0.001, -0.001, 0.0, 0.001)
+    change = math.log(1.03)
+    before = [one(0.0)] * 10
+    after = [one(change + off) for off in wobble] + [one(math.log(2))]
+    found = paired_interval(before, after)
+
+    kept = sorted(wobble)[1:]
+    winsorized = [kept[0], *kept, kept[-1]]
+    error = math.sqrt((variance(winsorized) * 10 * 9 / (8 * 7) + 2 * 0.001**2) / 10)
+    assert math.log(found.ratio) == pytest.approx(change + mean(kept))
+    # Student's 2.365 with seven degrees of freedom.
+    assert math.log(found.high / found.ratio) == pytest.approx(2.365 * error, rel=1e-3)
+    assert found.noise > 0.1
+
+
+def test_of_few_pairs_none_is_left_out() -> None:
+    """Nine are too few to know which one is unlike the others."""
+    before = [one(0.0)] * 9
+    after = [one(0.03)] * 8 + [one(0.7)]
+
+    assert paired_interval(before, after).low < 1
+
+
+def test_what_lies_inside_one_pair_says_nothing_of_the_others() -> None:
+    """The middle pair's parts count, not those of the one in which the machine changed."""
+    wild = tuple(0.5 * (-1) ** place for place in range(SEGMENTS))
+    calm = (0.0,) * SEGMENTS
+    before = [replace(one(0.0), parts=calm)] * 5
+    after = [replace(one(0.03 + off), parts=calm) for off in (0.0, 0.001, -0.001, 0.001)]
+    found = paired_interval(before, [*after, replace(one(0.03), parts=wild)])
+
+    assert found.low > 1.02
 
 
 def test_without_repeats_noise_is_assumed() -> None:

@@ -1,5 +1,7 @@
 """Waiting for one's turn is in no step, and the steps after it are told apart."""
 
+from collections.abc import Callable
+
 import pytest
 from support_live import MS, Timeline, assert_tiles
 
@@ -15,6 +17,19 @@ from trainperf.turns.wire import Turn
 AWAY_MS = 500.0
 
 
+class Nothing:
+    """Listens, as a trace does."""
+
+    def entered(self, slot: int) -> None:
+        """Nothing."""
+
+    def left(self) -> None:
+        """Nothing."""
+
+    def cleared(self) -> None:
+        """Nothing."""
+
+
 class Waits(Baton):
     """A baton that comes back after half a second."""
 
@@ -22,7 +37,8 @@ class Waits(Baton):
         super().__init__(Place(address="", side=0))
         self._timeline = line
         self._turn = Turn(steps=steps, unlike=unlike)
-        self.left = False
+        self.left = self.closed = False
+        self.before_waiting: Callable[[], object] = list
         self.ahead = -1
 
     def join(self, ahead: int) -> Turn:
@@ -32,6 +48,7 @@ class Waits(Baton):
 
     def pass_on(self) -> Turn:
         """Half a second later."""
+        self.before_waiting()
         self._timeline.wait(AWAY_MS)
         self.turns += 1
         return self._turn
@@ -39,6 +56,10 @@ class Waits(Baton):
     def leave(self) -> None:
         """Noted."""
         self.left = True
+
+    def close(self) -> None:
+        """Noted."""
+        self.closed = True
 
 
 def ran(steps: int, *, turn: int, unlike: int = 1) -> tuple[Timeline, TurnsProbe]:
@@ -71,25 +92,55 @@ def test_the_first_steps_of_a_turn_are_tagged() -> None:
     """Two of four, in either turn."""
     line, _ = ran(8, turn=4, unlike=2)
 
-    tagged = [step.index for step in line.steps if step.tags & Tag.AFTER_TURN]
+    tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
     assert tagged == [0, 1, 4, 5]
 
 
 def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
-    """The queue is empty before the other one trains."""
+    """The queue is empty before the other one trains, and the event is back in the pool."""
     timeline = Timeline()
     device = SimulatedDevice(timeline.clock)
     clock = DeviceClock(device.event)
-    probe = TurnsProbe(Waits(timeline, steps=1, unlike=1), 0, clock)
+    baton = Waits(timeline, steps=1, unlike=1)
+    probe = TurnsProbe(baton, 0, clock)
     probe.attach(timeline.recorder)
     timeline.recorder.on_close = probe.close
-    timeline.step(1.0)
-    device.work(30.0)
-    clock.mark()
+    left: list[float] = []
+    baton.before_waiting = lambda: left.append(device.idle_at_ns() - timeline.clock.now_ns)
+    for _ in range(3):
+        timeline.step(1.0)
+        device.work(30.0)
+    timeline.end()
 
-    timeline.step(1.0)  # its fetch ends the step before it, and the turn
+    assert left == [0, 0, 0]
+    assert len(clock._free) == 1
 
-    assert clock.lead() == 0
+
+def test_a_turn_does_not_end_inside_a_trace() -> None:
+    """Waiting would look like idle time there: the turn ends with the first step after it."""
+    line = Timeline()
+    probe = TurnsProbe(Waits(line, steps=2, unlike=1), 0, None)
+    probe.attach(line.recorder)
+    line.recorder.on_close = probe.close
+    for number in range(6):
+        line.recorder.listener = Nothing() if number in {1, 2} else None
+        line.step(1.0)
+    line.end()
+
+    away = [after for gap, _, _, after in line.gaps_ms() if gap == Gap.OTHERS_TURN.label]
+    assert away == [-1, 2, 4]
+
+
+def test_a_fit_that_failed_waits_for_nobody() -> None:
+    """Why it failed is told at once; the connection is closed, which the other one hears."""
+    _, probe = ran(3, turn=5)
+    assert isinstance(probe._baton, Waits)
+
+    probe.ended("OutOfMemoryError")
+    probe.detach()
+
+    assert not probe._baton.left
+    assert probe._baton.closed
 
 
 @pytest.mark.parametrize(
@@ -128,11 +179,11 @@ def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -
 def test_at_the_end_the_other_fit_is_waited_for() -> None:
     """Outside of the fit's own time."""
     line, probe = ran(3, turn=5)
-    fit_ns = line.fit_ns
-
-    probe.detach()
-
     assert isinstance(probe._baton, Waits)
+
+    probe.ended("finished")
+
     assert probe._baton.left
-    assert line.fit_ns == fit_ns
+    assert not probe._baton.closed
+    assert line.fit_ns / MS == 3 * 2.0 + AWAY_MS
     assert probe.notes()["turns"].startswith("took turns with another run")

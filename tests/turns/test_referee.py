@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -82,14 +83,76 @@ def test_the_second_fits_of_both_sides_are_a_pair_too(address: Path, referee: Re
     assert seen == ["a0"] * 3 + ["a1"] * 3 + ["b0"] * 3 + ["b1"] * 3
 
 
+def test_what_is_trained_alone_is_not_to_be_compared(address: Path, referee: Referee) -> None:
+    """Once the other fit is over, every step of a turn is unlike those before it."""
+    del referee
+    unlike: list[int] = []
+
+    def longer() -> None:
+        mine = baton(address, 0)
+        turn = mine.join(0)
+        while turn is not None and len(unlike) < 4:
+            unlike.append(turn.unlike)
+            turn = mine.pass_on()
+        mine.leave()
+
+    at_once(longer, lambda: fit(baton(address, 1), 6, list))
+
+    assert unlike == [1, 1, 1, 3]
+
+
+def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Referee) -> None:
+    """It cannot wait for the end of the one that waits for it."""
+    del referee
+    inner: list[object] = []
+
+    def nested() -> None:
+        outer = baton(address, 0)
+        outer.join(0)
+        inner.append(baton(address, 0).join(0))
+        outer.leave()
+
+    at_once(nested, lambda: fit(baton(address, 1), 3, list))
+
+    assert inner == [None]
+
+
+def test_a_process_that_ended_is_not_waited_for_though_its_connection_is_open(
+    address: Path, referee: Referee
+) -> None:
+    """A worker that it forked still holds it."""
+    seen: list[int] = []
+    dead = baton(address, 0)
+
+    def dies() -> None:
+        dead.join(0)
+        referee.gone(0)
+
+    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
+    dead.close()
+
+    assert seen == [1] * 4
+
+
+def test_a_refusal_reaches_whoever_launched_it(address: Path, referee: Referee) -> None:
+    """With its reason."""
+    baton(address, 1).refuse("two ranks")
+
+    for _ in range(200):
+        if referee.refused:
+            break
+        time.sleep(0.05)
+    assert referee.refused == {1: "two ranks"}
+
+
 def test_turns_are_longer_where_a_loader_works_far_ahead(address: Path, referee: Referee) -> None:
     """Four batches may be ready: five steps are unlike the others, as many more are measured."""
     del referee
     firsts: list[Turn | None] = []
 
     at_once(
-        lambda: firsts.append(fit(baton(address, 0), 3, list, ahead=4)),
-        lambda: firsts.append(fit(baton(address, 1), 3, list)),
+        lambda: firsts.append(fit(baton(address, 0), 15, list, ahead=4)),
+        lambda: firsts.append(fit(baton(address, 1), 15, list)),
     )
 
     assert [(one.steps, one.unlike) for one in firsts if one] == [(10, 5), (10, 5)]

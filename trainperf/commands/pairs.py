@@ -3,9 +3,9 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,13 +16,16 @@ from pathlib import Path
 from trainperf import launched, rundir
 from trainperf.commands.launch import command_of
 from trainperf.errors import ConfigError, RunError
-from trainperf.turns import Place, Referee
+from trainperf.turns import Place, Referee, new_address
 
 
 NAMES = ("before", "after")
 
 _LOOK_S = 0.05
 """Between two looks whether a training has ended."""
+
+_GRACE_S = 10.0
+"""For a training that is told to end."""
 
 _LAST_LINES = 5
 """Of the output of a training that failed."""
@@ -53,24 +56,25 @@ def runs_of(trainings: tuple[str, str], pairs: Pairs) -> tuple[list[Path], list[
     commands = [_command(training) for training in trainings]
     out = _free(pairs.out)
     runs: tuple[list[Path], list[Path]] = ([], [])
-    for number in range(1, pairs.number + 1):
-        sys.stderr.write(f"trainperf: pair {number} of {pairs.number}, in {out}\n")
-        made = _pair(commands, [out / f"{name}-{number}" for name in NAMES], pairs.steps)
-        for side, run in zip(runs, made, strict=True):
-            side.append(run)
+    with _ended_by_signal():
+        for number in range(1, pairs.number + 1):
+            sys.stderr.write(f"trainperf: pair {number} of {pairs.number}, in {out}\n")
+            made = _pair(commands, [out / f"{name}-{number}" for name in NAMES], pairs.steps)
+            for side, run in zip(runs, made, strict=True):
+                side.append(run)
     return runs
 
 
 def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int) -> list[Path]:
     with ExitStack() as stack:
-        # Short: the path of a socket has room for a hundred letters.
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trainperf-"))
-        address = Path(folder) / "turns"
+        address = stack.enter_context(new_address())
         referee = stack.enter_context(Referee(address, steps))
         trainings = [
             stack.enter_context(
                 _training(
-                    command, place, Place(address=str(address), side=side, dirpath=str(place))
+                    command,
+                    place,
+                    Place(address=str(address), side=side, dirpath=str(place.resolve())),
                 )
             )
             for side, (command, place) in enumerate(zip(commands, places, strict=True))
@@ -103,7 +107,7 @@ def _training(command: Sequence[str], out: Path, place: Place) -> Iterator[subpr
         try:
             yield process
         finally:
-            process.terminate()  # does nothing to one that has ended
+            _end(process)
 
 
 def _wait(
@@ -120,7 +124,28 @@ def _wait(
             referee.gone(side)
             if code:
                 raise RunError(_failure(places[side], code))
+        for side, why in list(referee.refused.items()):
+            raise RunError(f"{places[side]}: {why}")
         time.sleep(_LOOK_S)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """At once if it can, with force if it does not; nothing happens to one that has ended."""
+    process.terminate()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+@contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """Whoever ends this process ends the trainings too."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _failure(out: Path, code: int) -> str:
@@ -141,12 +166,17 @@ def _output(out: Path) -> Path:
 
 
 def _free(base: Path) -> Path:
+    if not base.name:
+        raise ConfigError(f"--out {base}: name a folder; try runs/prove")
     names = (base if not number else base.with_name(f"{base.name}-{number}") for number in count())
     return next(path for path in names if not path.exists())
 
 
 def _command(training: str) -> list[str]:
-    words = shlex.split(training)
+    try:
+        words = shlex.split(training)
+    except ValueError as error:
+        raise ConfigError(f"{training}: {error}") from None
     if not words:
         raise ConfigError('"": give a training, as in "train.py --lr 3e-4"')
     return command_of(words[0], words[1:])

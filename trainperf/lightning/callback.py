@@ -21,6 +21,7 @@ from trainperf.measures import Measure
 from trainperf.monitor import Monitor
 from trainperf.probes.base import Probe
 from trainperf.probes.tokens import MaskFunction
+from trainperf.records import FINISHED
 
 
 _USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
@@ -96,7 +97,7 @@ class Measurement(Callback):
         """The fit is over."""
         del pl_module
         if stage == "fit":
-            self._end(trainer, "finished")
+            self._end(trainer, FINISHED)
 
     # -- what a kind of measurement may add ----------------------------------------------------
 
@@ -124,7 +125,7 @@ class Measurement(Callback):
         session.finish(reason)
         if session.monitor.started:
             self._restored = session.state()
-        report(session, trainer, aloud=self._speaks(trainer), wait=reason == "finished")
+        report(session, trainer, aloud=self._speaks(trainer), wait=reason == FINISHED)
 
     def _start(
         self, session: Session, trainer: "pl.Trainer", pl_module: "pl.LightningModule"

@@ -49,6 +49,9 @@ class Probe:
         """Begin to feed *recorder*; its columns are fixed already."""
         self.recorder = recorder
 
+    def ended(self, reason: str) -> None:
+        """The fit is over, and how: the reason of its end mark.  Called once, before `detach`."""
+
     def detach(self) -> None:
         """Remove every hook from every object.  Called once, also after an exception."""
 

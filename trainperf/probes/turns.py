@@ -1,7 +1,8 @@
 """Gives way to another training every few steps, where two were launched to take turns.
 
-Waiting is the gap `others_turn`.  The steps after it are tagged `after_turn`: the first, before
-which the device ran dry, and as many as the loader's workers have made batches for meanwhile.
+Waiting is the gap `others_turn`.  The steps after it are tagged `out_of_turn`: the first, before
+which the device ran dry, and as many as the loader's workers have made batches for meanwhile.  So
+are all that follow the end of the other training.
 """
 
 import math
@@ -13,7 +14,7 @@ from trainperf.clocks.device import DeviceClock
 from trainperf.phases import Gap, Tag
 from trainperf.probes.base import Probe
 from trainperf.recorder import Draft, Recorder
-from trainperf.records import RunInfo
+from trainperf.records import FINISHED, RunInfo
 from trainperf.turns import Baton, here
 from trainperf.turns.wire import Turn
 
@@ -24,12 +25,16 @@ def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1
     It belongs behind all others: what they do as a step closes is part of the turn.
 
     Args:
-        clock: The device's; `None` for a CPU.
+        clock: The device's; `None` where nothing is waited for.
         info: Of the run: its ranks, and the settings of its loader.
         micro_batches: Batches of a step.
     """
     place = here()
-    if place is None or info.world_size > 1:
+    if place is None:
+        return []
+    if info.world_size > 1:
+        if info.rank == 0:
+            Baton(place).refuse(f"{info.world_size} ranks; only trainings of one rank take turns")
         return []
     settings = (info.config.get(name) for name in ("num_workers", "prefetch_factor"))
     workers, each = (int(value or 0) for value in settings)
@@ -42,7 +47,7 @@ class TurnsProbe(Probe):
     Args:
         baton: Says whose turn it is.
         ahead: Steps whose batches the loader may have ready after a while.
-        clock: The device's; `None` for a CPU.
+        clock: The device's; `None` where nothing is waited for.
     """
 
     name: ClassVar[str] = "turns"
@@ -67,18 +72,27 @@ class TurnsProbe(Probe):
             return
         self._steps += 1
         if self._steps <= turn.unlike:
-            draft.tags |= Tag.AFTER_TURN
-        if self._steps < turn.steps:
+            draft.tags |= Tag.OUT_OF_TURN
+        # A trace has no room for the other's turn: it would look like waiting.
+        if self._steps < turn.steps or self.recorder.listener is not None:
             return
         with self._waiting():
             self._finish_on_device()
             self._turn = self._baton.pass_on()
         self._steps = 0
 
-    def detach(self) -> None:
-        """Wait for the other fit to be over: reports of this one would disturb it."""
+    def ended(self, reason: str) -> None:
+        """Wait for the other fit to be over: reports of this one would disturb it.
+
+        Unless this one failed, which should be known at once.
+        """
         self._turn = None
-        self._baton.leave()
+        if reason == FINISHED:
+            self._baton.leave()
+
+    def detach(self) -> None:
+        """Give way for good."""
+        self._baton.close()
 
     def notes(self) -> dict[str, str]:
         """That turns were taken."""

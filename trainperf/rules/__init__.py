@@ -7,7 +7,7 @@ from trainperf.results import Finding, Level
 from trainperf.rules.allreduce_tail import allreduce_tail
 from trainperf.rules.attention import attention
 from trainperf.rules.autocast_casts import autocast_casts
-from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s
+from trainperf.rules.base import LIMITS, Rule, Thresholds, all_steps_s, own_fit_s
 from trainperf.rules.callbacks import callbacks
 from trainperf.rules.channels_last import channels_last
 from trainperf.rules.checkpoint import checkpoint
@@ -122,7 +122,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     found = [finding for rule in RULES if (finding := rule(evidence)) is not None]
     if any(finding.id == noisy_run.__name__ for finding in found):
         found = [_less_sure(finding) for finding in found]
-    steps = all_steps_s(summary) / summary.run.fit_s if summary.run.fit_s else 0.0
+    steps = all_steps_s(summary) / own_fit_s(summary) if own_fit_s(summary) else 0.0
     return tuple(sorted(found, key=lambda one: (not one.urgent, *_rank(one, steps))))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainperf.evidence import Evidence
-from trainperf.phases import PHASES, Phase
+from trainperf.phases import PHASES, Gap, Phase
 from trainperf.results import Finding, Level, Summary
 
 
@@ -137,9 +137,15 @@ def late_s(summary: Summary, phase: Phase) -> float:
     return sum(filter(None, caused))
 
 
+def own_fit_s(summary: Summary) -> float:
+    """Of the fit, without what it waited for a run that it took turns with."""
+    return summary.run.fit_s - summary.ledger_s.get(Gap.OTHERS_TURN.label, 0.0)
+
+
 def gap_fraction(summary: Summary, gap: str) -> float:
     """Share of the fit; 0 when there was none."""
-    return summary.ledger_s.get(gap, 0.0) / summary.run.fit_s if summary.run.fit_s else 0.0
+    fit_s = own_fit_s(summary)
+    return summary.ledger_s.get(gap, 0.0) / fit_s if fit_s else 0.0
 
 
 def all_steps_s(summary: Summary) -> float:

@@ -4,7 +4,7 @@ import math
 
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
-from trainperf.rules.base import LIMITS, at_most, severity, value
+from trainperf.rules.base import LIMITS, at_most, own_fit_s, severity, value
 from trainperf.rules.compiling import once_s
 from trainperf.units import duration, plural, share, times
 
@@ -16,7 +16,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
     reports on average stands for it.  Recompilations have a finding of their own.
     """
     summary, document = evidence.summary, evidence.documents.compilation
-    step_s, fit_s = value(summary, "step_s"), summary.run.fit_s
+    step_s, fit_s = value(summary, "step_s"), own_fit_s(summary)
     # A running fit will be longer than it is now.
     if document is None or not step_s or not fit_s or summary.run.state == "running":
         return None

@@ -2,7 +2,7 @@
 
 from trainperf.evidence import Evidence
 from trainperf.results import Finding, Summary
-from trainperf.rules.base import LIMITS, all_steps_s, at_most, setting, severity, value
+from trainperf.rules.base import LIMITS, all_steps_s, at_most, own_fit_s, setting, severity, value
 from trainperf.units import duration, plural, share
 
 
@@ -18,12 +18,13 @@ def epoch_start(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     epochs, workers = summary.gaps.get("epoch_boundary", 0), setting(summary, "num_workers")
-    if epochs < 2 or not workers or setting(summary, "persistent_workers") or not summary.run.fit_s:
+    fit_s = own_fit_s(summary)
+    if epochs < 2 or not workers or setting(summary, "persistent_workers") or not fit_s:
         return None
     first_s, between_s = _first_batches_s(summary), _between_s(summary)
     if first_s is None:
         return None
-    lost = (first_s + between_s) / summary.run.fit_s
+    lost = (first_s + between_s) / fit_s
     if lost < LIMITS.epoch_start or not _explained(summary, first_s + between_s, epochs):
         return None
     each_s = (first_s + between_s) / epochs

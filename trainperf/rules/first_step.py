@@ -2,7 +2,7 @@
 
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
-from trainperf.rules.base import LIMITS, at_most, severity, value
+from trainperf.rules.base import LIMITS, at_most, own_fit_s, severity, value
 from trainperf.rules.compiling import once_s
 from trainperf.units import duration, share
 
@@ -18,9 +18,9 @@ def first_step(evidence: Evidence) -> Finding | None:
     if compiled is not None and once_s(compiled, summary) >= (first_s - step_s) / 2:
         return None  # compiling has a finding of its own, or has paid back
     extra_s = first_s - step_s
-    if extra_s < LIMITS.first_step_s or extra_s < LIMITS.first_step * summary.run.fit_s:
+    if extra_s < LIMITS.first_step_s or extra_s < LIMITS.first_step * own_fit_s(summary):
         return None
-    lost = extra_s / summary.run.fit_s
+    lost = extra_s / own_fit_s(summary)
     return Finding(
         id="first_step",
         title=f"the first step takes {share(lost)} of the fit",

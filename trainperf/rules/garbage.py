@@ -2,7 +2,7 @@
 
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
-from trainperf.rules.base import LIMITS, at_most, severity, worst
+from trainperf.rules.base import LIMITS, at_most, own_fit_s, severity, worst
 from trainperf.units import duration, share
 
 
@@ -10,9 +10,9 @@ def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector."""
     summary = evidence.summary
     paused_s = worst(summary, "gc_s")
-    if paused_s is None or not summary.run.fit_s:
+    if paused_s is None or not own_fit_s(summary):
         return None
-    lost, unusual = paused_s / summary.run.fit_s, summary.excluded.get("gc", 0)
+    lost, unusual = paused_s / own_fit_s(summary), summary.excluded.get("gc", 0)
     # A few full collections while a process warms up are a notable part of a short fit only.
     if lost < LIMITS.garbage or 0 < unusual < LIMITS.collections:
         return None

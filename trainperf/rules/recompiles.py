@@ -5,7 +5,7 @@ from collections import Counter
 from trainperf.documents.compilation import Compiled
 from trainperf.evidence import Evidence
 from trainperf.results import Finding
-from trainperf.rules.base import LIMITS, at_most, severity
+from trainperf.rules.base import LIMITS, at_most, own_fit_s, severity
 from trainperf.rules.compiling import dimension, excess_s, name_of, plain, recompiled_late, short
 from trainperf.units import duration, plural, share
 
@@ -19,9 +19,9 @@ def recompiles(evidence: Evidence) -> Finding | None:
     summary, document = evidence.summary, evidence.documents.compilation
     late = recompiled_late(document) if document is not None else []
     steps = {one.step for one in late if one.step is not None}
-    if document is None or len(steps) < LIMITS.recompiled_steps or not summary.run.fit_s:
+    if document is None or len(steps) < LIMITS.recompiled_steps or not own_fit_s(summary):
         return None
-    lost = min(excess_s(document, summary, steps) / summary.run.fit_s, 1.0)
+    lost = min(excess_s(document, summary, steps) / own_fit_s(summary), 1.0)
     if lost < LIMITS.recompiles:
         return None
     worst = _most_often(late)
@@ -33,7 +33,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
         evidence=(
             (
                 f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
-                f"first, {duration(lost * summary.run.fit_s)} beyond what a steady step takes"
+                f"first, {duration(lost * own_fit_s(summary))} beyond what a steady step takes"
             ),
             f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
             *(

@@ -30,7 +30,7 @@ WHY = {
     "gc": "the garbage collector ran in it for long",
     "overflow": "the GradScaler skipped its update",
     "partial_group": "fewer micro-batches than usual were accumulated",
-    "after_turn": "another run had its turn just before it",
+    "out_of_turn": "the first of a turn, or the run it took turns with was over",
 }
 """What a tag says about a step, for somebody who points at it."""
 

@@ -211,8 +211,9 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     trim = int(TRIMMED * len(apart))
     kept = sorted(apart)[trim : len(apart) - trim]
     winsorized = [kept[0]] * trim + kept + [kept[-1]] * trim
-    spread = variance(winsorized) * (len(apart) / len(kept)) ** 2
-    error = math.sqrt((max(spread, sampled) + 2 * RESOLUTION**2) / len(apart))
+    n, h = len(apart), len(kept)
+    spread = variance(winsorized) * n * (n - 1) / (h * (h - 1))
+    error = math.sqrt((max(spread, sampled) + 2 * RESOLUTION**2) / n)
     quantile, center = float(stdtrit(len(kept) - 1, 0.975)), mean(kept)
     return RatioInterval(
         ratio=math.exp(center),

@@ -6,8 +6,8 @@ here imports torch.
 """
 
 from trainperf.turns.baton import Baton
-from trainperf.turns.place import ASKED, Place, directory, here
+from trainperf.turns.place import ASKED, Place, directory, here, new_address
 from trainperf.turns.referee import STEPS, Referee
 
 
-__all__ = ["ASKED", "STEPS", "Baton", "Place", "Referee", "directory", "here"]
+__all__ = ["ASKED", "STEPS", "Baton", "Place", "Referee", "directory", "here", "new_address"]

@@ -4,7 +4,7 @@ import socket
 
 from trainperf.turns.place import Place
 from trainperf.turns.processor import move_to, processor
-from trainperf.turns.wire import Done, Hello, Line, Turn
+from trainperf.turns.wire import Done, Hello, Line, Refusal, Turn
 
 
 class Baton:
@@ -31,14 +31,15 @@ class Baton:
         Returns:
             How many steps a turn has; `None` if there is nobody to take turns with.
         """
-        end = socket.socket(socket.AF_UNIX)
-        try:
-            end.connect(self._place.address)
-        except OSError:
-            end.close()
-            return None
-        self._line = Line(end)
+        self._line = self._connected()
         return self._wait(Hello(side=self._place.side, ahead=ahead))
+
+    def refuse(self, why: str) -> None:
+        """This training takes no turns; whoever launched it is told."""
+        line = self._connected()
+        if line is not None:
+            line.say(Refusal(side=self._place.side, why=why))
+            line.close()
 
     def pass_on(self) -> Turn | None:
         """The turn is over: let the other one train, and wait for the next turn."""
@@ -46,19 +47,29 @@ class Baton:
 
     def leave(self) -> None:
         """The fit is over.  Waits for the other's end: what follows the fit would disturb it."""
-        if self._line is not None:
-            self._wait(Done(processor=processor(), last=True))
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        self._wait(Done(processor=processor(), last=True))
+        self.close()
+
+    def close(self) -> None:
+        """Wait for nobody: the other one trains alone from now on."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.close()
+
+    def _connected(self) -> Line | None:
+        end = socket.socket(socket.AF_UNIX)
+        try:
+            end.connect(self._place.address)
+        except OSError:
+            end.close()
+            return None
+        return Line(end)
 
     def _wait(self, said: Hello | Done) -> Turn | None:
         line = self._line
         turn = line.turn() if line is not None and line.say(said) else None
         if turn is None:
-            if line is not None:
-                line.close()
-            self._line = None
+            self.close()
             return None
         self.turns += 1
         move_to(turn.processor)

@@ -1,12 +1,19 @@
 """Does this process take turns with another one, and where does it ask whose turn it is?"""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 
 
 ASKED = "TRAINPERF_TURNS"
 """Environment variable that holds a `Place` as JSON in a process that takes turns."""
+
+_LONGEST = 60
+"""Letters of a folder for temporary files in which a socket's path has room."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +29,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def variable(self) -> dict[str, str]:
         """The environment variable that says so."""
         return {ASKED: msgspec.json.encode(self).decode()}
+
+
+@contextmanager
+def new_address() -> Iterator[Path]:
+    """Where a referee can listen, for as long as this context is open."""
+    # The path of a socket has room for a hundred letters, which a user's own TMPDIR may exceed.
+    base = tempfile.gettempdir()
+    short = base if len(base) < _LONGEST else "/tmp"  # noqa: S108 the folder itself is ours alone
+    with tempfile.TemporaryDirectory(prefix="trainperf-", dir=short) as folder:
+        yield Path(folder) / "turns"
 
 
 def here() -> Place | None:

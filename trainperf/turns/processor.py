@@ -5,6 +5,7 @@ nobody knows, and nothing is moved.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -29,7 +30,7 @@ def move_to(number: int | None) -> None:
     allowed = os.sched_getaffinity(0)
     if number not in allowed or len(allowed) == 1:
         return
-    try:
+    with suppress(OSError):  # a container may have lost the processor meanwhile
         os.sched_setaffinity(0, {number})
-    finally:
+    with suppress(OSError):
         os.sched_setaffinity(0, allowed)

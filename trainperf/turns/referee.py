@@ -14,7 +14,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from trainperf.turns.wire import Done, Hello, Line, Turn
+from trainperf.turns.wire import Done, Hello, Line, Refusal, Turn
 
 
 STEPS = 10
@@ -56,6 +56,8 @@ class Referee:
         """Side to its fit, while a pair of fits is under way and that one is not gone."""
         self._turn_of = 0
         """The side whose turn it is."""
+        self.refused: dict[int, str] = {}
+        """Side to why it takes no turns."""
         self.passed = [0, 0]
         """How often either side gave way to the other."""
 
@@ -82,7 +84,10 @@ class Referee:
         self._address.unlink(missing_ok=True)
 
     def gone(self, side: int) -> None:
-        """The process of a side has ended: the other one waits for it no more."""
+        """The process of a side has ended: the other one waits for it no more.
+
+        Its connection may still be open, in a process that it forked.
+        """
         self._gone[side] = True
 
     # -- inside: all of it in the referee's thread ----------------------------------------------
@@ -95,20 +100,31 @@ class Referee:
                 else:
                     end, _ = self._listener.accept()
                     self._selector.register(end, selectors.EVENT_READ, Line(end))
+            for side, gone in enumerate(self._gone):
+                if gone and side in self._pair:
+                    self._hang_up(self._pair[side].line)
             self._begin()
 
     def _hear(self, line: Line) -> None:
         heard = line.heard()
         if heard is None:
-            self._selector.unregister(line.end)
-            line.close()
-            self._left(line)
+            self._hang_up(line)
             return
         for said in heard:
-            if isinstance(said, Hello):
-                self._waiting[said.side].append(_Seat(line, said))
-            else:
+            if isinstance(said, Refusal):
+                self.refused[said.side] = said.why
+            elif isinstance(said, Done):
                 self._passed(line, said)
+            elif said.side in self._pair:
+                # A fit inside of that fit, or beside it: it cannot wait for it to be over.
+                self._hang_up(line)
+            else:
+                self._waiting[said.side].append(_Seat(line, said))
+
+    def _hang_up(self, line: Line) -> None:
+        self._selector.unregister(line.end)
+        line.close()
+        self._left(line)
 
     def _begin(self) -> None:
         """Begin the next pair, once both are there or never will be."""
@@ -153,12 +169,13 @@ class Referee:
         """Both fits are over: they go on with what follows."""
         pair, self._pair = self._pair, {}
         for seat in pair.values():
-            seat.line.say(self._turn(pair, None))
+            seat.line.say(Turn(steps=self._steps, unlike=self._steps))
 
     def _give(self, side: int, processor: int | None) -> None:
         self._turn_of = side
-        self._pair[side].line.say(self._turn(self._pair, processor))
-
-    def _turn(self, pair: dict[int, _Seat], processor: int | None) -> Turn:
-        unlike = 1 + max(seat.hello.ahead for seat in pair.values())
-        return Turn(steps=max(self._steps, 2 * unlike), unlike=unlike, processor=processor)
+        unlike = 1 + max(seat.hello.ahead for seat in self._pair.values())
+        steps = max(self._steps, 2 * unlike)
+        other = self._pair.get(1 - side)
+        if other is None or other.over:
+            unlike = steps
+        self._pair[side].line.say(Turn(steps=steps, unlike=unlike, processor=processor))

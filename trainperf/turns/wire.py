@@ -22,18 +22,26 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """Whether the fit is over, and waits for that of the other side to be over too."""
 
 
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
+    """A training that takes no turns."""
+
+    side: int
+    why: str
+
+
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     """It is your turn; after `Done.last`: both fits are over."""
 
     steps: int
     """How many."""
     unlike: int
-    """So many of the first ones are unlike the others: what worked ahead has worked meanwhile."""
+    """So many of the first ones are not to be compared: what worked ahead has worked meanwhile, or
+    nobody takes turns with them."""
     processor: int | None = None
     """Where the other one trained: processors of one machine may differ in speed."""
 
 
-Said = Hello | Done
+Said = Hello | Done | Refusal
 _SAID = msgspec.json.Decoder(Said)
 _TURN = msgspec.json.Decoder(Turn)
 _ENCODER = msgspec.json.Encoder()
