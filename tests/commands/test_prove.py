@@ -69,6 +69,7 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
     assert tagged == list(range(0, 80, 10))
 
 
+@pytest.mark.slow
 def test_a_regression_fails_the_gate(tmp_path: Path) -> None:
     """With exit code 1, as `trainperf compare` does."""
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
@@ -99,7 +100,7 @@ def test_a_training_that_fails_ends_it_with_its_last_words(tmp_path: Path) -> No
 def test_a_training_that_fails_inside_its_fit_is_told_at_once(tmp_path: Path) -> None:
     """In its second turn; the other one had minutes to go."""
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
-    ended = prove(tmp_path, "loop.py 1.0", "loop.py 0.001 15")
+    ended = prove(tmp_path, "loop.py 1.0", "loop.py 0.001 3", "--every", "2")
 
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].endswith("ValueError: no memory")
