@@ -1,13 +1,19 @@
 """Walkthroughs of planted runs: what a stage takes and learns is written, not trained."""
 
+import os
 import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import torch
 from support_runs import RankSpec, make_info, make_run_dir, make_step
+from torch import Tensor
 
+from recipes.gpt2.batches import Batch
+from recipes.gpt2.model import GPT2
 from recipes.gpt2.sides import Planned
 from recipes.gpt2.stages import PRESETS, Settings, Stage
 from recipes.gpt2.text import Place
@@ -121,3 +127,41 @@ def packed(kept: Settings) -> Settings:
 def sdpa(kept: Settings) -> Settings:
     """Fused attention."""
     return replace(kept, attention="sdpa")
+
+
+class Slow(GPT2):
+    """Takes its time where documents are packed."""
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """Fifty milliseconds later."""
+        time.sleep(0.05 if self.settings.packed else 0.0)
+        return super().training_step(batch, batch_idx)
+
+
+class Dull(GPT2):
+    """Learns nothing where the update is fused."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """With a step of nothing."""
+        rate = 0.0 if self.settings.fused else self.preset.learning_rate
+        return torch.optim.AdamW(self.parameters(), lr=rate)
+
+
+class Lacking(GPT2):
+    """Has no memory for its optimizer where documents are packed."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Raises what torch raises."""
+        if self.settings.packed:
+            raise RuntimeError("out of memory\nand where")
+        return super().configure_optimizers()
+
+
+class Dying(GPT2):
+    """Is gone where documents are packed."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """As if the system had ended it."""
+        if self.settings.packed:
+            os._exit(3)
+        return super().configure_optimizers()

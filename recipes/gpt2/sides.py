@@ -2,7 +2,8 @@
 
 Every run has a process of its own: two processes that do the same differ by about a percent for as
 long as they live, and repeats in one process would not show it.  Only where something is compiled
-do the runs of a side share one, for it takes too long to be done again.
+do the runs of a side share one, for it takes too long to be done again, and on a GPU, which takes
+seconds to be begun with.
 """
 
 import multiprocessing
@@ -14,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol
 
+from recipes.gpt2.machine import this_machine
 from recipes.gpt2.stages import Settings
 from recipes.gpt2.text import Place as Document
 from recipes.gpt2.train import Work, quieten, train
@@ -61,8 +63,9 @@ class Processes:
     def by_turns(
         self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Iterator[None]:
-        """Pairs of runs, each run in a process of its own; compiled ones of a side share one."""
-        together = any(run.settings.compiled for run in pairs[0])
+        """Pairs of runs; where a process takes long to begin, those of a side share one."""
+        cuda = this_machine(work.accelerator).cuda
+        together = cuda or any(run.settings.compiled for run in pairs[0])
         for several in [pairs] if together else [[pair] for pair in pairs]:
             yield from self._at_once(work, order, several)
 

@@ -2,28 +2,27 @@
 
 import subprocess
 import sys
-import time
+from collections import deque
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 import torch
-from support_walk import packed, small_work, stage
-from torch import Tensor
-from torch._dynamo.utils import counters
+from support_walk import Dull, Dying, Lacking, Slow, packed, small_work, stage
 
 from recipes.gpt2.__main__ import main
-from recipes.gpt2.batches import Batch
 from recipes.gpt2.larger import with_swept_batch
 from recipes.gpt2.machine import this_machine
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.sides import Planned, Processes
 from recipes.gpt2.stages import STAGES, Settings
 from recipes.gpt2.text import find_documents, training_order
-from recipes.gpt2.train import forget_compiled, free_folder, last_folder, train
+from recipes.gpt2.train import free_folder, last_folder, train
 from recipes.gpt2.walk import walkthrough
+from trainperf.run import Run
+from trainperf.summary import examine
 
 
 STEPS = 3
@@ -32,24 +31,6 @@ QUICK = {
     for one in STAGES
     if one.name in ("baseline", "loader", "packed", "sdpa", "checkpoint", "fused")
 }
-
-
-class Slow(GPT2):
-    """Takes its time where documents are packed."""
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Fifty milliseconds later."""
-        time.sleep(0.05 if self.settings.packed else 0.0)
-        return super().training_step(batch, batch_idx)
-
-
-class Dull(GPT2):
-    """Learns nothing where the update is fused."""
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        """With a step of nothing."""
-        rate = 0.0 if self.settings.fused else self.preset.learning_rate
-        return torch.optim.AdamW(self.parameters(), lr=rate)
 
 
 @pytest.fixture(scope="module")
@@ -175,21 +156,47 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.skipif(not this_machine("cpu").compiler, reason="there is no compiler")
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch's own compiler
 def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
-    """One graph for a run and its repeat, another once it is forgotten."""
+    """One graph in the first run of either side, none in the second."""
     work = small_work(tmp_path, steps=STEPS)
     order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
-    graphs = [counters["stats"]["unique_graphs"]]
+    pairs = [
+        tuple(
+            Planned(
+                settings=Settings(compiled="default"), folder=f"{side}-{number}", looked_at=False
+            )
+            for side in ("before", "after")
+        )
+        for number in (1, 2)
+    ]
 
-    forget_compiled()
-    for name in ("one", "repeat", "other"):
-        if name == "other":
-            forget_compiled()
-        train(work, Settings(compiled="default"), order, name, looked_at=False)
-        graphs.append(counters["stats"]["unique_graphs"])
+    deque(Processes().by_turns(work, order, pairs), maxlen=0)
 
-    assert [after - before for before, after in pairwise(graphs)] == [1, 0, 1]
+    for side in ("before", "after"):
+        graphs = []
+        for number in (1, 2):
+            summary = examine(Run.open(tmp_path / f"{side}-{number}/trainperf")).summary
+            graphs.append(summary.compilation.graphs if summary.compilation else 0)
+        assert graphs == [1, 0]
+
+
+@pytest.mark.slow
+def test_a_training_that_lacks_memory_ends_its_stage(tmp_path: Path) -> None:
+    """Before it has begun its fit, while the other side waits for it."""
+    work = replace(small_work(tmp_path), model=Lacking)
+
+    found = walkthrough(work, [STAGES[0], stage("packed", packed)])[1]
+
+    assert (found.status, found.why) == ("rejected", "failed: out of memory")
+
+
+@pytest.mark.slow
+def test_a_training_that_dies_ends_the_walkthrough(tmp_path: Path) -> None:
+    """Its exit code is told; the other side is not waited for."""
+    work = replace(small_work(tmp_path), model=Dying)
+
+    with pytest.raises(ChildProcessError, match="exit code 3"):
+        walkthrough(work, [STAGES[0], stage("packed", packed)])
 
 
 def test_a_second_walkthrough_leaves_the_first_one_alone(tmp_path: Path) -> None:
