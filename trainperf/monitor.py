@@ -102,8 +102,7 @@ class Monitor:
         pace = self._pace()
         self._parts.info = msgspec.structs.replace(parts.info, columns=columns, pace_ns=pace)
         self._window = Window(parts.meters)
-        readers = [sink for sink in parts.sinks if type(sink).readings is not Sink.readings]
-        self._has_readers = bool(readers)
+        self._has_readers = any(type(one).readings is not Sink.readings for one in parts.sinks)
         self._watched = self._has_readers or parts.first_answer is not None
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._switch_ns = calibrate(self._clock)
