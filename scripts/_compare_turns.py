@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from _compare_loops import KINDS, Extra, train
-from _compare_record import CLOCKS, Bench, Plan, Recorded, Walls, steady_steps
+from _compare_record import CLOCKS, Bench, Plan, Recorded, Walls, read_back
 
 from trainperf.turns import Place, Referee, new_address
 
@@ -93,7 +93,7 @@ def _side(
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as run:
         path = train(KINDS[split][kind](), STEPS, Path(run), Extra((extra,)), CLOCKS[clock])
-        found.send(steady_steps(path).wall_ns.astype(np.int64))
+        found.send(read_back(path)[0].wall_ns.astype(np.int64))
 
 
 def _with(like: Recorded, walls: Walls, *, extra: bool) -> Recorded:

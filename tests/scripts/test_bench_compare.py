@@ -134,3 +134,20 @@ def test_a_step_of_three_seconds_is_read_as_it_was_written(tmp_path: Path) -> No
 
     (found,) = read(tmp_path, "tune")
     assert found.walls.tolist() == walls.tolist()
+
+
+@pytest.mark.slow
+def test_pairs_that_take_turns_are_recorded_and_judged(tmp_path: Path) -> None:
+    """Real loops in processes of their own, one comparison a kind."""
+    options = ["--long", "0", "--turns", "0", "--planted", "0"]
+    record = ["record", str(tmp_path), "held out", *options, "--by-turns", "1"]
+    bench = [sys.executable, str(ROOT / "scripts" / "bench_compare.py")]
+    subprocess.run([*bench, *record], check=True, capture_output=True)
+
+    found = judged(tmp_path)
+
+    (mode,) = found["modes"]
+    assert mode["mode"] == "in turns of ten steps, 10 × 50 steps"
+    assert 1 <= mode["false"]["of"] <= 4
+    (session,) = found["sessions"].values()
+    assert session["runs"] == 4 * 20
