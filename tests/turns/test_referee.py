@@ -84,21 +84,21 @@ def test_the_second_fits_of_both_sides_are_a_pair_too(address: Path, referee: Re
 
 
 def test_what_is_trained_alone_is_not_to_be_compared(address: Path, referee: Referee) -> None:
-    """Once the other fit is over, every step of a turn is unlike those before it."""
+    """Beside the other fit's last turn there is one more; every step after that is left out."""
     del referee
     unlike: list[int] = []
 
     def longer() -> None:
         mine = baton(address, 0)
         turn = mine.join(0)
-        while turn is not None and len(unlike) < 4:
+        while turn is not None and len(unlike) < 6:
             unlike.append(turn.unlike)
             turn = mine.pass_on()
         mine.leave()
 
     at_once(longer, lambda: fit(baton(address, 1), 6, list))
 
-    assert unlike == [1, 1, 1, 3]
+    assert unlike == [1, 1, 1, 1, 3, 3]
 
 
 def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Referee) -> None:

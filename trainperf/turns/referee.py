@@ -32,6 +32,8 @@ class _Seat:
     hello: Hello
     over: bool = False
     """Whether the fit is over and waits for the other's."""
+    alone: int = 0
+    """Turns it had since the other's was over, of which the first came next to the other's last."""
 
 
 class Referee:
@@ -175,7 +177,9 @@ class Referee:
         self._turn_of = side
         unlike = 1 + max(seat.hello.ahead for seat in self._pair.values())
         steps = max(self._steps, 2 * unlike)
-        other = self._pair.get(1 - side)
+        other, own = self._pair.get(1 - side), self._pair[side]
         if other is None or other.over:
+            own.alone += 1
+        if own.alone > 1:
             unlike = steps
-        self._pair[side].line.say(Turn(steps=steps, unlike=unlike, processor=processor))
+        own.line.say(Turn(steps=steps, unlike=unlike, processor=processor))
