@@ -25,10 +25,11 @@ from trainperf.monitor import Monitor
 from trainperf.parts import Parts
 from trainperf.phases import Phase
 from trainperf.probes.batches import SamplesProbe, TransferProbe
+from trainperf.probes.compilation import CompileProbe
 from trainperf.probes.loss import LossProbe
 from trainperf.probes.marks import Mark, MarksProbe
 from trainperf.probes.memory import ResidentMemoryProbe
-from trainperf.probes.pauses import CompileProbe, GarbageProbe
+from trainperf.probes.pauses import GarbageProbe
 from trainperf.probes.tokens import TokensProbe
 from trainperf.records import RunInfo
 from trainperf.sinks.base import Sink
