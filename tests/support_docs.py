@@ -130,8 +130,9 @@ def make_world(place: Path) -> None:
     for rank in range(2):
         spec = RankSpec(steps=make_steps(60, forward=4.0), info=make_info(rank=rank, world_size=2))
         make_run_dir(place / f"machine{rank}" / "trainperf", [spec])
-    for folder in (".", "main", "pull-request"):
-        (place / folder / "train.py").write_text(SCRIPT, encoding="utf-8")
+    longer = SCRIPT.replace("max_steps=40", "max_steps=120")  # enough steady ones for an interval
+    for folder, script in ((".", SCRIPT), ("main", longer), ("pull-request", longer)):
+        (place / folder / "train.py").write_text(script, encoding="utf-8")
     for name, trace in TRACED.items():
         source = TRACES / trace
         if source.is_dir():
