@@ -34,8 +34,9 @@ ON_A_REAL_CLOCK = {
     "scripts",
     "smoke",
     "tensorboard",
-    "test_docs.py",
+    "test_docs_run.py",
     "traces",
+    "turns",
 }
 """Folders whose tests run real loops, processes or browsers.
 
