@@ -63,7 +63,7 @@ PRESETS: dict[str, Preset] = {
             steps=72,
             turns=4,
             least_turns=3,
-            minutes=5.25,
+            minutes=4.75,
             learning_rate=3e-3,
         ),
         # The 124 M model.  It keeps the 50,257 rows of GPT-2's vocabulary although bytes use 258
