@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -31,13 +31,15 @@ class Planted:
 
     step_ms: Callable[[Settings], float] = lambda settings: 10.0
     loss: Callable[[Settings], float] = lambda settings: 2.0
+    passing: Callable[[], object] = list
+    """Called in every run, to let its time pass."""
     trained: list[tuple[str, Settings]] = field(default_factory=list)
     """What was run, in its order."""
     _last: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     def by_turns(
         self, work: Work, order: list[Place], pairs: Sequence[tuple[Planned, Planned]]
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Leave the run directories of one pair after the other."""
         for pair in pairs:
             for run in pair:
@@ -48,6 +50,7 @@ class Planted:
         """Leave the run directory."""
         del order
         settings = run.settings
+        self.passing()
         self.trained.append((run.folder, settings))
         # Runs that take turns are told apart by when they began, in milliseconds.
         self._last = max(datetime.now(timezone.utc), self._last + timedelta(milliseconds=2))

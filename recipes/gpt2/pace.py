@@ -36,6 +36,14 @@ class Pace:
         if counts or self._run_ns is None:
             self._run_ns = (self._clock() - began_ns) // runs
 
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return self._clock() >= self._ends_ns
+
+    def suffices(self, pairs: int) -> bool:
+        """Whether so many pairs of runs can prove anything."""
+        return pairs >= self._least
+
     def turns(self, share: float) -> int:
         """Pairs of runs for the next stage, if it gets this share of the time that is left.
 

@@ -8,7 +8,7 @@ seconds to be begun with.
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -45,7 +45,7 @@ class Training(Protocol):
 
     def by_turns(
         self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Pairs of runs, those of a pair at once; comes back after each pair.
 
         Raises:
@@ -62,7 +62,7 @@ class Processes:
 
     def by_turns(
         self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
-    ) -> Iterator[None]:
+    ) -> Generator[None, None, None]:
         """Pairs of runs; where a process takes long to begin, those of a side share one."""
         cuda = this_machine(work.accelerator).cuda
         together = cuda or any(run.settings.compiled for run in pairs[0])

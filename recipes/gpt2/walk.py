@@ -1,7 +1,7 @@
 """Which changes are proved?  One stage after the other, each on top of those that were kept."""
 
-from collections import deque
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import islice
 
@@ -50,6 +50,9 @@ def walkthrough(
     return outcomes
 
 
+TIME_IS_UP = "the time is up: --resume goes on from here"
+
+
 class Trial:
     """The runs of one stage, which gets a share of the time that is left."""
 
@@ -75,7 +78,7 @@ class Trial:
         settings = stage.apply(kept.settings)
         why, turns = lacking(kept.settings, settings, machine), self._pace.turns(self._share)
         if not why and not turns:
-            why = "the time is up: --resume goes on from here"
+            why = TIME_IS_UP
         if not why and stage.sweeps:
             settings = with_swept_batch(self._work, kept.settings, settings, self._order)
         tried = Outcome(
@@ -97,6 +100,8 @@ class Trial:
             first_line = (str(error).splitlines() or [type(error).__name__])[0]
             failed = msgspec.structs.replace(tried, status="rejected", why=f"failed: {first_line}")
             return self._written(failed)
+        if not self._pace.suffices(len(runs)):
+            return msgspec.structs.replace(tried, why=TIME_IS_UP)
         tried = msgspec.structs.replace(tried, before=tuple(before), runs=tuple(runs))
         return self._written(judged(tried, self._work.out))
 
@@ -125,7 +130,11 @@ class Trial:
     def _in_turns(
         self, stage: Stage, kept: Outcome, settings: Settings, turns: int
     ) -> tuple[list[str], list[str]]:
-        """Pairs of runs at once, of the settings kept last and of the new ones."""
+        """Pairs of runs at once, of the settings kept last and of the new ones.
+
+        A machine that gets slow meanwhile leaves fewer than were planned: the clock decides that, and
+        not what the runs have said.
+        """
         pairs = [
             (
                 self._planned(stage.name, kept.stage, kept.settings, number),
@@ -133,13 +142,16 @@ class Trial:
             )
             for number in range(1, turns + 1)
         ]
-        done = self._training.by_turns(self._work, self._order, pairs)
-        for number in range(turns):
-            # The first pair is looked at, and compiles.
-            with self._pace.measured(runs=2, counts=number > 0):
-                next(done)
-        deque(done, maxlen=0)
-        before, after = ([directory(run) for run in side] for side in zip(*pairs, strict=True))
+        done = 0
+        with closing(self._training.by_turns(self._work, self._order, pairs)) as training:
+            while done < turns and not (done and self._pace.over()):
+                # The first pair is looked at, and compiles.
+                with self._pace.measured(runs=2, counts=done > 0):
+                    next(training)
+                done += 1
+        before, after = (
+            [directory(run) for run in side] for side in zip(*pairs[:done], strict=True)
+        )
         return before, after
 
     def _planned(self, stage: str, side: str, settings: Settings, number: int) -> Planned:

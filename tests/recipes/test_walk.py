@@ -15,7 +15,7 @@ from recipes.gpt2.machine import Machine
 from recipes.gpt2.outcomes import Outcome, Prediction
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.stages import STAGES, Settings, Stage
-from recipes.gpt2.walk import time_share, walkthrough
+from recipes.gpt2.walk import Trial, time_share, walkthrough
 from trainperf.records import RunInfo
 from trainperf.run import Run
 from trainperf.testing import FakeClock
@@ -238,6 +238,27 @@ def test_when_the_time_is_up_the_rest_is_left_to_be_resumed(tmp_path: Path) -> N
 
     assert (found.status, found.why) == ("skipped", "the time is up: --resume goes on from here")
     assert not (tmp_path / "loader").exists()
+
+
+@pytest.mark.parametrize(("run_s", "status", "pairs"), [(20, "rejected", 3), (40, "skipped", 2)])
+def test_a_stage_that_the_machine_slows_ends_with_the_time(
+    run_s: int, status: str, pairs: int, tmp_path: Path
+) -> None:
+    """Four pairs were planned in two minutes; so few that they prove nothing are left for later."""
+    work = small_work(tmp_path)
+    clock = FakeClock()
+    pace = Pace(2.0, 3, 4, clock)
+    planted = Planted(passing=lambda: clock.advance(ms=1_000))
+    before = Trial(work, [], planted, pace, 1.0).baseline(BASELINE)
+    planted.trained.clear()
+    planted.passing = lambda: clock.advance(ms=run_s * 1000)
+
+    found = Trial(work, [], planted, pace, 1.0).stage(SDPA, before, Machine(cuda=False))
+
+    assert found.status == status
+    assert len(planted.trained) == 2 * pairs
+    assert len(found.runs) == (pairs if status == "rejected" else 0)
+    assert (tmp_path / "sdpa/outcome.json").exists() == (status == "rejected")
 
 
 @pytest.mark.parametrize(

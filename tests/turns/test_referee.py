@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainperf.turns import Baton, Place, Referee, here
+from trainperf.turns import ASKED, Baton, Place, Referee, here
 from trainperf.turns.wire import Turn
 
 
@@ -257,3 +257,5 @@ def test_a_process_finds_its_place_in_the_environment(monkeypatch: pytest.Monkey
         monkeypatch.setenv(name, value)
 
     assert here() == place
+    monkeypatch.setenv(ASKED, "yes, please")
+    assert here() is None
