@@ -132,8 +132,8 @@ class Trial:
     ) -> tuple[list[str], list[str]]:
         """Pairs of runs at once, of the settings kept last and of the new ones.
 
-        A machine that gets slow meanwhile leaves fewer than were planned: the clock decides that, and
-        not what the runs have said.
+        A machine that gets slow meanwhile leaves fewer than were planned: the clock decides that,
+        and not what the runs have said.
         """
         pairs = [
             (
@@ -149,9 +149,10 @@ class Trial:
                 with self._pace.measured(runs=2, counts=done > 0):
                     next(training)
                 done += 1
-        before, after = (
-            [directory(run) for run in side] for side in zip(*pairs[:done], strict=True)
-        )
+            if done == turns:
+                next(training, None)  # their processes end by themselves
+        sides = zip(*pairs[:done], strict=True)
+        before, after = ([directory(run) for run in side] for side in sides)
         return before, after
 
     def _planned(self, stage: str, side: str, settings: Settings, number: int) -> Planned:
