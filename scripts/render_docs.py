@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from trainperf.analysis.rules import RULES
+from trainperf.core.phases import DISQUALIFYING, TAGS
+from trainperf.core.steps.records import FACTS
 from trainperf.meters import METERS, Meter
-from trainperf.phases import DISQUALIFYING, TAGS
-from trainperf.records import FACTS
-from trainperf.rules import RULES
 
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "definitions.md"

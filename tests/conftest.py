@@ -6,12 +6,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support_browser import browser
+from support.browser import browser
 
 
 __all__ = ["browser"]
 
-# The name, not the constant of `trainperf.audit.chips`: most tests load no torch.
+# The name, not the constant of `trainperf.audit.chip_cache`: most tests load no torch.
 CACHE = "TRAINPERF_CACHE"
 
 ON_A_REAL_CLOCK = {

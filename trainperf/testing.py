@@ -9,8 +9,8 @@ A test lets time pass and asks for exact numbers::
 Nothing here sleeps or waits.
 """
 
-from trainperf.phases import PHASES, Phase
-from trainperf.records import StepRecord
+from trainperf.core.phases import PHASES, Phase
+from trainperf.core.steps.records import StepRecord
 
 
 class FakeClock:

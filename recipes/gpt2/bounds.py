@@ -8,12 +8,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.evidence import Evidence
-from trainperf.results import Summary
-from trainperf.rules.audited import PASSES, Audited, Timed, audited, short, total_s
-from trainperf.rules.base import at_most, value
-from trainperf.rules.scores import attention_rows
-from trainperf.units import duration, share
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import at_most, value
+from trainperf.analysis.rules.operators.audited import (
+    PASSES,
+    Audited,
+    Timed,
+    audited,
+    short,
+    total_s,
+)
+from trainperf.analysis.rules.operators.scores import attention_rows
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.units import duration, share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

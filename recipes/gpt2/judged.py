@@ -8,15 +8,15 @@ import numpy as np
 
 from recipes.gpt2.outcomes import Measured, Outcome
 from recipes.gpt2.stages import Settings, Stage
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compare import Judge
-from trainperf.comparison.member import Member, member
 from trainperf.comparison.results import Comparison
-from trainperf.documents import read_document
-from trainperf.documents.memory import MemoryLedger
-from trainperf.reports.compare_view import speed
-from trainperf.results import Summary
-from trainperf.rules.base import value
-from trainperf.units import duration, plural, scale_factor, share
+from trainperf.comparison.side import Member, member
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.formatting.units import duration, plural, scale_factor, share
+from trainperf.reports.comparison.rows import speed
 
 
 def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> Outcome:

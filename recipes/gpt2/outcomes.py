@@ -10,9 +10,9 @@ from typing import Literal, TypeVar
 import msgspec
 
 from recipes.gpt2.stages import Settings
+from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.results import Speedup
 from trainperf.comparison.results import Verdict as Compared
-from trainperf.parity import Parity
 
 
 PREDICTION, OUTCOME, WORK = "predictions.json", "outcome.json", "walkthrough.json"

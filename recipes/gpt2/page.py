@@ -7,7 +7,16 @@ from recipes.gpt2.outcomes import Outcome
 from recipes.gpt2.published import DIFFERS, LADDER, SUM
 from recipes.gpt2.table import KEY, PROOF, RUNS, Column, headline
 from recipes.gpt2.train import Work
-from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
+from trainperf.core.formatting.html.markup import (
+    Markup,
+    bullets,
+    page,
+    paragraph,
+    section,
+    table,
+    tag,
+    text,
+)
 
 
 def page_of(outcomes: Sequence[Outcome], work: Work) -> str:

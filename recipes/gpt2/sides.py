@@ -1,4 +1,4 @@
-"""Who trains?  One run by itself, or both sides of a stage at once, in turns.
+"""Who trains?  One run by itself, or both sides of a stage at once, in interleaving.
 
 Every run has a process of its own: two processes that do the same differ by about a percent for as
 long as they live, and repeats in one process would not show it.  Only where something is compiled
@@ -19,7 +19,7 @@ from recipes.gpt2.machine import this_machine
 from recipes.gpt2.stages import Settings
 from recipes.gpt2.text import Place as Document
 from recipes.gpt2.train import Work, quieten, train
-from trainperf import turns
+from trainperf.core import interleaving
 
 
 TURN_STEPS = 15
@@ -74,11 +74,11 @@ class Processes:
         work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Iterator[None]:
         with ExitStack() as stack:
-            address = stack.enter_context(turns.new_address())
-            referee = stack.enter_context(turns.Referee(address, TURN_STEPS))
+            address = stack.enter_context(interleaving.new_address())
+            referee = stack.enter_context(interleaving.Referee(address, TURN_STEPS))
             told = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
-                place = turns.Place(address=str(address), side=side)
+                place = interleaving.Place(address=str(address), side=side)
                 process, end = stack.enter_context(_process(place, work, order, runs))
                 told[end] = process
             for _ in pairs:
@@ -91,7 +91,7 @@ class Processes:
 
 @contextmanager
 def _process(
-    place: turns.Place, work: Work, order: list[Document], runs: Sequence[Planned]
+    place: interleaving.Place, work: Work, order: list[Document], runs: Sequence[Planned]
 ) -> Iterator[tuple[BaseProcess, "Connection[None, str]"]]:
     # Forked from a process that has imported everything and computed nothing.
     context = multiprocessing.get_context("forkserver")
@@ -109,7 +109,7 @@ def _process(
 
 
 def _side(
-    place: turns.Place,
+    place: interleaving.Place,
     work: Work,
     order: list[Document],
     runs: Sequence[Planned],

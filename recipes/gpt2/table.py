@@ -6,7 +6,7 @@ from itertools import zip_longest
 from textwrap import fill, wrap
 
 from recipes.gpt2.outcomes import Outcome
-from trainperf.units import duration, fine_share, size, times
+from trainperf.core.formatting.units import duration, fine_share, size, times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from textwrap import fill
 from recipes.gpt2.outcomes import Outcome, Prediction
 from recipes.gpt2.text import Place
 from recipes.gpt2.train import Work
-from trainperf.units import share, times
+from trainperf.core.formatting.units import share, times
 
 
 WIDTH = 98

@@ -18,10 +18,10 @@ from recipes.gpt2.sides import Planned, Processes, Training
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import Place, find_documents, training_order
 from recipes.gpt2.train import Work, quieten
-from trainperf.clocks.host import wall_clock_anchor
-from trainperf.reports.headline import headline
-from trainperf.run import Run
-from trainperf.summary import examine
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
+from trainperf.core.machine.clocks.host import wall_clock_anchor
+from trainperf.reports.run.headline import headline
 
 
 def walkthrough(

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from trainperf.audit import audit_step
-from trainperf.documents import read_document, write_document
-from trainperf.documents.audit import StepAudit
-from trainperf.errors import RunError
+from trainperf.core.artifacts import read_document, write_document
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.errors import RunError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from support_fits import QUIET, Loader, Model
+from support.fits import QUIET, Loader, Model
 
 from trainperf.audit import audit_step
-from trainperf.documents import read_document
-from trainperf.documents.audit import OperatorUse, StepAudit
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 from trainperf.lightning import TrainPerf
 
 

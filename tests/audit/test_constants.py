@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trainperf.audit import Audit, audit_step
-from trainperf.documents.audit import OperatorUse
+from trainperf.core.artifacts.audit import OperatorUse
 
 
 GIVEN = torch.ones(4, 4)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainperf.audit import audit_step
-from trainperf.documents.audit import StepAudit
+from trainperf.core.artifacts.audit import StepAudit
 
 
 META = torch.device("meta")

@@ -5,8 +5,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from trainperf.audit import audit_step
-from trainperf.clocks.host import monotonic_ns
-from trainperf.documents.audit import StepAudit
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.machine.clocks.host import monotonic_ns
 
 
 LAYERS, WIDTH, VOCABULARY = 2, 64, 258

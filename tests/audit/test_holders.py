@@ -14,7 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from trainperf.audit.allocations import storage_of
 from trainperf.audit.holders import graphs_made, holders
-from trainperf.documents.memory import Holder
+from trainperf.core.artifacts.memory import Holder
 
 
 HERE = __file__.rpartition("/")[2]

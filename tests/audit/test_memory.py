@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from trainperf.audit.cache import memory_traffic
-from trainperf.audit.calls import Access, Call, Site, Work
+from trainperf.audit.cache_model import memory_traffic
 from trainperf.audit.fusion import survives
-from trainperf.documents.audit import Kind, Part
+from trainperf.audit.operator_call import Access, Call, Site, Work
+from trainperf.core.artifacts.audit import Kind, Part
 
 
 A, B, C, D = 1, 2, 3, 4

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from trainperf.audit.probe import _products_of_fp32
+from trainperf.audit.chip_benchmark import _products_of_fp32
 
 
 @pytest.fixture

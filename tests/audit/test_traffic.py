@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainperf.audit import audit_step
-from trainperf.documents.audit import OperatorUse, StepAudit
+from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 
 
 def meta(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -14,7 +14,7 @@ from trainperf.benchmark.parity import outcome_of, seeded
 from trainperf.benchmark.results import Versus
 from trainperf.benchmark.timing import median_and_iqr, seconds_of
 from trainperf.benchmark.verdict import ratio_interval, verdict_of
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 NO_MEMORY = PeakMemory(source="resident set", reason="not looked at")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainperf.benchmark import PeakMemory, Sweep, SweepPoint, sweep
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 def point(batch_size: int, median_s: float | None, length: int = 1) -> SweepPoint:

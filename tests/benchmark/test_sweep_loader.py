@@ -7,11 +7,11 @@ import random
 import msgspec
 import pytest
 import torch
-from support_loaders import Naps, Rows, Stream
+from support.loaders import Naps, Rows, Stream
 from torch.utils.data import DataLoader
 
 from trainperf.benchmark import LoaderPoint, LoaderSweep, sweep_loader
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 def point(workers: int, *interval_s: float, wait_s: tuple[float, ...] | None = None) -> LoaderPoint:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support_doctor import Planted
+from support.doctor import Planted
 
 from trainperf.commands import main
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support_doctor import NAMES, Planted
+from support.doctor import NAMES, Planted
 
+from trainperf.analysis.doctor import CHECKS, title_of
 from trainperf.commands import main
-from trainperf.doctor import CHECKS, title_of
 
 
 Said = tuple[int, str, str]
@@ -26,7 +26,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
-from support_doctor import Planted
+from support.doctor import Planted
 print("training")
 Planted(
     phases_ms={{"data_wait": 20.0, "forward": 30.0}}, facts={{"samples": 8}}

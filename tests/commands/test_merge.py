@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support_runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.commands import main
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from support_docs import SCRIPT
-from support_loops import read
+from support.docs import SCRIPT
+from support.loops import read
 
 from trainperf.commands import main
-from trainperf.phases import Gap, Tag
+from trainperf.core.phases import Gap, Tag
 
 
 LOOP = """

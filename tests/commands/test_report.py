@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support_runs import RankSpec, make_info, make_run_dir, make_steps
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.commands import main
-from trainperf.reports.text import WIDTH
+from trainperf.reports.run.text import WIDTH
 
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}

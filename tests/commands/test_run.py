@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support_docs import SCRIPT
+from support.docs import SCRIPT
 
-from trainperf.attached import callbacks
-from trainperf.launched import ASKED
+from trainperf.core.launch_environment import ASKED
+from trainperf.plugins.lightning_factory import callbacks
 
 
 UNTOUCHED = SCRIPT.replace(", callbacks=[TrainPerf()]", "").replace(
@@ -73,7 +73,7 @@ def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_unasked_nothing_is_attached_and_nothing_is_imported() -> None:
     """Lightning asks at every Trainer of every user."""
     code = (
-        "import sys; from trainperf.attached import callbacks; "
+        "import sys; from trainperf.plugins.lightning_factory import callbacks; "
         "print(callbacks(), sorted(m for m in sys.modules if m in {'torch', 'lightning', 'numpy'}))"
     )
     environment = {name: value for name, value in os.environ.items() if name != ASKED}
@@ -107,7 +107,7 @@ def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPat
         raise RuntimeError(f"built for another version: {wanted}")
 
     monkeypatch.setenv(ASKED, "{}")
-    monkeypatch.setattr("trainperf.lightning.unasked.unasked", unfit)
+    monkeypatch.setattr("trainperf.lightning.launched.unasked", unfit)
 
     assert callbacks() == []
 
@@ -125,7 +125,7 @@ def test_both_groups_of_lightning_lead_to_it() -> None:
 
     for package in ("lightning.pytorch", "pytorch_lightning"):
         found = entry_points(group=f"{package}.callbacks_factory", name="trainperf")
-        assert [one.value for one in found] == ["trainperf.attached:callbacks"]
+        assert [one.value for one in found] == ["trainperf.plugins.lightning_factory:callbacks"]
 
 
 @pytest.mark.slow

@@ -4,10 +4,10 @@ import io
 from pathlib import Path
 
 import pytest
-from support_runs import RankSpec, make_steps, summary_of
+from support.runs import RankSpec, make_steps, summary_of
 
-from trainperf.reports.terminal import MOST_WIDTH, encodable, write_report
-from trainperf.results import Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.reports.run.terminal import MOST_WIDTH, encodable, write_report
 
 
 class Terminal(io.StringIO):

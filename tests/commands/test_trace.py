@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support_planted import planted_steps
-from support_traces import MS, TRACES, Launches, event, needs_traces, step_mark, write_trace
+from support.planted import planted_steps
+from support.traces import MS, TRACES, Launches, event, needs_traces, step_mark, write_trace
 
 
 def run(*arguments: object) -> "subprocess.CompletedProcess[str]":

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from support_runs import RankSpec, make_info, make_run_dir, make_step
+from support.runs import RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.comparison.compare import Judge
-from trainperf.comparison.member import Member, member
 from trainperf.comparison.results import Comparison
-from trainperf.phases import Tag
-from trainperf.records import Scalar, StepRecord
+from trainperf.comparison.side import Member, member
+from trainperf.core.phases import Tag
+from trainperf.core.steps.records import Scalar, StepRecord
 
 
 CONFIG: Mapping[str, Scalar] = {

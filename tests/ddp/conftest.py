@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support_ranks import Ranks
+from support.ranks import Ranks
 
 
 PATIENCE_S = 300

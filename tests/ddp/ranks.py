@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch.strategies import DDPStrategy
-from support_fits import At, Loader, Model, Sleeper, awake, trainer
+from support.fits import At, Loader, Model, Sleeper, awake, trainer
 from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 

@@ -3,10 +3,10 @@
 from statistics import median
 
 import pytest
-from support_fits import MS, Ran
-from support_ranks import Ranks
+from support.fits import MS, Ran
+from support.ranks import Ranks
 
-from trainperf.phases import Phase, Tag
+from trainperf.core.phases import Phase, Tag
 
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]

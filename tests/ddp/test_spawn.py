@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support_fits import Loader, Model, read, trainer
+from support.fits import Loader, Model, read, trainer
 
 from trainperf.lightning import TrainPerf
 

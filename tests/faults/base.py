@@ -10,14 +10,14 @@ from typing import Any, Literal, Protocol
 
 import lightning.pytorch as pl
 import torch
-from support_fits import QUIET
+from support.fits import QUIET
 from torch.utils.data import DataLoader
 
-from trainperf.evidence import Evidence
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
+from trainperf.analysis.summary.schema import Finding, Summary
 from trainperf.lightning import TrainPerf
-from trainperf.results import Finding, Summary
-from trainperf.run import Run
-from trainperf.summary import examine
 
 
 Kind = Literal["single", "healthy", "pairs", "near"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from support_fits import QUIET
+from support.fits import QUIET
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 

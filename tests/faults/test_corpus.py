@@ -1,7 +1,7 @@
 """The planted faults are named first, healthy scripts are not accused, no promise is too small.
 
 Rules see a machine that others use too: each script has up to three tries, and of the whole corpus
-one in twenty may fail them all.  `scripts/bench_faults.py` prints what was said of each.
+one in twenty may fail them all.  `scripts/bench/faults.py` prints what was said of each.
 """
 
 from pathlib import Path

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from support_cases import CASES
-from support_golden import GOLDEN, MARKDOWN, rendered, summary_of_case
+from support.cases import CASES
+from support.golden import GOLDEN, MARKDOWN, rendered, summary_of_case
 
-from trainperf.reports import markdown
+from trainperf.reports.run import markdown
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from support_gpu import DEVICE
+from support.gpu import DEVICE
 
+from trainperf.audit.chip_benchmark import probe
 from trainperf.audit.device import device_name
-from trainperf.audit.probe import probe
-from trainperf.hardware import Chip, chip_of
+from trainperf.core.machine.chips import Chip, chip_of
 
 
 pytestmark = pytest.mark.gpu

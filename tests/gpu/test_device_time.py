@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from support_fits import Loader, Model, Sleeper, awake, fit
-from support_gpu import DEVICE, ON_GPU, DeviceWork, known, plain_loop
+from support.fits import Loader, Model, Sleeper, awake, fit
+from support.gpu import DEVICE, ON_GPU, DeviceWork, known, plain_loop
 
 
 pytestmark = pytest.mark.gpu

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainperf.audit.ledger import memory_ledger
+from trainperf.audit.memory_ledger import memory_ledger
 
 
 pytestmark = pytest.mark.gpu

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
-from support_fits import At, Loader, Model, fit
-from support_gpu import DEVICE, ON_GPU, known
+from support.fits import At, Loader, Model, fit
+from support.gpu import DEVICE, ON_GPU, known
 
 
 pytestmark = [

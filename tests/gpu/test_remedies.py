@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.remedies import DevicePrefetcher
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
-from support_fits import Loader, Model, Ran, Sleeper, fit
-from support_gpu import DEVICE, ON_GPU, known, plain_loop
+from support.fits import Loader, Model, Ran, Sleeper, fit
+from support.gpu import DEVICE, ON_GPU, known, plain_loop
 
-from trainperf.phases import Tag
+from trainperf.core.phases import Tag
 
 
 pytestmark = pytest.mark.gpu

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from support_threads import one_thread
+from support.threads import one_thread
 
 
 __all__ = ["one_thread"]

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from support_fits import Loader, Model, trainer
+from support.fits import Loader, Model, trainer
 
 from trainperf.lightning import TrainPerf
 

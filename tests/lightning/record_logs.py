@@ -14,7 +14,7 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.profilers import Profiler
-from support_fits import At, Loader, Model, Stream, Validated, awake, trainer
+from support.fits import At, Loader, Model, Stream, Validated, awake, trainer
 from torch.utils.data import DataLoader
 
 from trainperf.lightning import TrainPerf

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
-from support_fits import (
+from support.fits import (
     LONG_S,
     SHORT_S,
     Loader,
@@ -14,7 +14,7 @@ from support_fits import (
     fit,
 )
 
-from trainperf.phases import Phase, Tag
+from trainperf.core.phases import Phase, Tag
 
 
 def test_a_step_of_accumulation_is_the_whole_group_and_a_short_last_one_is_tagged(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.profilers import Profiler
-from support_fits import Loader, Model, Validated, trainer
+from support.fits import Loader, Model, Validated, trainer
 
 from trainperf.lightning import actions
 from trainperf.lightning.actions import Action, Role, role_of

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from support_fits import Loader, Model, read, trainer
+from support.fits import Loader, Model, read, trainer
 
-from trainperf.documents import read_document
-from trainperf.documents.audit import StepAudit
-from trainperf.errors import ConfigError
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.errors import ConfigError
+from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
-from trainperf.phases import Tag
 
 
 FORWARD = 2 * 2 * 4 * 1
@@ -52,7 +52,7 @@ def test_the_audit_sees_forward_backward_and_update_with_their_modules(tmp_path:
     ]
     assert audit.of(["optimizer"])
     assert {use.line.rpartition(":")[0].rpartition("/")[2] for use in matmuls if use.line} == {
-        "support_fits.py"
+        "fits.py"
     }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.cli import LightningCLI
-from support_fits import Loader, Model, read
+from support.fits import Loader, Model, read
 
 from trainperf.lightning import DataWaitMonitor, TrainPerf
 

@@ -7,10 +7,10 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from support_fits import QUIET, Loader, Model
+from support.fits import QUIET, Loader, Model
 
-from trainperf.documents import read_document
-from trainperf.documents.compilation import Compilation
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.compilation import Compilation
 from trainperf.lightning import TrainPerf
 from trainperf.loop import LoopMonitor
 

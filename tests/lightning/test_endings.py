@@ -16,11 +16,11 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins import MixedPrecision
-from support_fits import Loader, Model, assert_tiles, read, trainer
+from support.fits import Loader, Model, assert_tiles, read, trainer
 
+from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.lightning import TrainPerf
 from trainperf.lightning.relay import ProfilerRelay
-from trainperf.phases import Gap, Phase, Tag
 
 
 class Planted(Exception):  # noqa: N818 it is no error of ours

@@ -9,7 +9,7 @@ import lightning.pytorch as pl
 import pytest
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from support_fits import (
+from support.fits import (
     LONG_S,
     MS,
     SHORT_S,
@@ -25,7 +25,7 @@ from support_fits import (
     fit,
 )
 
-from trainperf.phases import Gap, Phase, Tag
+from trainperf.core.phases import Gap, Phase, Tag
 
 
 class ValidationLoader(Loader):

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import torch
-from support_fits import Loader, Model, trainer
+from support.fits import Loader, Model, trainer
 
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
 from trainperf.lightning import TrainPerf
-from trainperf.run import Run
-from trainperf.summary import summarize
 
 
 def test_the_sequence_length_is_the_first_batchs(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 from lightning.pytorch.callbacks import Callback, EarlyStopping
-from support_fits import Loader, Model, Ran, fit, read, trainer
+from support.fits import Loader, Model, Ran, fit, read, trainer
 
+from trainperf.core.phases import Gap, Tag
 from trainperf.lightning import TrainPerf
-from trainperf.phases import Gap, Tag
 
 
 def gap_labels(ran: Ran) -> list[str]:

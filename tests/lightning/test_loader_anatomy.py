@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from support_fits import Loader, Model, read, trainer
-from support_loaders import FromFile, Naps, Rows, Slowly
+from support.fits import Loader, Model, read, trainer
+from support.loaders import FromFile, Naps, Rows, Slowly
 from torch.utils.data import DataLoader
 
-from trainperf.documents import read_document
-from trainperf.documents.loader import LoaderAnatomy
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.phases import Gap
 from trainperf.lightning import TrainPerf
-from trainperf.phases import Gap
 
 
 class Recording(Model):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
-from support_fits import (
+from support.fits import (
     MS,
     Loader,
     Model,
@@ -22,8 +22,8 @@ from support_fits import (
 )
 from torch.utils.data import DataLoader, Dataset
 
+from trainperf.core.phases import Gap, Phase, Tag
 from trainperf.lightning.session import ITERATOR_TAKES_OVER
-from trainperf.phases import Gap, Phase, Tag
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*`dataloader_iter`.*")

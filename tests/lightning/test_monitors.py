@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.loggers import Logger
-from support_fits import Loader, Model, Ran, fit, read, trainer
+from support.fits import Loader, Model, Ran, fit, read, trainer
 
-from trainperf import measures
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
+from trainperf.core.steps.records import FACTS
 from trainperf.lightning import (
     AllReduceTailMonitor,
     DataWaitMonitor,
@@ -22,9 +22,9 @@ from trainperf.lightning import (
     TrainPerf,
 )
 from trainperf.lightning.callback import Measurement
-from trainperf.probes.base import Probe
-from trainperf.recorder import Draft
-from trainperf.records import FACTS
+from trainperf.recording import measurements
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.recorder import Draft
 
 
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
@@ -89,8 +89,8 @@ def test_a_monitor_alone_feeds_its_facts_and_logs_its_readings(
     (measure,) = kind.measures
     assert set(ran.info.columns) == ON_A_CPU[kind] | {"overhead_ns"}
     assert set(keeping.told) <= {*measure.readings, "overhead_s"}
-    others = {fact for other in measures.EVERYTHING - {measure} for fact in other.facts}
-    assert all(ran.info.reasons[fact] == measures.NOT_ASKED for fact in others)
+    others = {fact for other in measurements.EVERYTHING - {measure} for fact in other.facts}
+    assert all(ran.info.reasons[fact] == measurements.NOT_ASKED for fact in others)
     for fact in set(measure.facts) - set(ran.info.columns) - {"data_stall_ns"}:
         assert ran.info.reasons[fact].startswith("not applicable")
     assert len(ran.steps) == 30

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from support_fits import (
+from support.fits import (
     LONG_S,
     At,
     Loader,
@@ -18,8 +18,8 @@ from support_fits import (
     fit,
 )
 
+from trainperf.core.phases import Phase, Tag
 from trainperf.lightning.session import BATCH_IS_STEP
-from trainperf.phases import Phase, Tag
 
 
 class Manual(Model):

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import SingleDeviceStrategy
-from support_fits import (
+from support.fits import (
     At,
     Loader,
     Model,
@@ -22,7 +22,7 @@ from support_fits import (
     fit,
 )
 
-from trainperf.phases import Phase
+from trainperf.core.phases import Phase
 
 
 STEPS = 16

@@ -15,7 +15,7 @@ from lightning.pytorch.profilers import (
     PyTorchProfiler,
     SimpleProfiler,
 )
-from support_fits import Loader, Model, fit, trainer
+from support.fits import Loader, Model, fit, trainer
 
 from trainperf.lightning import TrainPerf
 from trainperf.lightning.relay import ProfilerRelay, install, restore

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from trainperf.guard import Guard
+from trainperf.core.phases import PHASES, Phase, Tag
+from trainperf.core.steps.records import GapRecord
 from trainperf.lightning.boundaries import Boundaries
-from trainperf.phases import PHASES, Phase, Tag
-from trainperf.recorder import Draft, Recorder
-from trainperf.records import GapRecord
+from trainperf.recording.guard import Guard
+from trainperf.recording.recorder import Draft, Recorder
 from trainperf.testing import FakeClock
 
 

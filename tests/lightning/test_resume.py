@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
-from support_fits import Loader, Model, read, trainer
+from support.fits import Loader, Model, read, trainer
 
+from trainperf.core.phases import Tag
 from trainperf.lightning import DataWaitMonitor, TrainPerf
-from trainperf.phases import Tag
 
 
 MASKED = {"x": torch.ones(2, 4), "attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])}

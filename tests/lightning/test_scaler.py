@@ -8,10 +8,10 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins import MixedPrecision
-from support_fits import Loader, Model, Ran, fit, read, trainer
+from support.fits import Loader, Model, Ran, fit, read, trainer
 
+from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
-from trainperf.phases import Tag
 
 
 BATCHES = 10

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from support_loops import Loader, Sleeper, written
+from support.loops import Loader, Sleeper, written
 
-from trainperf.documents import read_document
-from trainperf.documents.audit import StepAudit
-from trainperf.documents.chip import MeasuredChip
-from trainperf.errors import ConfigError
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.errors import ConfigError
+from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
-from trainperf.phases import Tag
 
 
 FORWARD = 2 * 2 * 4 * 4

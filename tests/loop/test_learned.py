@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from support_loops import written
+from support.loops import written
 
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
-from trainperf.run import Run
-from trainperf.summary import summarize
 
 
 def trained(

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from support_loaders import Naps, Rows
-from support_loops import written
+from support.loaders import Naps, Rows
+from support.loops import written
 from torch.utils.data import DataLoader
 
-from trainperf.documents import read_document
-from trainperf.documents.loader import LoaderAnatomy
-from trainperf.errors import ConfigError
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.errors import ConfigError
 from trainperf.loop import LoopMonitor
 
 

@@ -10,8 +10,8 @@ from statistics import median
 
 import pytest
 import torch.multiprocessing as mp
-from support_loop_ranks import LATE_MS, STEPS, train, train_measured_on_rank_0
-from support_loops import read
+from support.loop_ranks import LATE_MS, STEPS, train, train_measured_on_rank_0
+from support.loops import read
 
 from trainperf.loop import LoopMonitor
 from trainperf.testing import FakeClock

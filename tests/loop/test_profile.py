@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 import torch.multiprocessing as mp
-from support_loop_ranks import LATE_MS, train_traced
-from support_loops import Loader, Sleeper, written
-from support_profiler import torch_profiles, traces_of
+from support.loop_ranks import LATE_MS, train_traced
+from support.loops import Loader, Sleeper, written
+from support.profiler import torch_profiles, traces_of
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
-from trainperf.errors import ConfigError
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.errors import ConfigError
+from trainperf.core.phases import Gap, Tag
 from trainperf.loop import LoopMonitor
-from trainperf.phases import Gap, Tag
-from trainperf.profiles import ScheduledProfile
-from trainperf.run import Run
-from trainperf.summary import summarize
-from trainperf.traces.captured import read_all
+from trainperf.recording.profiling.options import ScheduledProfile
+from trainperf.traces.capture_files import read_all
 
 
 def train(monitor: LoopMonitor, steps: int, *, touch_at: int | None = None) -> LoopMonitor:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from support_loops import written
+from support.loops import written
 
+from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
-from trainperf.phases import Tag
 
 
 def quiet(path: Path) -> LoopMonitor:

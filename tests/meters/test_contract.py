@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from trainperf.blocks import StepBlock, StepSchema
+from trainperf.core.phases import Tag
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.records import FACTS, RunInfo
 from trainperf.meters import METERS, Meter, Scope
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.phases import Tag
-from trainperf.records import FACTS, RunInfo
 
 
 UNITS = {"s", "1", "B", "1/s", "B/s"}

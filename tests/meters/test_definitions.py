@@ -1,13 +1,13 @@
 """Each reading against a planted truth."""
 
 import pytest
-from support_runs import make_step, make_steps
+from support.runs import make_step, make_steps
 
-from trainperf.blocks import StepBlock, StepSchema
+from trainperf.core.phases import Tag
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.records import RunInfo, StepRecord
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.phases import Tag
-from trainperf.records import RunInfo, StepRecord
 
 
 def read(

@@ -1,6 +1,6 @@
 """What the tests of the recipes share."""
 
-from support_threads import one_thread
+from support.threads import one_thread
 
 
 __all__ = ["one_thread"]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support_audits import evidence_of, product
+from support.audits import evidence_of, product
 
 from recipes.gpt2 import bounds
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from support_walk import Dull, Dying, Lacking, Slow, packed, small_work, stage
+from support.walk import Dull, Dying, Lacking, Slow, packed, small_work, stage
 
 from recipes.gpt2.__main__ import main
 from recipes.gpt2.larger import with_swept_batch
@@ -21,8 +21,8 @@ from recipes.gpt2.stages import STAGES, Settings
 from recipes.gpt2.text import find_documents, training_order
 from recipes.gpt2.train import free_folder, last_folder, train
 from recipes.gpt2.walk import walkthrough
-from trainperf.run import Run
-from trainperf.summary import examine
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
 
 
 STEPS = 3

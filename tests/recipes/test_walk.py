@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support_runs import RankSpec, make_run_dir, make_step
-from support_walk import Planted, packed, sdpa, small_work, stage, workers
+from support.runs import RankSpec, make_run_dir, make_step
+from support.walk import Planted, packed, sdpa, small_work, stage, workers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recipes.gpt2 import bounds
@@ -16,8 +16,8 @@ from recipes.gpt2.outcomes import Outcome, Prediction
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.stages import STAGES, Settings, Stage
 from recipes.gpt2.walk import Trial, time_share, walkthrough
-from trainperf.records import RunInfo
-from trainperf.run import Run
+from trainperf.analysis.run.directory import Run
+from trainperf.core.steps.records import RunInfo
 from trainperf.testing import FakeClock
 
 

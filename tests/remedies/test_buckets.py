@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.remedies import BucketedBatches
 
 

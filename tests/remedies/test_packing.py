@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch.nn.functional import scaled_dot_product_attention
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.remedies import first_fit, pack, same_document
 from trainperf.remedies.packing import IGNORED
 

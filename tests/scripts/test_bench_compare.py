@@ -45,7 +45,7 @@ def judged(folder: Path) -> Any:  # JSON
     out = folder / "out.json"
     subprocess.run(
         [
-            *(sys.executable, ROOT / "scripts/bench_compare.py"),
+            *(sys.executable, "-m", "scripts.bench.compare"),
             *("judge", folder, "held out", "--json", out),
         ],
         check=True,
@@ -84,8 +84,8 @@ def test_real_work_is_compared_with_its_truth(tmp_path: Path) -> None:
 
 def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None:
     """Everything takes half again as long in the second: said to be slower by steps alone."""
-    from _compare_record import Recorded, read, write
-    from _compare_verdicts import contests, known, unasked
+    from scripts.bench.compare_record import Recorded, read, write
+    from scripts.bench.compare_verdicts import contests, known, unasked
 
     generator = np.random.default_rng(0)
     for session, times in (("first", 2), ("second", 3)):
@@ -116,7 +116,7 @@ def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None
 
 def test_a_step_of_three_seconds_is_read_as_it_was_written(tmp_path: Path) -> None:
     """A machine that was busy for so long: more nanoseconds than 32 bits hold."""
-    from _compare_record import Recorded, read, write
+    from scripts.bench.compare_record import Recorded, read, write
 
     walls = np.array([1_000_000, 3_000_000_000], np.int64)
     run = Recorded(
@@ -141,7 +141,7 @@ def test_pairs_that_take_turns_are_recorded_and_judged(tmp_path: Path) -> None:
     """Real loops in processes of their own, one comparison a kind."""
     options = ["--long", "0", "--turns", "0", "--planted", "0"]
     record = ["record", str(tmp_path), "held out", *options, "--by-turns", "1"]
-    bench = [sys.executable, str(ROOT / "scripts" / "bench_compare.py")]
+    bench = [sys.executable, "-m", "scripts.bench.compare"]
     subprocess.run([*bench, *record], check=True, capture_output=True)
 
     found = judged(tmp_path)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _gpu_page import page_of
-from _gpu_parts import Outcome, Part, Place, walkthrough
-from _gpu_parts import tests as read_tests
-from _gpu_run import Done, run
-from _gpu_trim import trimmed
-from gpu_check import check
+
+from scripts.gpu.check import check
+from scripts.gpu.page import page_of
+from scripts.gpu.parts import Outcome, Part, Place, walkthrough
+from scripts.gpu.parts import tests as read_tests
+from scripts.gpu.runs import Done, run
+from scripts.gpu.trim import trimmed
 
 
 DONE = Done(code=0, took_s=1.0, limit_s=9.0, printed="", complained="")
@@ -185,10 +186,10 @@ def test_a_trace_that_is_too_large_loses_its_last_step_with_what_that_launched()
 
 def test_what_travels_as_wheels_is_imported_by_the_parts_only() -> None:
     """The check itself runs before they are unpacked."""
-    asked = "import gpu_check, sys; print(sorted(name.split('.')[0] for name in sys.modules))"
-    scripts = Path(__file__).parents[2] / "scripts"
+    asked = "import scripts.gpu.check, sys; print([name.split('.')[0] for name in sys.modules])"
+    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", asked], cwd=scripts, capture_output=True, text=True, check=True
+        [sys.executable, "-c", asked], cwd=root, capture_output=True, text=True, check=True
     )
 
     loaded = set(ast.literal_eval(done.stdout))

@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
-from _gpu_trim import trimmed
-from support_traces import TRACES
+from support.traces import TRACES
 
-from trainperf.traces.folder import Wanted, report
+from scripts.gpu.trim import trimmed
+from trainperf.traces.job_report import Wanted, report
 from trainperf.traces.results import TraceStep
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.smoke import (
     SmokeFailure,
     assert_close_loss,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import support_smoke
+import support.smoke
 import torch
 
 from trainperf.smoke import SmokeFailure, assert_no_sync, no_sync
@@ -13,11 +13,11 @@ from trainperf.smoke import SmokeFailure, assert_no_sync, no_sync
 
 BATCH = torch.tensor([1.0, 2.0, 3.0, 4.0])
 ONE = torch.tensor(1)
-LINES = Path(support_smoke.__file__).read_text(encoding="utf-8").splitlines()
+LINES = Path(support.smoke.__file__).read_text(encoding="utf-8").splitlines()
 
 
 def line_of(text: str) -> int:
-    """The number of the line of `support_smoke.py` that holds *text*."""
+    """The number of the line of `support/smoke.py` that holds *text*."""
     return next(number for number, line in enumerate(LINES, 1) if text in line)
 
 
@@ -80,15 +80,15 @@ def test_a_healthy_training_step_passes(kind: type[torch.optim.Optimizer]) -> No
     """Forward, backward, clipping, optimizer: their step counters live on the host everywhere."""
     model = torch.nn.Linear(4, 4)
 
-    assert_no_sync(support_smoke.trains, BATCH, kind(model.parameters()), model)
+    assert_no_sync(support.smoke.trains, BATCH, kind(model.parameters()), model)
 
 
 def test_the_line_and_the_function_are_the_users() -> None:
     """Not a line of torch, and not this file, from which the step was called."""
     with pytest.raises(SmokeFailure) as failed:
-        assert_no_sync(support_smoke.reads_item, BATCH)
+        assert_no_sync(support.smoke.reads_item, BATCH)
 
-    said = f"support_smoke.py:{line_of('.item()')} in reads_item: .item()"
+    said = f"support/smoke.py:{line_of('.item()')} in reads_item: .item()"
     assert said in str(failed.value)
     assert "loss.detach()" in failed.value.do
 
@@ -96,9 +96,9 @@ def test_the_line_and_the_function_are_the_users() -> None:
 def test_a_branch_on_a_tensor_says_what_to_write_instead() -> None:
     """The advice fits the fault."""
     with pytest.raises(SmokeFailure, match=r"torch\.where") as failed:
-        assert_no_sync(support_smoke.branches, BATCH)
+        assert_no_sync(support.smoke.branches, BATCH)
 
-    assert f"support_smoke.py:{line_of('if batch')} in branches" in failed.value.saw
+    assert f"support/smoke.py:{line_of('if batch')} in branches" in failed.value.saw
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -157,7 +157,7 @@ def test_only_the_warm_up_may_wait() -> None:
 
 def test_a_function_that_may_read_may_read() -> None:
     """On a CPU nobody can tell a length on the host from a loss on the device, but its author."""
-    assert_no_sync(support_smoke.reads_item, BATCH, allowed=("reads_item",))
+    assert_no_sync(support.smoke.reads_item, BATCH, allowed=("reads_item",))
 
 
 def test_errors_of_the_step_are_the_steps() -> None:

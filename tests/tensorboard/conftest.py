@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support_browser import PATIENCE_MS, Tab
-from support_tab import a_run
+from support.browser import PATIENCE_MS, Tab
+from support.tab import a_run
 
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support_browser import PAGE, Tab
-from support_cases import CASES
-from support_runs import RankSpec, encode_rank, make_info, make_run_dir
-from support_tab import TRACE, a_report, a_run, steps_of, write_capture
+from support.browser import PAGE, Tab
+from support.cases import CASES
+from support.runs import RankSpec, encode_rank, make_info, make_run_dir
+from support.tab import TRACE, a_report, a_run, steps_of, write_capture
 
 
 if TYPE_CHECKING:

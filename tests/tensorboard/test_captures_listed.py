@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support_tab import TRACE, a_report, a_run, write_capture
+from support.tab import TRACE, a_report, a_run, write_capture
 
-from trainperf.errors import RunError
+from trainperf.core.errors import RunError
 from trainperf.tensorboard.data import NotFoundError, Store, View
 from trainperf.tensorboard.picture import MOST_SLICES, picture
 from trainperf.traces.results import Collective, Lane, Operator, RankTrace, Slice, Totals

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from support_cases import CASES
-from support_runs import RankSpec, encode_rank, make_info, make_run_dir
-from support_tab import a_run, steps_of
+from support.cases import CASES
+from support.runs import RankSpec, encode_rank, make_info, make_run_dir
+from support.tab import a_run, steps_of
 
-from trainperf.errors import RunError
+from trainperf.core.errors import RunError
 from trainperf.tensorboard import data
 from trainperf.tensorboard.data import NotFoundError, Store, View
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from support_tab import a_run
+from support.tab import a_run
 
 from trainperf.tensorboard.runs import find_runs
 

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import numpy as np
-from support_runs import RankSpec, encode_rank, make_info, make_run_dir
-from support_tab import a_run, steps_of
+from support.runs import RankSpec, encode_rank, make_info, make_run_dir
+from support.tab import a_run, steps_of
 
-from trainperf.blocks import StepBlock
-from trainperf.replay import Replay
-from trainperf.run import Damaged, Run
+from trainperf.analysis.run.directory import Damaged, Run
+from trainperf.analysis.run.replay import Replay
+from trainperf.core.steps.block import StepBlock
 from trainperf.tensorboard.held import HeldRun
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support_browser import Tab
-from support_tab import TRACE, a_report, a_run, write_capture
-from support_vivid import vivid_run
+from support.browser import Tab
+from support.tab import TRACE, a_report, a_run, write_capture
+from support.vivid import vivid_run
 
 from trainperf.traces.results import Lane, Slice, TraceReport
 

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from support_tab import TRACE, a_report, a_run, write_capture
+from support.tab import TRACE, a_report, a_run, write_capture
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support_tab import a_run
+from support.tab import a_run
 
 from trainperf.commands.view import _log_directory
 

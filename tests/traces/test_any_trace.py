@@ -4,15 +4,17 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support_traces import Launches, event, table_of
+from support.traces import Launches, event, table_of
 
-from trainperf.reports import trace_json, trace_markdown, trace_text
-from trainperf.traces.analysis import analyse
-from trainperf.traces.answer import answer
+from trainperf.reports.layout.json import trace_json
+from trainperf.reports.trace import markdown as trace_markdown
+from trainperf.reports.trace import text as trace_text
+from trainperf.traces.event_table import Kind
 from trainperf.traces.findings import findings
+from trainperf.traces.headline import answer
 from trainperf.traces.hta import hta_breakdown
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.results import RankTrace, TraceReport
-from trainperf.traces.table import Kind
 
 
 NAMES = (
@@ -70,7 +72,7 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     said = TraceReport(ranks=(trace,), findings=findings(found), answer=answer(found))
     assert trace_text.render(said)
     assert trace_markdown.render(said)
-    assert "NaN" not in trace_json.render(said)
+    assert "NaN" not in trace_json(said)
 
 
 def assert_sound(trace: RankTrace) -> None:

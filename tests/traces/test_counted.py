@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pytest
-from support_traces import TRACES, needs_traces
+from support.traces import TRACES, needs_traces
 
-from trainperf.traces.analysis import analyse
+from trainperf.traces.event_table import EventTable, Kind
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.reader import read
-from trainperf.traces.table import EventTable, Kind
 
 
 pytestmark = needs_traces

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_planted import planted_steps
-from support_traces import MS, TRACES, Launches, event, needs_traces, step_mark, table_of
+from support.planted import planted_steps
+from support.traces import MS, TRACES, Launches, event, needs_traces, step_mark, table_of
 
+from trainperf.traces.event_table import Kind
 from trainperf.traces.hta import hta_breakdown
 from trainperf.traces.reader import read
-from trainperf.traces.table import Kind
 
 
 SAID: dict[str, Any] = json.loads((Path(__file__).parent / "hta_0_5_0.json").read_text())

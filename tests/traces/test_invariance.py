@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from support_planted import planted_steps
-from support_traces import TRACES, needs_traces, table_of
+from support.planted import planted_steps
+from support.traces import TRACES, needs_traces, table_of
 
-from trainperf.traces.analysis import analyse
+from trainperf.traces.event_table import EventTable
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.reader import read
 from trainperf.traces.results import RankTrace
-from trainperf.traces.table import EventTable
 
 
 def shuffled(table: EventTable, seed: int) -> EventTable:

@@ -1,11 +1,11 @@
 """What is drawn: few slices, none of the long ones lost."""
 
 import pytest
-from support_planted import planted_steps
-from support_traces import MS, US, Launches, step_mark, table_of
+from support.planted import planted_steps
+from support.traces import MS, US, Launches, step_mark, table_of
 
 from trainperf.traces import lanes
-from trainperf.traces.analysis import analyse
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.results import Lane
 
 

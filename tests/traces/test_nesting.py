@@ -3,11 +3,11 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from support_traces import event, table_of
+from support.traces import event, table_of
 
-from trainperf.traces.links import nest
-from trainperf.traces.operators import self_times
-from trainperf.traces.table import NONE
+from trainperf.traces.event_table import NONE
+from trainperf.traces.metrics.links import nest
+from trainperf.traces.metrics.operators import self_times
 
 
 def test_parents_are_the_innermost_that_are_open() -> None:

@@ -1,12 +1,12 @@
 """Every figure of a step against what was planted."""
 
 import pytest
-from support_planted import planted_steps
-from support_traces import MS, US, Launches, event, mark, step_mark, table_of
+from support.planted import planted_steps
+from support.traces import MS, US, Launches, event, mark, step_mark, table_of
 
-from trainperf.traces.analysis import analyse
+from trainperf.traces.event_table import Kind, TraceInfo
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.results import RankTrace
-from trainperf.traces.table import Kind, TraceInfo
 
 
 INFO = TraceInfo(rank=0, world_size=2, device="GPU", process_groups={"0": (0, 1)})

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from support_fits import Loader, Model, Sleeper, trainer
+from support.fits import Loader, Model, Sleeper, trainer
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from trainperf.lightning import ScheduledProfiler
-from trainperf.traces.analysis import analyse
-from trainperf.traces.folder import report
+from trainperf.traces.job_report import report
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.reader import read
 from trainperf.traces.results import RankTrace
 

@@ -6,10 +6,10 @@ The values are those of two independent implementations, to the microsecond and 
 import functools
 
 import pytest
-from support_traces import TRACES, load, needs_traces
+from support.traces import TRACES, load, needs_traces
 
-from trainperf.traces.analysis import analyse
-from trainperf.traces.folder import report
+from trainperf.traces.job_report import report
+from trainperf.traces.rank_report import analyse
 from trainperf.traces.reader import read
 from trainperf.traces.results import RankTrace
 

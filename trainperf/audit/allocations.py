@@ -20,11 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 from typing_extensions import Self
 
+from trainperf.audit.attribution import Where
 from trainperf.audit.elementwise import Operator
-from trainperf.audit.shield import Shield, as_it_is
+from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.traffic import is_traced, tensors_in
-from trainperf.audit.where import Where
-from trainperf.documents.audit import Part
+from trainperf.core.artifacts.audit import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

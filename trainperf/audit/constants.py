@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch._ops import OpOverload
 
-from trainperf.audit.calls import Access
 from trainperf.audit.elementwise import Operator, name_of
+from trainperf.audit.operator_call import Access
 from trainperf.audit.traffic import storages_of
 
 

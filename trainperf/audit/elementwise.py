@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 
-from trainperf.audit.calls import Work
-from trainperf.documents.audit import Kind
+from trainperf.audit.operator_call import Work
+from trainperf.core.artifacts.audit import Kind
 
 
 Operator = OpOverload | HigherOrderOperator

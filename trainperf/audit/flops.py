@@ -12,8 +12,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
-from trainperf.audit.calls import Work
 from trainperf.audit.elementwise import Operator, elementwise, name_of, numel
+from trainperf.audit.operator_call import Work
 from trainperf.audit.traffic import tensors_in
 
 

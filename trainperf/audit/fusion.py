@@ -7,7 +7,7 @@ kernel it reads each outer value once, and writes only what somebody else reads 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trainperf.audit.calls import Access, Call
+from trainperf.audit.operator_call import Access, Call
 
 
 _FUSED = ("pointwise", "copy")

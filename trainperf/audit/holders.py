@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.allocations import storage_of
 from trainperf.audit.owners import Owner, owner_of
-from trainperf.documents.memory import Holder
+from trainperf.core.artifacts.memory import Holder
 
 
 LEAST = 8

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType, ModuleType
 
-from trainperf.audit.frames import owner
-from trainperf.audit.places import filled_as_attribute, filled_as_global, filled_in
+from trainperf.audit.source_places import filled_as_attribute, filled_as_global, filled_in
+from trainperf.audit.stack_frames import owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from torch import nn
 from typing_extensions import Self
 
 from trainperf.audit.allocations import Allocations, gradients
+from trainperf.audit.attribution import Where
 from trainperf.audit.device import cache_bytes, computing, device_name
-from trainperf.audit.mode import AuditMode
-from trainperf.audit.rows import rows_of
-from trainperf.audit.shield import Shield, as_it_is
-from trainperf.audit.where import Where
-from trainperf.clocks.host import monotonic_ns
-from trainperf.documents.audit import StepAudit
+from trainperf.audit.dispatch_mode import AuditMode
+from trainperf.audit.fault_shield import Shield, as_it_is
+from trainperf.audit.grouping import rows_of
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.machine.clocks.host import monotonic_ns
 
 
 def audit_step(step: Callable[[], object], *, model: nn.Module | None = None) -> StepAudit:

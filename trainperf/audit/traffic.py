@@ -12,8 +12,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from trainperf.audit.calls import Access
 from trainperf.audit.elementwise import Operator, name_of
+from trainperf.audit.operator_call import Access
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:

@@ -10,7 +10,8 @@ For training steps and inference functions alike; see `docs/benchmark.md`.
 
 from trainperf.benchmark.results import Comparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
-from trainperf.benchmark.sweeps.batch_results import Knee, Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batch_points import Knee, SweepPoint
+from trainperf.benchmark.sweeps.batch_results import Sweep
 from trainperf.benchmark.sweeps.batches import sweep
 from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
 from trainperf.benchmark.sweeps.loaders import sweep_loader

@@ -12,7 +12,7 @@ import psutil
 import torch
 
 from trainperf.benchmark.results import PeakMemory
-from trainperf.units import plural
+from trainperf.core.formatting.units import plural
 
 
 LEAST_LOOKS = 5

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainperf.benchmark.lines import aligned, wrapped
+from trainperf.benchmark.text_table import aligned, wrapped
 from trainperf.benchmark.verdict import Verdict
-from trainperf.units import Scale, duration, size, times
+from trainperf.core.formatting.units import Scale, duration, size, times
 
 
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,15 +13,9 @@ from typing import TypeVar
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.parity import Outcome, outcome_of, seeded
 from trainperf.benchmark.results import Comparison, StepBenchmark, Versus
-from trainperf.benchmark.timing import (
-    Clock,
-    median_and_iqr,
-    quiet,
-    seconds_of,
-    synchronised_clock,
-)
+from trainperf.benchmark.timing import Clock, median_and_iqr, quiet, seconds_of, synchronised_clock
 from trainperf.benchmark.verdict import ratio_interval, verdict_of
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 Batch = TypeVar("Batch")

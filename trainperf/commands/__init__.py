@@ -3,13 +3,13 @@
 Offline only: nothing here imports torch.
 """
 
+from trainperf.commands.cli import Command, dispatch
 from trainperf.commands.compare import COMPARE
 from trainperf.commands.doctor import DOCTOR
-from trainperf.commands.entry import Command, run
-from trainperf.commands.launch import RUN
 from trainperf.commands.merge import MERGE
 from trainperf.commands.prove import PROVE
 from trainperf.commands.report import REPORT
+from trainperf.commands.run import RUN
 from trainperf.commands.trace import TRACE
 from trainperf.commands.view import VIEW
 
@@ -24,4 +24,4 @@ def main() -> int:
 
     0; 1 if a gate was asked for and failed; 2 for unusable input, said in one line on stderr.
     """
-    return run(COMMANDS)
+    return dispatch(COMMANDS)

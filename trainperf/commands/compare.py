@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from trainperf.commands.entry import Command, Said
-from trainperf.errors import ConfigError
+from trainperf.commands.cli import Command, Said
+from trainperf.core.errors import ConfigError
 from trainperf.reports import PAGES
 
 
@@ -44,7 +44,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str | Said:
-    from trainperf.commands.comparing import Asked, compared
+    from trainperf.commands._comparison import Asked, compared
 
     if len(given.runs) < 2:
         raise ConfigError("one RUN: give the run before the change and the one after it")

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from trainperf.commands.entry import Command, Said
-from trainperf.errors import ConfigError
+from trainperf.commands.cli import Command, Said
+from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
 
 
@@ -27,8 +27,8 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> Said:
-    from trainperf.commands.checkup import checked
-    from trainperf.commands.script import run_of
+    from trainperf.commands._doctor_case import checked
+    from trainperf.commands._run_script import run_of
 
     if given.script is not None:
         with run_of(given.script, given.run) as path:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from trainperf.commands.entry import Command
+from trainperf.commands.cli import Command
 
 
 def _declare(parser: argparse.ArgumentParser) -> None:
@@ -17,12 +17,12 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
-    from trainperf.merging import merge
+    from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.run.merge import merge
+    from trainperf.analysis.summarize import save_summary
+    from trainperf.reports.html.page_data import look
     from trainperf.reports.html.run import save
-    from trainperf.reports.html.seen import look
-    from trainperf.reports.terminal import rendered
-    from trainperf.run import Run
-    from trainperf.summary import save_summary
+    from trainperf.reports.run.terminal import rendered
 
     run = merge([Run.open(part) for part in given.parts], given.out)
     seen = look(run)

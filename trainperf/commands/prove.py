@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
+from trainperf.commands.cli import Command, Said
 from trainperf.commands.compare import declare_judging
-from trainperf.commands.entry import Command, Said
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 _PAIRS = 5
@@ -31,9 +31,9 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> Said:
-    from trainperf.commands.comparing import Asked, compared
-    from trainperf.commands.pairs import Pairs, runs_of
-    from trainperf.turns import STEPS
+    from trainperf.commands._comparison import Asked, compared
+    from trainperf.commands._paired_runs import Pairs, runs_of
+    from trainperf.core.interleaving import STEPS
 
     if given.pairs < 2:
         raise ConfigError(f"--pairs {given.pairs}: at least 2, or nothing is repeated; try 5")

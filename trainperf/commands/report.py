@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from trainperf.commands.entry import Command
+from trainperf.commands.cli import Command
 from trainperf.reports import PAGES
 
 
@@ -21,16 +21,16 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 def _run(given: argparse.Namespace) -> str:
     from datetime import datetime, timezone
 
-    from trainperf.reports.formats import FORMATS
-    from trainperf.reports.terminal import rendered
-    from trainperf.run import Run
-    from trainperf.summary import summarize
+    from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.summarize import summarize
+    from trainperf.reports.run.formats import FORMATS
+    from trainperf.reports.run.terminal import rendered
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     if given.format == "html":
-        from trainperf.pages.markup import portable
+        from trainperf.core.formatting.html.markup import portable
+        from trainperf.reports.html.page_data import look
         from trainperf.reports.html.run import render
-        from trainperf.reports.html.seen import look
 
         return portable(render(look(Run.open(given.run), now_s=now_s)))
     summary = summarize(Run.open(given.run), now_s=now_s)

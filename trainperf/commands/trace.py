@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from trainperf.commands.entry import Command
+from trainperf.commands.cli import Command
 from trainperf.reports import NAMES
 
 
@@ -25,18 +25,18 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
-    from trainperf.traces.folder import Wanted, report
+    from trainperf.traces.job_report import Wanted, report
 
     said = report(given.paths, Wanted(lanes=given.lanes, hta=given.hta))
     if given.format == "json":
-        from trainperf.reports import trace_json
+        from trainperf.reports.layout.json import trace_json
 
-        return trace_json.render(said)
+        return trace_json(said)
     if given.format == "markdown":
-        from trainperf.reports import trace_markdown
+        from trainperf.reports.trace import markdown as trace_markdown
 
         return trace_markdown.render(said)
-    from trainperf.reports import trace_text
+    from trainperf.reports.trace import text as trace_text
 
     return trace_text.render(said)
 

@@ -5,8 +5,8 @@ import sys
 import threading
 from pathlib import Path
 
-from trainperf.commands.entry import Command
-from trainperf.errors import ConfigError, RunError
+from trainperf.commands.cli import Command
+from trainperf.core.errors import ConfigError, RunError
 
 
 HOST = "127.0.0.1"
@@ -50,7 +50,7 @@ VIEW = Command(
 
 def _log_directory(run: Path) -> Path:
     """A run is seen beside the runs next to it; a directory above runs is what was asked for."""
-    from trainperf.run import Run
+    from trainperf.analysis.run.directory import Run
 
     try:
         found = Run.open(run)

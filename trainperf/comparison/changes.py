@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from trainperf.comparison.member import Member, is_speed
 from trainperf.comparison.results import ReadingChange, Verdict
+from trainperf.comparison.side import Member, is_speed
+from trainperf.core.stats.bootstrap import RatioInterval, paired_interval, ratio_interval
+from trainperf.core.stats.machine_pace import Slowdown, including, slowdown
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
-from trainperf.stats.bootstrap import RatioInterval, paired_interval, ratio_interval
-from trainperf.stats.pace import Slowdown, including, slowdown
 
 
 BETTER = {meter.name: meter.better for meter in METERS}

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import msgspec
 
+from trainperf.analysis.run.journal import moment
+from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compared
 from trainperf.comparison.changes import BETTER, changes, interval_of, machine_apart
-from trainperf.comparison.explained import explained
-from trainperf.comparison.identity import differences, obstacle
-from trainperf.comparison.member import Member
-from trainperf.comparison.primary import Primary, primary
+from trainperf.comparison.deciding_reading import Primary, primary
 from trainperf.comparison.results import Comparison, Noise, ReadingChange, Side, Speedup, Verdict
-from trainperf.ledger import moment
-from trainperf.parity import TOLERANCE, Parity, compared
-from trainperf.stats.bootstrap import ASSUMED_NOISE, RatioInterval
+from trainperf.comparison.settings_diff import differences, obstacle
+from trainperf.comparison.side import Member
+from trainperf.comparison.trace_differences import explained
+from trainperf.core.stats.bootstrap import ASSUMED_NOISE, RatioInterval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.parity import Parity
-from trainperf.records import Scalar
-from trainperf.stats.bootstrap import Source
+from trainperf.analysis.summary.loss_parity import Parity
+from trainperf.core.stats.bootstrap import Source
+from trainperf.core.steps.records import Scalar
 
 
 Where = Literal["before", "after"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainperf.blocks import StepBlock
+from trainperf.core.steps.block import StepBlock
 
 
 MOST_STEPS = 2000

@@ -8,13 +8,13 @@ action, inside the guard.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from trainperf.guard import Guard
+from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.lightning.actions import Action, Role, role_of
-from trainperf.lightning.epochs import EpochBracket, UntilExhausted
-from trainperf.phases import FIRST_GAP, Gap, Phase
-from trainperf.probes.marks import Mark
-from trainperf.recorder import Recorder
-from trainperf.timeline import HookBracket, PhaseBracket
+from trainperf.lightning.epoch_brackets import EpochBracket, UntilExhausted
+from trainperf.recording.guard import Guard
+from trainperf.recording.probes.device_marks import Mark
+from trainperf.recording.recorder import Recorder
+from trainperf.recording.timeline import HookBracket, PhaseBracket
 
 
 Act = Callable[[], object]

@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 
-from trainperf import measures
-from trainperf.errors import ConfigError
-from trainperf.lightning.auditing import Auditing
+from trainperf.core.errors import ConfigError
+from trainperf.core.steps.records import FINISHED
+from trainperf.lightning.audit_hooks import Auditing
 from trainperf.lightning.report import announce, report
 from trainperf.lightning.session import Session
-from trainperf.loaders.probe import LoaderProbe
-from trainperf.measures import Measure
-from trainperf.monitor import Monitor
-from trainperf.probes.base import Probe
-from trainperf.probes.tokens import MaskFunction
-from trainperf.records import FINISHED
+from trainperf.recording import measurements
+from trainperf.recording.measurements import Measure
+from trainperf.recording.monitor import Monitor
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.loader import LoaderProbe
+from trainperf.recording.probes.tokens import MaskFunction
 
 
 _USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
@@ -215,7 +215,7 @@ class TrainPerf(Measurement):
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
-    measures = measures.EVERYTHING
+    measures = measurements.EVERYTHING
 
     def __init__(
         self,

@@ -1,32 +1,32 @@
 """The callbacks that measure one thing each, to attach where `TrainPerf` is more than is wanted."""
 
-from trainperf import measures
 from trainperf.lightning.callback import Measurement
-from trainperf.probes.tokens import MaskFunction
+from trainperf.recording import measurements
+from trainperf.recording.probes.tokens import MaskFunction
 
 
 class StepTimeMonitor(Measurement):
     """Step time alone: steady-state median, percentiles, phases, pauses."""
 
-    measures = frozenset({measures.STEP_TIME})
+    measures = frozenset({measurements.STEP_TIME})
 
 
 class DataWaitMonitor(Measurement):
     """Data wait and data stall alone."""
 
-    measures = frozenset({measures.DATA_WAIT})
+    measures = frozenset({measurements.DATA_WAIT})
 
 
 class H2DMonitor(Measurement):
     """The batch transfer alone: time, bytes, rate."""
 
-    measures = frozenset({measures.H2D})
+    measures = frozenset({measurements.H2D})
 
 
 class GradScalerMonitor(Measurement):
     """The GradScaler alone: overflow rate and loss scale."""
 
-    measures = frozenset({measures.SCALER})
+    measures = frozenset({measurements.SCALER})
 
 
 class TokenThroughputMonitor(Measurement):
@@ -37,7 +37,7 @@ class TokenThroughputMonitor(Measurement):
             nor `labels` tells which tokens count.
     """
 
-    measures = frozenset({measures.TOKENS})
+    measures = frozenset({measurements.TOKENS})
 
     def __init__(self, *, tokens: MaskFunction | None = None) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class TokenThroughputMonitor(Measurement):
 class AllReduceTailMonitor(Measurement):
     """DDP's all-reduce tail alone."""
 
-    measures = frozenset({measures.TAIL})
+    measures = frozenset({measurements.TAIL})
 
 
 class MemoryMonitor(Measurement):
     """Memory peaks alone."""
 
-    measures = frozenset({measures.MEMORY})
+    measures = frozenset({measurements.MEMORY})

@@ -7,13 +7,13 @@ import lightning.pytorch as pl
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import PyTorchProfiler
 
-from trainperf import measures
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.lightning.callback import Measurement
 from trainperf.lightning.relay import ProfilerRelay
 from trainperf.lightning.session import Session
-from trainperf.probes.base import Probe
-from trainperf.profiles import Place, ScheduledProfile, trace_scalars
+from trainperf.recording import measurements
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.profiling.options import Place, ScheduledProfile, trace_scalars
 
 
 class ScheduledProfiler(ScheduledProfile, Measurement):
@@ -26,7 +26,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
             and what to do instead.
     """
 
-    measures = frozenset({measures.STEP_TIME})
+    measures = frozenset({measurements.STEP_TIME})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ from typing import cast
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
 
-from trainperf.guard import Idle
+from trainperf.recording.guard import Idle
 
 
 Bracket = AbstractContextManager[object]

@@ -5,10 +5,10 @@ from pathlib import Path
 import lightning.pytorch as pl
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
-from trainperf.answer import first_answer
-from trainperf.audit.chips import note_chip
-from trainperf.closing import close_run, of_all_ranks, show
+from trainperf.audit.chip_cache import note_chip
 from trainperf.lightning.session import Session
+from trainperf.loop.finish import close_run, of_all_ranks, show
+from trainperf.loop.first_answer import first_answer
 from trainperf.meters.fold import Reading
 
 

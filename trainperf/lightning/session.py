@@ -10,34 +10,34 @@ import msgspec
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
-from trainperf import rundir
-from trainperf.clocks.host import wall_clock_anchor
+from trainperf.core import run_directory
+from trainperf.core.interleaving import directory
+from trainperf.core.machine.clocks.host import wall_clock_anchor
+from trainperf.core.phases import Tag
+from trainperf.core.steps.records import Totals
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
-from trainperf.lightning.logged import LoggedProbe
-from trainperf.lightning.parts import objects, run_info
-from trainperf.lightning.updates import Updates
-from trainperf.measures import Measure
+from trainperf.lightning.logged_metrics import LoggedProbe
+from trainperf.lightning.optimizer_updates import Updates
+from trainperf.lightning.run_info import objects, run_info
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
-from trainperf.monitor import Monitor
-from trainperf.parts import Parts
-from trainperf.phases import Tag
-from trainperf.probes.base import Probe
-from trainperf.probes.choose import Chosen, choose
-from trainperf.probes.ddp import TailProbe
-from trainperf.probes.ledger import LedgerProbe
-from trainperf.probes.loss import LossProbe
-from trainperf.probes.marks import MarksProbe
-from trainperf.probes.scaler import ScalerProbe
-from trainperf.probes.tokens import MaskFunction, TokensProbe
-from trainperf.probes.turns import turns_probe
-from trainperf.records import Totals
-from trainperf.sinks.base import Sink
-from trainperf.sinks.jsonl import JsonlSink
-from trainperf.sinks.loggers import LoggerSink
-from trainperf.turns import directory
+from trainperf.recording.measurements import Measure
+from trainperf.recording.monitor import Monitor
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.ddp import TailProbe
+from trainperf.recording.probes.device_marks import MarksProbe
+from trainperf.recording.probes.interleaving import turns_probe
+from trainperf.recording.probes.loss import LossProbe
+from trainperf.recording.probes.memory_ledger import LedgerProbe
+from trainperf.recording.probes.scaler import ScalerProbe
+from trainperf.recording.probes.selection import Chosen, choose
+from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
+from trainperf.recording.run_parts import Parts
+from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.jsonl import JsonlSink
+from trainperf.recording.sinks.loggers import LoggerSink
 
 
 log = logging.getLogger("trainperf")
@@ -116,7 +116,7 @@ class Session:
                     reasons=reasons,
                     totals=self.totals,
                     continues=self.continues,
-                    attempt=rundir.attempt(),
+                    attempt=run_directory.attempt(),
                 ),
                 probes=[*found.probes, *extra, *turns_probe(found.clock, info, self._accumulation)],
                 sinks=self._sinks(),
@@ -178,7 +178,7 @@ class Session:
         self.monitor.finish(reason)
         relays.restore(self._trainer)
         self._updates.detach()
-        if self.run is not None and self.writes and rundir.discard_empty(self.run):
+        if self.run is not None and self.writes and run_directory.discard_empty(self.run):
             self.run = None
 
     def state(self) -> dict[str, object]:
@@ -196,7 +196,7 @@ class Session:
         chosen: str | None = None
         if trainer.is_global_zero:
             try:
-                chosen = str(rundir.choose(_local(base)))
+                chosen = str(run_directory.choose(_local(base)))
             except OSError as error:
                 log.warning(
                     "trainperf: no run directory can be written (%s); numbers go to the loggers "
@@ -225,8 +225,8 @@ class Session:
     def _sinks(self) -> list[Sink]:
         sinks: list[Sink] = []
         if self.run is not None:
-            rank, attempt = self._trainer.global_rank, rundir.attempt()
-            sinks.append(JsonlSink(rundir.record_file(self.run, rank, attempt)))
+            rank, attempt = self._trainer.global_rank, run_directory.attempt()
+            sinks.append(JsonlSink(run_directory.record_file(self.run, rank, attempt)))
         if self._trainer.is_global_zero and self._trainer.loggers:
             trainer = self._trainer
             sinks.append(LoggerSink(trainer.loggers, lambda: trainer.global_step))

@@ -1,10 +1,10 @@
 """All-reduce tail: how long a step still waited for gradients after computing the last one."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.folds import share_of_wall
-from trainperf.stats.quantiles import Distribution
-from trainperf.stats.reductions import Ratio
 
 
 class AllReduceTail(Meter):

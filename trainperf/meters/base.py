@@ -3,8 +3,8 @@
 from enum import Enum
 from typing import ClassVar
 
-from trainperf.blocks import StepBlock
-from trainperf.stats.reductions import Reduction
+from trainperf.core.stats.reductions import Reduction
+from trainperf.core.steps.block import StepBlock
 
 
 class Scope(Enum):

@@ -1,10 +1,10 @@
 """Data-wait fraction: how much of the step the loop spent waiting for input."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.phases import Phase
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import share_of_wall
-from trainperf.phases import Phase
-from trainperf.stats.reductions import Ratio
 
 
 class DataWait(Meter):

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import Reduction
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.records import RunInfo
 from trainperf.meters.base import Meter, Scope
-from trainperf.records import RunInfo
-from trainperf.stats.reductions import Reduction
 
 
 NO_STEADY_STATE = "no steady state: the warm-up was not seen to end in the steps recorded"

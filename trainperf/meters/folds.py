@@ -1,7 +1,7 @@
 """Reductions of one or two facts that several meters share."""
 
-from trainperf.blocks import StepBlock
-from trainperf.stats.reductions import Last, Maximum, Rate, Ratio, Total
+from trainperf.core.stats.reductions import Last, Maximum, Rate, Ratio, Total
+from trainperf.core.steps.block import StepBlock
 
 
 def mean(block: StepBlock, fact: str) -> Ratio | None:

@@ -1,8 +1,8 @@
 """Host-bound fraction: in how many steps did the device wait for the host?"""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter
-from trainperf.stats.reductions import Ratio
 
 
 class HostBound(Meter):

@@ -1,9 +1,9 @@
 """Loss: what the model had learned by the latest step, as the identity of the run."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import Last
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import latest
-from trainperf.stats.reductions import Last
 
 
 class Loss(Meter):

@@ -1,10 +1,10 @@
 """Memory: how close the run came to the limit, how much of it was holes, and does it grow?"""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import LargestLast, Maximum
+from trainperf.core.stats.trend import Trend
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import largest
-from trainperf.stats.reductions import LargestLast, Maximum
-from trainperf.stats.trend import Trend
 
 
 class MemoryPeak(Meter):

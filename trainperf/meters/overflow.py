@@ -1,9 +1,9 @@
 """GradScaler: how many optimizer updates were thrown away, and at what loss scale."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import Last, Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import latest
-from trainperf.stats.reductions import Last, Ratio
 
 
 class OverflowRate(Meter):

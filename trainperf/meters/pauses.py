@@ -1,9 +1,9 @@
 """Pauses: time lost to the garbage collector, graphs recompiled, and what trainperf costs."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import Ratio, Total
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.folds import mean, total
-from trainperf.stats.reductions import Ratio, Total
 
 
 class GarbageCollection(Meter):

@@ -1,9 +1,9 @@
 """Phase times: how much of a steady step goes to each phase."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.phases import PHASES, Phase
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter
-from trainperf.phases import PHASES, Phase
-from trainperf.stats.reductions import Ratio
 
 
 _MEANING = {

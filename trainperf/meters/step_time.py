@@ -1,9 +1,9 @@
 """Step time: how long a step takes once the run has settled, and what the first one cost."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.quantiles import Distribution, Spread
+from trainperf.core.stats.reductions import First, Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter, Scope
-from trainperf.stats.quantiles import Distribution, Spread
-from trainperf.stats.reductions import First, Ratio
 
 
 class StepTime(Meter):

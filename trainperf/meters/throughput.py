@@ -1,9 +1,9 @@
 """Throughput: useful tokens, padded tokens, samples and optimizer steps per second."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.folds import per_second
-from trainperf.stats.reductions import Rate, Ratio, SharedRate
 
 
 class EffectiveTokens(Meter):

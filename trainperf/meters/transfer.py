@@ -1,10 +1,10 @@
 """H2D: how long copying the batch to the device took, how many bytes, at what rate."""
 
-from trainperf.blocks import StepBlock
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Meter
 from trainperf.meters.folds import mean, share_of_wall
-from trainperf.stats.quantiles import Distribution
-from trainperf.stats.reductions import Ratio
 
 
 class H2DTime(Meter):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch.utils.data import Sampler
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 class BucketedBatches(Sampler[list[int]]):

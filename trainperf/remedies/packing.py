@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 IGNORED = -100

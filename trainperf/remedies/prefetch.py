@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 
 
 B = TypeVar("B")

@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 import torch._dynamo.utils as dynamo
 
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.smoke.failure import SmokeFailure
 
 

@@ -7,9 +7,9 @@ from typing import TypeVar
 import msgspec
 
 from trainperf.benchmark.timing import Clock, synchronised_clock
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.smoke.failure import SmokeFailure
-from trainperf.units import duration, plural, share
 
 
 Batch = TypeVar("Batch")

@@ -1,6 +1,6 @@
 """What does a failed smoke test say?  What it saw, and what to do."""
 
-from trainperf.errors import TrainPerfError
+from trainperf.core.errors import TrainPerfError
 
 
 class SmokeFailure(TrainPerfError, AssertionError):  # noqa: N818 not an error of the code, but a test that fails

@@ -7,8 +7,8 @@ from types import FunctionType, MethodType, ModuleType
 
 import torch
 
+from trainperf.core.formatting.units import plural
 from trainperf.smoke.failure import SmokeFailure
-from trainperf.units import plural
 
 
 _SHOWN = 5

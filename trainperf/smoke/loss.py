@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 
 from trainperf.benchmark.parity import outcome_of, seeded
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
 from trainperf.smoke.failure import SmokeFailure
 from trainperf.smoke.modules import dropout_of
 

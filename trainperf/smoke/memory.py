@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.results import PeakMemory
-from trainperf.errors import ConfigError
+from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.units import size
 from trainperf.smoke.failure import SmokeFailure
-from trainperf.units import size
 
 
 Batch = TypeVar("Batch")

@@ -6,9 +6,9 @@ from types import TracebackType
 
 import torch
 
+from trainperf.core.formatting.units import plural
 from trainperf.smoke.failure import SmokeFailure
 from trainperf.smoke.watching import NOWHERE, SCALER, Place, Wait, Watch, place_of
-from trainperf.units import plural
 
 
 _SHOWN = 10

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from trainperf.safe import plain
+from trainperf.core.formatting.escape import plain
 from trainperf.tensorboard.held import Stamp, stamp
 from trainperf.traces.results import TraceReport
 

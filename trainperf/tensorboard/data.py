@@ -13,17 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from trainperf.errors import RunError
-from trainperf.replay import Replay
-from trainperf.reports.trace_words import capture_words
-from trainperf.reports.words import Words, words_of
-from trainperf.results import Summary
-from trainperf.run import Run
-from trainperf.runfacts import SILENT_S
-from trainperf.series.decimate import Groups
-from trainperf.series.fold import SeriesFold
-from trainperf.series.steps import Series, series
-from trainperf.summary import summarize
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.run_facts import SILENT_S
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.errors import RunError
+from trainperf.reports.run.tab_words import Words, words_of
+from trainperf.reports.series.decimate import Groups
+from trainperf.reports.series.fold import SeriesFold
+from trainperf.reports.series.steps import Series, series
+from trainperf.reports.trace.tab_words import capture_words
 from trainperf.tensorboard.captures import Capture, Captures
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainperf.blocks import BLOCK_STEPS, StepBlock, StepSchema
-from trainperf.codec import Entry, decode_entry
-from trainperf.records import CORE_COLUMNS, RunInfo
-from trainperf.run import Damaged, RecordFile, Run, decoded
+from trainperf.analysis.run.directory import Damaged, RecordFile, Run, decoded
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
+from trainperf.core.steps.codec import Entry, decode_entry
+from trainperf.core.steps.records import CORE_COLUMNS, RunInfo
 
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 16 << 20
-"""As in `trainperf.run`: a longer one is damage."""
+"""As in `trainperf.analysis.run.directory`: a longer one is damage."""
 
 _PRINT_BYTES = 4096
 """So many bytes before the place we stopped at must be what they were."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trainperf.safe import plain
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import duration
 from trainperf.traces.results import Lane, RankTrace, Slice
-from trainperf.units import duration
 
 
 MOST_SLICES = 400

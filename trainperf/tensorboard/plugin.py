@@ -12,8 +12,8 @@ from pathlib import Path
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
 from werkzeug.wrappers import Request, Response
 
-from trainperf.errors import TrainPerfError
-from trainperf.safe import plain
+from trainperf.core.errors import TrainPerfError
+from trainperf.core.formatting.escape import plain
 from trainperf.tensorboard import responses
 from trainperf.tensorboard.data import NotFoundError, Store, View
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from trainperf.core.formatting.units import count, duration, share
 from trainperf.traces.results import (
     Collective,
     Operator,
@@ -10,7 +11,6 @@ from trainperf.traces.results import (
     TraceFinding,
     TraceReport,
 )
-from trainperf.units import count, duration, share
 
 
 WORTH = 0.05

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.intervals import Spans, both
-from trainperf.traces.links import launches_of
+from trainperf.traces.event_table import DEVICE_WORK, NONE, Column, EventTable, Kind
+from trainperf.traces.metrics.intervals import Spans, both
+from trainperf.traces.metrics.links import launches_of
+from trainperf.traces.metrics.steps import Mask, Rows, present
 from trainperf.traces.results import HtaBreakdown, HtaStream
-from trainperf.traces.steps import Mask, Rows, present
-from trainperf.traces.table import DEVICE_WORK, NONE, Column, EventTable, Kind
 
 
 _COMMUNICATION = re.compile(r"^nccl.*Kernel")

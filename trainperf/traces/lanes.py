@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.device import DeviceWork, Use
-from trainperf.traces.host import HostWork
-from trainperf.traces.idle import Idle
-from trainperf.traces.intervals import Spans
+from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.host import HostWork
+from trainperf.traces.metrics.idle import Idle
+from trainperf.traces.metrics.intervals import Spans
+from trainperf.traces.metrics.steps import Rows, Steps
 from trainperf.traces.results import Lane, Slice
-from trainperf.traces.steps import Rows, Steps
-from trainperf.traces.table import NONE, Column, EventTable
 
 
 MOST = 4_000

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from trainperf.errors import TraceError
+from trainperf.core.errors import TraceError
+from trainperf.traces.event_table import EventTable, Losses, TraceInfo
 from trainperf.traces.reading.assembly import assemble
 from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import EventDecoder
@@ -11,7 +12,6 @@ from trainperf.traces.reading.meta import KEYS, clock_ns, info_of, values_of
 from trainperf.traces.reading.numbers import InexactError
 from trainperf.traces.reading.source import Limits, Source
 from trainperf.traces.reading.splitter import Document, Value, Window
-from trainperf.traces.table import EventTable, Losses, TraceInfo
 
 
 def read(path: Path, *, limits: Limits | None = None) -> EventTable:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support_trace_files import (
+from support.trace_files import (
     BESIDE,
     compact,
     labels,
@@ -16,7 +16,7 @@ from support_trace_files import (
     text,
 )
 
-from trainperf.traces.table import NONE, Losses
+from trainperf.traces.event_table import NONE, Losses
 
 
 SOUND = ["op0", "op1", "op2"]

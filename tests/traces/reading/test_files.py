@@ -7,12 +7,12 @@ import zlib
 from pathlib import Path
 
 import pytest
-from support_trace_files import compact, labels, operators, read_bytes
+from support.trace_files import compact, labels, operators, read_bytes
 
-from trainperf.errors import TraceError
+from trainperf.core.errors import TraceError
+from trainperf.traces.event_table import Losses
 from trainperf.traces.reader import read
 from trainperf.traces.reading.source import Limits
-from trainperf.traces.table import Losses
 
 
 BODY = compact(operators(3)).encode()

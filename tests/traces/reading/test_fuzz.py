@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support_trace_files import compact, flow, kernel, labels, operator, text
-from support_traces import TRACES
+from support.trace_files import compact, flow, kernel, labels, operator, text
+from support.traces import TRACES
 
-from trainperf.errors import TraceError
+from trainperf.core.errors import TraceError
+from trainperf.traces.event_table import EventTable, Kind
 from trainperf.traces.reader import read
-from trainperf.traces.table import EventTable, Kind
 
 
 MADE = compact([operator("a", 1.5), flow(2), kernel("b", 3), operator('c"\\\n', 4)]).encode()

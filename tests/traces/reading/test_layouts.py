@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support_trace_files import (
+from support.trace_files import (
     BESIDE,
     compact,
     flow,
@@ -19,7 +19,7 @@ from support_trace_files import (
     text,
 )
 
-from trainperf.traces.table import EventTable
+from trainperf.traces.event_table import EventTable
 
 
 EVENTS = [operator("aten::mm", 10.125, 7.5), flow(11), kernel("gemm", 12.001, 3.25)]

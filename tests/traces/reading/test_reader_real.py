@@ -4,10 +4,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support_traces import TRACES, load, needs_traces
+from support.traces import TRACES, load, needs_traces
 
+from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.reader import read
-from trainperf.traces.table import NONE, EventTable
 
 
 EVERY = sorted(TRACES.rglob("*.json.gz"))

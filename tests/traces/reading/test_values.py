@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support_trace_files import (
+from support.trace_files import (
     compact,
     kernel,
     labels,
@@ -19,8 +19,8 @@ from support_trace_files import (
     text,
 )
 
+from trainperf.traces.event_table import NONE, Kind
 from trainperf.traces.reader import read
-from trainperf.traces.table import NONE, Kind
 
 
 def printed(ns: int) -> str:

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from trainperf.benchmark.sweeps.batch_results import Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batch_points import SweepPoint, SweepPoints
 from trainperf.benchmark.sweeps.batch_text import sweep_text
-from trainperf.pages.drawing import Frame, curve, dot, keys, level, note, upright
-from trainperf.pages.markup import Markup, page, paragraph, section, tag, text
-from trainperf.pages.scales import Axis, Unit, short, top
-from trainperf.pages.style import COLOURS
+from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, tag, text
+from trainperf.core.formatting.html.scales import Axis, Unit, short, top
+from trainperf.core.formatting.html.style import COLOURS
+from trainperf.core.formatting.html.svg import Frame, curve, dot, keys, level, note, upright
 
 
 _DOT, _KNEE_DOT = 6.0, 11.0
@@ -16,7 +16,7 @@ _DOT, _KNEE_DOT = 6.0, 11.0
 Value = Callable[[SweepPoint], float | None]
 
 
-def sweep_page(sweep: Sweep) -> str:
+def sweep_page(sweep: SweepPoints) -> str:
     """The whole file: the answer, two figures, and every point."""
     answer, rows, notes = sweep_text(sweep).split("\n\n")
     first, *others = answer.splitlines()
@@ -30,7 +30,7 @@ def sweep_page(sweep: Sweep) -> str:
     )
 
 
-def _throughput(sweep: Sweep) -> Markup:
+def _throughput(sweep: SweepPoints) -> Markup:
     """The knee of each length is a large dot; where memory ended is marked for a single length."""
     rates = [point.per_s for point in sweep.points if point.per_s is not None]
     if not rates:
@@ -45,7 +45,7 @@ def _throughput(sweep: Sweep) -> Markup:
     return _drawn(sweep, frame, [*marks, upright(x, frame.height)], [ended])
 
 
-def _memory(sweep: Sweep) -> Markup:
+def _memory(sweep: SweepPoints) -> Markup:
     peaks = [float(p.peak_bytes) for p in sweep.points if p.peak_bytes and not p.refused]
     if not peaks:
         return Markup("")
@@ -61,7 +61,7 @@ def _memory(sweep: Sweep) -> Markup:
     return _drawn(sweep, frame, marks, over)
 
 
-def _frame(sweep: Sweep, up: Axis) -> Frame:
+def _frame(sweep: SweepPoints, up: Axis) -> Frame:
     sizes = sorted({math.log2(point.batch_size) for point in sweep.points})
     low, high = sizes[0] - 0.2, sizes[-1] + 0.2
     return Frame(across=Axis(low=low, high=high, say=_size), up=up)
@@ -73,7 +73,9 @@ def _size(power: float) -> str:
     return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
 
 
-def _drawn(sweep: Sweep, frame: Frame, marks: Sequence[Markup], over: Sequence[Markup]) -> Markup:
+def _drawn(
+    sweep: SweepPoints, frame: Frame, marks: Sequence[Markup], over: Sequence[Markup]
+) -> Markup:
     picture = frame.picture("over the batch size", marks, names=("batch size", ""), over=over)
     if sweep.lengths == (1,):
         return picture
@@ -81,7 +83,7 @@ def _drawn(sweep: Sweep, frame: Frame, marks: Sequence[Markup], over: Sequence[M
     return Markup(picture + keys(named))
 
 
-def _lines(sweep: Sweep, frame: Frame, value: Value) -> Iterator[Markup]:
+def _lines(sweep: SweepPoints, frame: Frame, value: Value) -> Iterator[Markup]:
     """A line for every length, through its points."""
     for number, length in enumerate(sweep.lengths):
         kind = f"s{number % COLOURS}"

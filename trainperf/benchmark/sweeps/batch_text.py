@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from trainperf.benchmark.lines import aligned, wrapped
-from trainperf.benchmark.sweeps.batch_results import KNEE_WITHIN, Knee, Sweep, SweepPoint
-from trainperf.units import Scale, count, duration, plural, size
+from trainperf.benchmark.sweeps.batch_points import KNEE_WITHIN, Knee, SweepPoint, SweepPoints
+from trainperf.benchmark.text_table import aligned, wrapped
+from trainperf.core.formatting.units import Scale, count, duration, plural, size
 
 
 _NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
 
 
-def sweep_text(sweep: Sweep) -> str:
+def sweep_text(sweep: SweepPoints) -> str:
     """The whole report."""
     knees = {length: sweep.knee(length) for length in sweep.lengths}
     taken = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
@@ -35,7 +35,7 @@ def _why(knee: Knee) -> str:
     return f"within {_NEAR} of the best ({best})"
 
 
-def _fits(sweep: Sweep, knees: dict[int, Knee | None]) -> str:
+def _fits(sweep: SweepPoints, knees: dict[int, Knee | None]) -> str:
     """The largest that fits at each length, where some do not."""
     if not any(point.refused for point in sweep.points):
         return "All of them fit."
@@ -50,7 +50,7 @@ def _largest(length: int, knee: Knee | None) -> str:
     return f"{knee.largest:,}{where} ({beyond})"
 
 
-def _table(sweep: Sweep, knees: dict[int, Knee | None]) -> list[str]:
+def _table(sweep: SweepPoints, knees: dict[int, Knee | None]) -> list[str]:
     head = ("length", "batch", "median", "IQR", "cold", f"{sweep.unit}/s", "peak memory", "graphs")
     shown = [place for place in range(len(head)) if _needed(sweep, place)]
     rows = [[row[place] for place in shown] for row in (head, *map(_row, sweep.points))]
@@ -60,7 +60,7 @@ def _table(sweep: Sweep, knees: dict[int, Knee | None]) -> list[str]:
     ]
 
 
-def _needed(sweep: Sweep, place: int) -> bool:
+def _needed(sweep: SweepPoints, place: int) -> bool:
     """Whether a column says anything: no lengths in a sweep without them, no graphs without any."""
     if place == 0:
         return sweep.lengths != (1,)
@@ -91,7 +91,7 @@ def _mark(point: SweepPoint, knee: Knee | None) -> str:
     return ""
 
 
-def _notes(sweep: Sweep) -> list[str]:
+def _notes(sweep: SweepPoints) -> list[str]:
     """What the figures stand on."""
     near = f"within {_NEAR} of the best {sweep.unit}/s of its length"
     notes = [f"The knee is the smallest batch {near}."]

@@ -16,15 +16,16 @@ from typing import Generic, TypeVar
 import msgspec
 import torch
 
-from trainperf.audit.exhausted import out_of_memory
+from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.results import PeakMemory, StepBenchmark
 from trainperf.benchmark.steps import benchmark_step
-from trainperf.benchmark.sweeps.batch_results import Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batch_points import SweepPoint
+from trainperf.benchmark.sweeps.batch_results import Sweep
 from trainperf.benchmark.sweeps.graphs import graphs_built
 from trainperf.benchmark.timing import seconds_of, synchronised_clock
-from trainperf.errors import ConfigError
-from trainperf.units import size
+from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.units import size
 
 
 Batch = TypeVar("Batch")

@@ -7,8 +7,8 @@ from statistics import median
 
 import msgspec
 
-from trainperf.benchmark.lines import aligned, wrapped
-from trainperf.units import Scale, count, duration, plural, times
+from trainperf.benchmark.text_table import aligned, wrapped
+from trainperf.core.formatting.units import Scale, count, duration, plural, times
 
 
 CLEARLY = 1.05

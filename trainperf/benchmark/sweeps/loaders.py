@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from trainperf.allowance import cpu_count
+from trainperf.audit.loader.probe_loader import order, random_state_kept
 from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
-from trainperf.clocks.base import HostClock
-from trainperf.clocks.host import monotonic_ns
-from trainperf.errors import ConfigError
-from trainperf.loaders.second import order, random_state_kept
+from trainperf.core.errors import ConfigError
+from trainperf.core.machine.clocks.base import HostClock
+from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.limits import cpu_count
 
 
 BATCHES, LIMIT_S = 32, 1.0

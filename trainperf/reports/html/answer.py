@@ -1,10 +1,13 @@
 """What does a reader see first?  The answer, the numbers behind it, and what to change."""
 
-from trainperf.pages.drawing import bar
-from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
-from trainperf.reports.headline import headline
-from trainperf.reports.html.pieces import facts, meter
-from trainperf.reports.view import (
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
+from trainperf.core.formatting.html.svg import bar
+from trainperf.core.formatting.units import Scale, duration, fine_share, plural
+from trainperf.reports.html.components import facts, meter
+from trainperf.reports.run.gains import effort, gain
+from trainperf.reports.run.headline import headline
+from trainperf.reports.run.rows import (
     PhaseRow,
     device,
     ledger,
@@ -13,10 +16,7 @@ from trainperf.reports.view import (
     progress,
     remarks,
 )
-from trainperf.reports.view import facts as known_facts
-from trainperf.reports.worth import effort, gain
-from trainperf.results import Finding, Summary
-from trainperf.units import Scale, duration, fine_share, plural
+from trainperf.reports.run.rows import facts as known_facts
 
 
 _SLOTS = (2, 4, 1, 6, 5, 0, 3, 7)

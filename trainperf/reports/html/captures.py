@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from trainperf.pages.markup import Markup, bullets, paragraph, table, tag, text
-from trainperf.reports.html.pieces import facts, heading, missing
-from trainperf.reports.trace_words import CaptureWords, RankWords, capture_words
-from trainperf.reports.trace_words import Table as Grid
-from trainperf.results import Capture, Summary, TracedSteps
-from trainperf.traced import steps_of
-from trainperf.traces.captured import CaptureReport
-from trainperf.units import duration, times, words
+from trainperf.analysis.summary.schema import Capture, Summary, TracedSteps
+from trainperf.analysis.summary.trace_agreement import steps_of
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
+from trainperf.core.formatting.units import duration, times, words
+from trainperf.reports.html.components import facts, heading, missing
+from trainperf.reports.trace.tab_words import CaptureWords, RankWords, capture_words
+from trainperf.reports.trace.tab_words import Table as Grid
+from trainperf.traces.capture_files import CaptureReport
 
 
 _LATEST = 3

@@ -4,19 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainperf.comparison.member import Member, member
 from trainperf.comparison.results import Comparison, Explained
-from trainperf.pages.drawing import bar, keys
-from trainperf.pages.markup import Markup, bullets, page, paragraph, section, table, tag, text
-from trainperf.phases import PHASES
-from trainperf.reports.compare_view import Row, answer, causes, notes, speed
+from trainperf.comparison.side import Member, member
+from trainperf.core.formatting.html.markup import (
+    Markup,
+    bullets,
+    page,
+    paragraph,
+    section,
+    table,
+    tag,
+    text,
+)
+from trainperf.core.formatting.html.svg import bar, keys
+from trainperf.core.formatting.units import duration, plural, words
+from trainperf.core.phases import PHASES
+from trainperf.reports.comparison.rows import Row, answer, causes, notes, speed
+from trainperf.reports.html.components import missing, not_measured
 from trainperf.reports.html.forest import forest, reach, track
 from trainperf.reports.html.losses import losses
-from trainperf.reports.html.pieces import missing, not_measured
-from trainperf.reports.html.walls import beside
-from trainperf.reports.view import phase_rows
-from trainperf.series.walls import WallsFold, pooled
-from trainperf.units import duration, plural, words
+from trainperf.reports.html.step_times import beside
+from trainperf.reports.run.rows import phase_rows
+from trainperf.reports.series.step_times import WallsFold, pooled
 
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from trainperf.pages.drawing import Frame, Point, area, curve, keys
-from trainperf.pages.markup import Markup, paragraph, tag, text
-from trainperf.pages.scales import Axis, Unit, short, top
-from trainperf.pages.style import COLOURS
-from trainperf.series.chart import Chart, Line
-from trainperf.units import count, duration, share, size
+from trainperf.core.formatting.html.markup import Markup, paragraph, tag, text
+from trainperf.core.formatting.html.scales import Axis, Unit, short, top
+from trainperf.core.formatting.html.style import COLOURS
+from trainperf.core.formatting.html.svg import Frame, Point, area, curve, keys
+from trainperf.core.formatting.units import count, duration, share, size
+from trainperf.reports.series.chart import Chart, Line
 
 
 _FEW = 2

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from trainperf.comparison.results import Comparison, ReadingChange
-from trainperf.pages.markup import Markup, paragraph, table
-from trainperf.pages.scales import Axis
-from trainperf.reports.compare_view import compared, row
+from trainperf.core.formatting.html.markup import Markup, paragraph, table
+from trainperf.core.formatting.html.scales import Axis
+from trainperf.reports.comparison.rows import compared, row
 
 
 _FARTHEST = 4.0

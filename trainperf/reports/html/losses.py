@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from trainperf.pages.drawing import Frame, Point, box, curve, keys
-from trainperf.pages.markup import Markup, paragraph
-from trainperf.pages.scales import Axis, short
-from trainperf.parity import LossCurve, Parity
-from trainperf.reports.html.pieces import SIDES, not_measured
-from trainperf.series.losses import line
+from trainperf.analysis.summary.loss_parity import LossCurve, Parity
+from trainperf.core.formatting.html.markup import Markup, paragraph
+from trainperf.core.formatting.html.scales import Axis, short
+from trainperf.core.formatting.html.svg import Frame, Point, box, curve, keys
+from trainperf.reports.html.components import SIDES, not_measured
+from trainperf.reports.series.losses import line
 
 
 _MOST_REPEATS = 5

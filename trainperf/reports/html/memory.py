@@ -1,12 +1,12 @@
 """What fills the memory?  The ledger as a bar and as tables, and how memory developed."""
 
-from trainperf.documents.memory import MemoryLedger
-from trainperf.pages.drawing import bar, keys
-from trainperf.pages.markup import Markup
-from trainperf.reports.html.pieces import missing, shown
-from trainperf.reports.memory_tables import memory_tables
-from trainperf.results import Summary
-from trainperf.units import size
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.formatting.html.markup import Markup
+from trainperf.core.formatting.html.svg import bar, keys
+from trainperf.core.formatting.units import size
+from trainperf.reports.html.components import missing, shown
+from trainperf.reports.run.memory_tables import memory_tables
 
 
 def memory(summary: Summary) -> Markup:

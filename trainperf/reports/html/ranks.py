@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from trainperf.pages.markup import Markup, bullets, paragraph, table
-from trainperf.reports.html.pieces import heading, meter, missing
-from trainperf.reports.words import Words
-from trainperf.results import Summary, SyncPoint
-from trainperf.units import duration, plural
+from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table
+from trainperf.core.formatting.units import duration, plural
+from trainperf.reports.html.components import heading, meter, missing
+from trainperf.reports.run.tab_words import Words
 
 
 MOST_RANKS = 32

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainperf.evidence import Evidence
-from trainperf.pages.drawing import Frame, curve, dot, keys, note
-from trainperf.pages.markup import Markup, paragraph
-from trainperf.pages.scales import Axis, short
-from trainperf.roofline import Bound, OperatorFloor, Roofline
-from trainperf.roofs import family, reached
-from trainperf.units import count, duration, plural, share
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.roofline.achieved import family, reached
+from trainperf.analysis.roofline.roofline import Bound, OperatorFloor, Roofline
+from trainperf.core.formatting.html.markup import Markup, paragraph
+from trainperf.core.formatting.html.scales import Axis, short
+from trainperf.core.formatting.html.svg import Frame, curve, dot, keys, note
+from trainperf.core.formatting.units import count, duration, plural, share
 
 
 _MOST = 300

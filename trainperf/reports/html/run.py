@@ -4,22 +4,22 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainperf.pages.markup import Markup, page, paragraph, section, table, tag, text
-from trainperf.reports.details import light_line, of_compilation, of_loader, of_step
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, table, tag, text
 from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
+from trainperf.reports.html.components import heading, missing, not_measured, shown
 from trainperf.reports.html.curves import absent, drawable, drawn
 from trainperf.reports.html.memory import memory
-from trainperf.reports.html.over_time import over_time
-from trainperf.reports.html.pieces import heading, missing, not_measured, shown
+from trainperf.reports.html.page_data import Seen
+from trainperf.reports.html.phases_over_time import over_time
 from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
-from trainperf.reports.html.seen import Seen
-from trainperf.reports.html.walls import histogram
-from trainperf.reports.table import Table
-from trainperf.reports.view import left_out
-from trainperf.reports.words import Words, words_of
-from trainperf.results import Summary
+from trainperf.reports.html.step_times import histogram
+from trainperf.reports.layout.table import Table
+from trainperf.reports.run.rows import left_out
+from trainperf.reports.run.tab_words import Words, words_of
+from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_step
 
 
 FILE = "report.html"

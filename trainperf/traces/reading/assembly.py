@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.traces.event_table import NONE, EventTable, Losses, TraceInfo
 from trainperf.traces.reading.columns import Columns
-from trainperf.traces.table import NONE, EventTable, Losses, TraceInfo
 
 
 _TIES = ("python_id", "external", "kind")

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
 from trainperf.traces.reading.growing import Growing
 from trainperf.traces.reading.interning import Names, Places, Texts
 from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
 from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
-from trainperf.traces.table import DEVICE_WORK, NONE, Kind
 
 
 Values = npt.NDArray[Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from trainperf.traces.table import NONE
+from trainperf.traces.event_table import NONE
 
 
 Number = int | float | str | None

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from trainperf.errors import TraceError
+from trainperf.core.errors import TraceError
+from trainperf.traces.event_table import Kind
 from trainperf.traces.reading.kinds import kind_of
-from trainperf.traces.table import Kind
 
 
 MOST_CATEGORIES = 1000

@@ -6,7 +6,7 @@ Since 2022 Kineto says `kernel`, `gpu_memcpy`, `cuda_runtime`; in 2021 it said `
 
 import re
 
-from trainperf.traces.table import Kind
+from trainperf.traces.event_table import Kind
 
 
 MEMORY_NAME = "[memory]"

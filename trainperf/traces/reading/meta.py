@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from trainperf.traces.event_table import NONE, EventTable, Kind, TraceInfo
 from trainperf.traces.reading.decode import FAULTS
 from trainperf.traces.reading.mend import mend
-from trainperf.traces.table import NONE, EventTable, Kind, TraceInfo
 
 
 KEYS = frozenset({"deviceProperties", "distributedInfo", "baseTimeNanoseconds"})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.table import NONE
+from trainperf.traces.event_table import NONE
 
 
 Integers = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from trainperf.errors import TraceError
+from trainperf.core.errors import TraceError
 from trainperf.traces.reading.packed import GZIP, Packed
 
 

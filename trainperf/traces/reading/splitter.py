@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trainperf.errors import TraceError
+from trainperf.core.errors import TraceError
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder, trailing
 from trainperf.traces.reading.salvage import BOUNDARY, DEPTH, TOKEN, Salvage
 

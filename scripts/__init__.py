@@ -1,0 +1,1 @@
+"""What maintainers run: checks, benches, the GPU check, generated documentation."""

@@ -1,0 +1,85 @@
+"""Tables and JSON of `scripts.bench.compare`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from scripts.bench.compare_record import Recorded
+from scripts.bench.compare_verdicts import Contest, Found, Planted, Share, found, planted, unasked
+from scripts.bench.harness import table
+
+
+METHOD = (
+    "False verdicts: identical runs.  Power: the same runs with every step of one side longer by a "
+    "factor.  Planted: real work added to every step of every other run, its size measured by "
+    "steps with and without it in turns within one run.  Each run enters one comparison of a mode. "
+    "The method was tuned on the sessions and kinds of loop of the split 'tune' alone."
+)
+
+
+def tables(contests: Sequence[Contest]) -> str:
+    """How often a change is claimed and found, and what is said of real work."""
+    head = ["runs", "clock", "pairs", "claim a change", "noise", "1 %", "2 %", "3 %", "5 %"]
+    head += ["10 %", "30 %"]
+    rows = [_row(one) for one in found(contests)]
+    quiet = [_quiet(one) for one in found(contests) if one.quiet.of]
+    real = [_real(one) for one in planted(contests)]
+    parts = [
+        "Identical runs, and how often a change of so much is found in them",
+        table([*head], rows),
+        "The same without the machine's pace, where it was recorded",
+        table([*head], [_row(one) for one in found(unasked(contests))]),
+        "Where the comparison printed a noise of at most 1 %",
+        table(["runs", "clock", "pairs", "claim a change", "3 % found"], quiet),
+        "Real work in every other run, in turns",
+        table(["session and loop", "truth", "said", "95 % interval", "noise"], real),
+    ]
+    return "\n\n".join(parts)
+
+
+def result(runs: Sequence[Recorded], contests: Sequence[Contest], split: str) -> dict[str, object]:
+    """What is kept."""
+    names = sorted({run.session for run in runs})
+    return {
+        "split": split,
+        "method": METHOD,
+        "sessions": {
+            name: _session([run for run in runs if run.session == name]) for name in names
+        },
+        "modes": [asdict(one) for one in found(contests)],
+        "modes_without_pace": [asdict(one) for one in found(unasked(contests))],
+        "planted": [asdict(one) for one in planted(contests)],
+    }
+
+
+def _session(runs: Sequence[Recorded]) -> dict[str, object]:
+    return {
+        "runs": len(runs),
+        "kinds": sorted({run.kind for run in runs}),
+        "clock": runs[0].clock,
+        "process": runs[0].process,
+        "steady_steps": sum(len(run.walls) for run in runs),
+    }
+
+
+def _row(one: Found) -> list[str]:
+    power = [f"{100 * (part.rate or 0):.0f} %" for part in one.power.values()]
+    return [one.mode, one.clock, str(one.false.of), _share(one.false), _percent(one.noise), *power]
+
+
+def _quiet(one: Found) -> list[str]:
+    return [one.mode, one.clock, str(one.quiet.of), _share(one.quiet_false), _share(one.quiet)]
+
+
+def _real(one: Planted) -> list[str]:
+    interval = f"{100 * one.low:+.1f} to {100 * one.high:+.1f} %"
+    return [one.where, _percent(one.truth), _percent(one.said), interval, _percent(one.noise)]
+
+
+def _share(part: Share) -> str:
+    if part.rate is None or part.low is None or part.high is None:
+        return ""
+    return f"{100 * part.rate:.1f} % [{100 * part.low:.1f}–{100 * part.high:.1f}]"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"

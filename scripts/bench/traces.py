@@ -1,0 +1,188 @@
+"""How long does a trace take from file to answer, and in how much memory?
+
+Repeats a real trace until it is as large as a long capture, reads and analyses it in processes of
+their own, and prints the figures beside their targets; with an environment that has
+HolisticTraceAnalysis 0.5.0, the same for that:
+`python -m scripts.bench.traces [--hta-python PATH] [--times N] [--without-large] [--json FILE]`.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.bench.harness import installed, machine_line, table, write_json
+from scripts.bench.synthetic_traces import FORMS, Original, original, write
+
+
+HERE = Path(__file__).parent
+TRACES = Path(os.environ.get("TRAINPERF_TRACES", HERE.parents[2] / "shared" / "traces"))
+REPEATED = "ddp_a100_rank0of2.pt.trace.json.gz"
+SMALL = "infer_h100_vit.pt.trace.json.gz"
+
+EVENTS = 650_000
+EVENTS_OF_RANK = 134_000
+EVENTS_OF_LARGE = 3_930_000
+RANKS = 8
+
+TARGETS = {
+    "total_s": 2.0,
+    "peak_mb": 200.0,
+    "large_peak_mb": 500.0,
+    "ranks_s": 3.0,
+    "small_command_s": 0.5,
+    "hta_times_slower": 10.0,
+    "hta_times_larger": 3.0,
+}
+"""Of issue 3: the first two for 650,000 events in every form."""
+
+Figures = dict[str, float]
+
+
+def measured(command: Sequence[str | Path], times: int) -> Figures:
+    """Medians of what a child prints as JSON, over so many runs, and the spread of its time."""
+    runs = [_child(command) for _ in range(times)]
+    figures = {key: round(statistics.median(run[key] for run in runs), 3) for key in runs[0]}
+    totals = [run["total_s"] for run in runs]
+    return {**figures, "total_s_low": round(min(totals), 3), "total_s_high": round(max(totals), 3)}
+
+
+def _child(command: Sequence[str | Path]) -> Figures:
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=installed())
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def ours(path: Path, times: int) -> Figures:
+    """A trace through the reader and the analysis."""
+    return measured([sys.executable, HERE / "traces_ours.py", path], times)
+
+
+def command_s(path: Path, times: int) -> float:
+    """Seconds of `trainperf trace` on a file or a directory, start included."""
+    took = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "trainperf", "trace", path, "--format", "json"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env=installed(),
+        )
+        took.append(time.perf_counter() - begun)
+    return round(statistics.median(took), 3)
+
+
+def packed(path: Path) -> Path:
+    """The same file under gzip, beside it."""
+    out = path.with_suffix(".json.gz")
+    with path.open("rb") as plain, gzip.open(out, "wb", 6) as file:
+        shutil.copyfileobj(plain, file, 2**22)
+    return out
+
+
+def in_forms(folder: Path, source: Original, times: int, hta: Path | None) -> dict[str, Figures]:
+    """650,000 events in every form, one file on the disk at a time; HTA reads the first."""
+    found: dict[str, Figures] = {}
+    for form in FORMS:
+        path = folder / f"{form}.json"
+        write(path, source, EVENTS, form)
+        found[form] = {"file_mb": round(path.stat().st_size / 1e6, 1), **ours(path, times)}
+        if form == "kineto":
+            small = packed(path)
+            size = {"file_mb": round(small.stat().st_size / 1e6, 1)}
+            found["kineto, gzip"] = {**size, **ours(small, times)}
+            if hta is not None:
+                # Once: it takes as long as all else together.
+                figures = measured([hta, HERE / "traces_hta.py", path], 1)
+                found["HTA 0.5.0, kineto"] = {"file_mb": found[form]["file_mb"], **figures}
+            small.unlink()
+        path.unlink()
+    return found
+
+
+def ranks_s(folder: Path, source: Original, times: int) -> tuple[float, float]:
+    """Seconds of the command on eight ranks of 34 MB, and the size of one."""
+    inside = folder / "ranks"
+    inside.mkdir()
+    beside = source.beside["distributedInfo"]
+    for rank in range(RANKS):
+        info = {**source.beside, "distributedInfo": {**beside, "rank": rank, "world_size": RANKS}}
+        one = Original(source.events, info, source.span_ns)
+        write(inside / f"rank{rank}.json", one, EVENTS_OF_RANK, "kineto")
+    size_mb = round((inside / "rank0.json").stat().st_size / 1e6, 1)
+    took = command_s(inside, times)
+    shutil.rmtree(inside)
+    return took, size_mb
+
+
+def small_s(folder: Path, times: int) -> tuple[float, float]:
+    """Seconds of the command on a trace of a megabyte, and its size."""
+    path = folder / "small.json"
+    path.write_bytes(gzip.decompress((TRACES / SMALL).read_bytes()))
+    return command_s(path, times), round(path.stat().st_size / 1e6, 1)
+
+
+def line(name: str, figures: Figures) -> list[str]:
+    """A row of the table."""
+    spread = f"{figures['total_s_low']:.2f}–{figures['total_s_high']:.2f}"
+    return [
+        name,
+        f"{figures['file_mb']:.0f} MB",
+        f"{figures['read_s']:.2f} s",
+        f"{figures['analyse_s']:.2f} s",
+        f"{figures['total_s']:.2f} s [{spread}]",
+        f"{figures['cpu_s']:.2f} s",
+        f"{figures['peak_mb']:.0f} MB",
+    ]
+
+
+def main() -> None:
+    """Write, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hta-python", type=Path, help="a Python that has HTA 0.5.0")
+    parser.add_argument("--times", type=int, default=3, help="runs of each; medians are shown")
+    parser.add_argument("--without-large", action="store_true", help="leave out the gigabyte")
+    parser.add_argument("--json", type=Path, default=None, help="also write the figures here")
+    given = parser.parse_args()
+    source = original(TRACES / REPEATED)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        found = in_forms(folder, source, given.times, given.hta_python)
+        ranks, rank_mb = ranks_s(folder, source, given.times)
+        small, small_mb = small_s(folder, given.times)
+        if not given.without_large:
+            large = folder / "large.json"
+            write(large, source, EVENTS_OF_LARGE, "kineto")
+            size_mb = round(large.stat().st_size / 1e6, 1)
+            found["kineto, large"] = {"file_mb": size_mb, **ours(large, 1)}
+    print(machine_line())
+    head = ["form", "file", "reading", "analysis", f"both, of {given.times}", "CPU", "peak"]
+    print(table(head, [line(name, figures) for name, figures in found.items()]))
+    print(f"trainperf trace, {RANKS} ranks of {rank_mb} MB: {ranks} s")
+    print(f"trainperf trace, {small_mb} MB, start included: {small} s")
+    result: dict[str, object] = {"events": EVENTS, "times": given.times, "forms": found}
+    result |= {"ranks_s": ranks, "rank_mb": rank_mb}
+    result |= {"small_command_s": small, "small_mb": small_mb, "targets": TARGETS}
+    if "HTA 0.5.0, kineto" in found:
+        theirs, mine = found["HTA 0.5.0, kineto"], found["kineto"]
+        result["hta_times_slower"] = round(theirs["total_s"] / mine["total_s"], 1)
+        result["hta_times_cpu"] = round(theirs["cpu_s"] / mine["cpu_s"], 1)
+        result["hta_times_larger"] = round(theirs["peak_mb"] / mine["peak_mb"], 1)
+        print(
+            f"HTA takes {result['hta_times_slower']} × the time, {result['hta_times_cpu']} × the "
+            f"CPU time and {result['hta_times_larger']} × the memory"
+        )
+    write_json(given.json, result)
+
+
+if __name__ == "__main__":
+    main()

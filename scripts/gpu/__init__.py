@@ -1,0 +1,1 @@
+"""What `scripts/gpu_check` runs: every part that needs CUDA, in one call."""

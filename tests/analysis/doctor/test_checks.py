@@ -1,0 +1,397 @@
+"""Each check passes where it should, fails where it should, and says when it cannot tell."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.doctor import HEALTHY_MS, NAMES, Planted, checked, make_capture
+from support.light import CHIP, COMPUTE, MEMORY, make_audit, make_use
+from support.runs import make_step, make_steps
+
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
+from trainperf.core.artifacts.memory import Holder, MemoryLedger
+from trainperf.core.phases import Tag
+from trainperf.traces.results import Totals, TraceStep
+
+
+PLAIN = Planted()
+GPU = Planted(
+    device="cuda",
+    config={"pin_memory": True, "num_workers": 4},
+    facts={
+        "data_stall_ns": 50_000,
+        "h2d_device_ns": 600_000,
+        "h2d_bytes": 8 << 20,
+        "h2d_tensors": 3,
+        "lead_forward": 6,
+        "lead_backward": 9,
+        "peak_bytes": 30 << 30,
+    },
+)
+"""Nothing wrong, every fact recorded."""
+
+
+def audited(*uses: OperatorUse, planted: Planted = PLAIN, device: str = "cpu") -> Planted:
+    """The same with an audited step of these operators, which ran for as long as the work."""
+    audit = make_audit(*uses, device=device, step=20)
+    return replace(planted, documents=(audit, MeasuredChip(chip=CHIP)))
+
+
+def ran(use: OperatorUse, seconds: float, line: str | None = None) -> OperatorUse:
+    """An operator that took so long."""
+    return msgspec.structs.replace(use, host_s=seconds, line=line)
+
+
+HEALTHY = audited(ran(COMPUTE, 0.045), ran(MEMORY, 0.004))
+READS = msgspec.structs.replace(
+    make_use(name="aten._local_scalar_dense.default", memory=4), line="train.py:31", host_s=1e-6
+)
+COPIES = msgspec.structs.replace(
+    make_use(name="aten.clone.default", memory=10**7, kind="copy"), line="model.py:9"
+)
+LEDGER = MemoryLedger(
+    device="cpu", parameters_bytes=400, gradients_bytes=400, optimizer_state_bytes={"exp_avg": 800}
+)
+GROWING = [
+    make_step(
+        index,
+        tags=int(Tag.WARMUP) if index < 12 else 0,
+        facts={"resident_bytes": (1 << 30) + index * (64 << 20)},
+        forward=15.0,
+        backward=30.0,
+    )
+    for index in range(200)
+]
+HOLDER = Holder(
+    kind="list", name="Model.losses", where="model.py:5", count=200, graphs=200, size_bytes=800
+)
+COMPILED = Compilation(graphs=2, compile_s=3.0)
+TRACED = Totals(
+    steps=3,
+    step_s=0.050,
+    gpu_busy_fraction=0.9,
+    gpu_busy_s=0.045,
+    compute_fraction=0.9,
+    idle_data_wait_fraction=0.02,
+    idle_host_bound_fraction=0.05,
+    data_wait_exposed_s=0.001,
+    item_calls=0.0,
+    sync_calls=1.0,
+)
+WAITING = replace(PLAIN, phases_ms={**HEALTHY_MS, "data_wait": 25.0}, config={"num_workers": 0})
+
+
+def losing(level: float, noise: float = 0.0, batch: int = 8) -> Planted:
+    """A loss that falls to *level* and has every second step *noise* higher."""
+    steps = [
+        make_step(
+            index,
+            tags=int(Tag.WARMUP) if index < 12 else 0,
+            facts={"loss": level + 5.0 / (1 + index * batch) + noise * (index % 2)},
+            forward=15.0,
+            backward=30.0,
+        )
+        for index in range(200)
+    ]
+    return Planted(
+        steps=[msgspec.structs.replace(s, facts={**s.facts, "samples": batch}) for s in steps]
+    )
+
+
+PASSES: dict[str, Planted] = {
+    "warmed_up": PLAIN,
+    "steady_state": PLAIN,
+    "hot_path": HEALTHY,
+    "loader": PLAIN,
+    "pinned_transfer": GPU,
+    "batch_tensors": GPU,
+    "layouts": HEALTHY,
+    "small_operators": GPU,
+    "tensor_cores": audited(
+        msgspec.structs.replace(COMPUTE, precision="bf16"), planted=GPU, device="cuda"
+    ),
+    "mixed_precision": Planted(
+        config={"precision": "bf16-mixed", "batch_size": 8},
+        phases_ms={"forward": 10.0, "backward": 20.0},
+        facts={"peak_bytes": 10 << 30},
+    ),
+    "overflows": Planted(facts={"attempts": 1, "overflows": 0, "loss_scale": 65536.0}),
+    "peak_memory": replace(GPU, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
+    "accumulation": Planted(
+        facts={"samples": 32}, config={"batch_size": 8, "accumulate_grad_batches": 4}
+    ),
+    "profiler_evidence": replace(GPU, capture=make_capture(TRACED)),
+    "compile_split": replace(PLAIN, facts={"recompiles": 0}, documents=(COMPILED,)),
+    "dynamic_shapes": Planted(facts={"tokens_effective": 950, "tokens_padded": 1000}),
+    "throughput_unit": Planted(facts={"tokens_effective": 950, "tokens_padded": 1000}),
+    "loss_parity": losing(2.0),
+}
+"""A run that passes each check."""
+
+FAILS: dict[str, Planted] = {
+    "warmed_up": replace(PLAIN, number=15),
+    "steady_state": replace(PLAIN, number=11),
+    "hot_path": audited(ran(COMPUTE, 0.045), READS),
+    "loader": WAITING,
+    "pinned_transfer": replace(GPU, config={"pin_memory": False}),
+    "batch_tensors": replace(
+        GPU,
+        phases_ms={**HEALTHY_MS, "h2d": 10.0},
+        facts={**GPU.facts, "h2d_tensors": 400, "h2d_bytes": 400_000, "h2d_device_ns": 9_000_000},
+    ),
+    "layouts": audited(ran(COMPUTE, 0.025), ran(COPIES, 0.020, "model.py:9")),
+    "small_operators": replace(GPU, facts={**GPU.facts, "lead_forward": 0, "lead_backward": 0}),
+    "tensor_cores": audited(
+        ran(msgspec.structs.replace(COMPUTE, precision="fp64", dtypes=("fp64",)), 0.045)
+    ),
+    "mixed_precision": Planted(
+        config={"precision": "bf16-mixed", "batch_size": 8}, facts={"peak_bytes": 10 << 30}
+    ),
+    "overflows": Planted(facts={"attempts": 1, "overflows": 1, "loss_scale": 2.0}),
+    "peak_memory": replace(
+        PLAIN,
+        steps=GROWING,
+        hardware={"device_memory_bytes": 64 << 30},
+        documents=(msgspec.structs.replace(LEDGER, held=(HOLDER,)),),
+    ),
+    "accumulation": Planted(
+        facts={"samples": 8}, config={"batch_size": 8, "accumulate_grad_batches": 4}
+    ),
+    "profiler_evidence": replace(
+        GPU,
+        phases_ms={**HEALTHY_MS, "data_wait": 25.0},
+        facts={**GPU.facts, "data_stall_ns": 24_000_000},
+        capture=make_capture(TRACED),
+    ),
+    "compile_split": replace(
+        PLAIN,
+        documents=(COMPILED,),
+        steps=make_steps(9, facts={"recompiles": 1}, forward=20.0),
+    ),
+    "dynamic_shapes": Planted(facts={"tokens_effective": 500, "tokens_padded": 1000}),
+    "throughput_unit": Planted(facts={"samples": 8}, config={"sequence_length": 512}),
+    "loss_parity": losing(2.2),
+}
+"""A run that fails each check."""
+
+BASELINES: dict[str, Planted] = {
+    "mixed_precision": Planted(
+        config={"precision": "32-true", "batch_size": 8}, facts={"peak_bytes": 20 << 30}
+    ),
+    "loss_parity": losing(2.0, batch=16),
+}
+
+ELSE: dict[str, tuple[str, str, Planted]] = {
+    "still running": ("warmed_up", "unknown", replace(PLAIN, number=15, end=None)),
+    "no step yet": ("steady_state", "unknown", replace(PLAIN, number=0)),
+    "nobody looked at operators": ("hot_path", "unknown", PLAIN),
+    "too short to see a wait": ("loader", "unknown", replace(PLAIN, number=15)),
+    "no copy on a CPU": ("pinned_transfer", "not_applicable", PLAIN),
+    "another loader": ("pinned_transfer", "unknown", replace(GPU, config={})),
+    "no batch to move": ("batch_tensors", "not_applicable", PLAIN),
+    "no layout was seen": ("layouts", "unknown", PLAIN),
+    "no operator was seen": ("small_operators", "unknown", PLAIN),
+    "no tensor cores in a CPU": ("tensor_cores", "not_applicable", PLAIN),
+    "no contraction": (
+        "tensor_cores",
+        "not_applicable",
+        audited(MEMORY, planted=GPU, device="cuda"),
+    ),
+    "no contraction was seen": ("tensor_cores", "unknown", GPU),
+    "fp32": ("mixed_precision", "not_applicable", Planted(config={"precision": "32-true"})),
+    "nothing to compare with": ("mixed_precision", "unknown", PASSES["mixed_precision"]),
+    "no scaler": (
+        "overflows",
+        "not_applicable",
+        Planted(reasons={"overflows": "not applicable: precision 32-true uses no GradScaler"}),
+    ),
+    "no memory was measured": ("peak_memory", "unknown", PLAIN),
+    "memory was counted once": ("peak_memory", "unknown", replace(PLAIN, documents=(LEDGER,))),
+    "a chip that nobody knows": (
+        "layouts",
+        "unknown",
+        replace(PLAIN, documents=HEALTHY.documents[:1]),
+    ),
+    "an audit of too few steps": ("layouts", "unknown", replace(HEALTHY, number=15)),
+    "samples not counted": ("accumulation", "unknown", PLAIN),
+    "no trace": ("profiler_evidence", "unknown", WAITING),
+    "not compiled": ("compile_split", "not_applicable", Planted(facts={"recompiles": 0})),
+    "neither graphs nor padding": ("dynamic_shapes", "unknown", PLAIN),
+    "no baseline": ("loss_parity", "unknown", losing(2.0)),
+}
+
+
+def test_every_check_is_tested_both_ways() -> None:
+    """A check that never says anything else than *unknown* counts as missing."""
+    assert set(PASSES) == set(FAILS) == set(NAMES)
+    assert len(NAMES) == 18
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_is_in_order_passes(name: str, tmp_path: Path) -> None:
+    """With numbers, and nothing to do."""
+    found = checked(name, tmp_path, PASSES[name], BASELINES.get(name))
+
+    assert (found.status, found.action) == ("pass", ""), found.evidence
+    assert found.evidence
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_with_the_fault_fails(name: str, tmp_path: Path) -> None:
+    """With numbers, and what to do."""
+    found = checked(name, tmp_path, FAILS[name], BASELINES.get(name))
+
+    assert found.status == "fail", found.evidence
+    assert found.evidence
+    assert found.action
+
+
+@pytest.mark.parametrize("what", ELSE)
+def test_what_cannot_be_told_is_not_claimed(what: str, tmp_path: Path) -> None:
+    """Not applicable says why; unknown also says how to find out."""
+    name, status, planted = ELSE[what]
+    found = checked(name, tmp_path, planted)
+
+    assert found.status == status, found.evidence
+    assert found.evidence
+    assert bool(found.action) == (status == "unknown")
+
+
+def test_times_without_a_timing_event_are_not_believed_on_a_gpu(tmp_path: Path) -> None:
+    """The host's clock sees launches there."""
+    found = checked("warmed_up", tmp_path, Planted(device="cuda"))
+
+    assert found.status == "fail"
+    assert found.evidence == ("no timing event was read on cuda: only the host's clock is known",)
+
+
+def test_a_copy_that_the_host_waits_for_fails_though_it_is_pinned(tmp_path: Path) -> None:
+    """Its call takes as long as the copy itself."""
+    slow = replace(GPU, phases_ms={**HEALTHY_MS, "h2d": 0.6})
+    found = checked("pinned_transfer", tmp_path, slow)
+
+    assert found.status == "fail"
+    assert found.evidence[-1].endswith("its call 600 µs")
+
+
+def test_a_lower_precision_that_saves_time_but_no_memory_fails(tmp_path: Path) -> None:
+    """Both were the point."""
+    grown = replace(PASSES["mixed_precision"], facts={"peak_bytes": 20 << 30})
+    found = checked("mixed_precision", tmp_path, grown, BASELINES["mixed_precision"])
+
+    assert found.status == "fail"
+    assert found.evidence[-1] == "peak memory 20.0 GiB and 20.0 GiB"
+
+
+def test_a_baseline_of_another_batch_decides_nothing_about_precision(tmp_path: Path) -> None:
+    """Half the batch is faster in any precision."""
+    half = replace(BASELINES["mixed_precision"], config={"precision": "32-true", "batch_size": 4})
+
+    assert checked("mixed_precision", tmp_path, PASSES["mixed_precision"], half).status == "unknown"
+
+
+def test_a_check_gives_the_finding_of_its_rule(tmp_path: Path) -> None:
+    """With its numbers, its line and its remedy: nothing is decided twice."""
+    found = checked("layouts", tmp_path, FAILS["layouts"])
+
+    assert found.evidence[0].startswith("copies to another memory layout take ")
+    assert "(model.py:9)" in found.evidence[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_without_a_step_is_no_error(name: str, tmp_path: Path) -> None:
+    """The first batch raised."""
+    found = checked(name, tmp_path, replace(PLAIN, number=0, end="ValueError"))
+
+    assert found.status in {"fail", "unknown", "not_applicable"} or name in {
+        "dynamic_shapes",
+        "throughput_unit",
+    }
+
+
+def test_a_trace_that_contradicts_the_records_decides_nothing_else(tmp_path: Path) -> None:
+    """A step of 50 ms by the records, and of 80 in the trace."""
+    steps = make_steps(200, **HEALTHY_MS)
+    traced = [TraceStep(step=number, step_s=0.080, gpu_busy_s=0.04) for number in (100, 101, 102)]
+    capture = make_capture(TRACED)
+    rank = msgspec.structs.replace(capture.ranks[0], steps=tuple(traced))
+    capture = msgspec.structs.replace(capture, ranks=(rank,))
+    found = checked("profiler_evidence", tmp_path, replace(GPU, steps=steps, capture=capture))
+
+    assert found.status == "fail"
+    assert "by the records and 80.0 ms in the trace" in found.evidence[0]
+
+
+def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) -> None:
+    """Padding looks like work."""
+    padded = replace(
+        GPU,
+        facts={**GPU.facts, "tokens_effective": 500, "tokens_padded": 1000},
+        capture=make_capture(TRACED),
+    )
+
+    assert checked("profiler_evidence", tmp_path, padded).status == "not_applicable"
+
+
+@pytest.mark.parametrize(("idle", "status"), [(0.2, "pass"), (0.02, "fail")])
+def test_a_direction_without_a_bound_must_show_in_the_trace_too(
+    tmp_path: Path, idle: float, status: str
+) -> None:
+    """The marks say host-bound in every step: the trace has to show some of it."""
+    bound = replace(
+        GPU,
+        facts={**GPU.facts, "lead_forward": 0, "lead_backward": 0},
+        capture=make_capture(msgspec.structs.replace(TRACED, idle_host_bound_fraction=idle)),
+    )
+
+    assert checked("profiler_evidence", tmp_path, bound).status == status
+
+
+def test_a_wait_whose_cause_another_rule_names_still_fails_the_loader(tmp_path: Path) -> None:
+    """Batches of many small tensors: the device waits whatever the finding is called."""
+    anatomy = LoaderAnatomy(
+        batches=20,
+        workers=0,
+        timed_workers=1,
+        kind="map",
+        dataset="Fields",
+        samples=8.0,
+        tensors=400.0,
+        batch_bytes=400_000.0,
+        getitem=Spread(mean_s=0.020, p95_s=0.025),
+        collate=Spread(mean_s=0.004, p95_s=0.005),
+        transport=None,
+        pinning=None,
+        packing_s=None,
+        receiving_s=None,
+        interval_s=0.024,
+        start_s=0.1,
+        took_s=0.5,
+        tensor_s=5e-6,
+    )
+    small = replace(WAITING, documents=(anatomy,))
+    found = checked("loader", tmp_path, small)
+
+    assert found.status == "fail"
+    assert "400 small tensors" in found.evidence[0]
+
+
+def test_a_first_step_among_the_steady_ones_fails(tmp_path: Path) -> None:
+    """Nothing was tagged as warm-up: compilation and allocation are in the figures."""
+    steps = make_steps(200, warmup=0, **HEALTHY_MS)
+    found = checked("steady_state", tmp_path, replace(PLAIN, steps=steps))
+
+    assert found.status == "fail"
+    assert found.evidence == ("all 200 steps count, the first one too",)
+
+
+def test_the_way_to_look_is_that_of_the_loop(tmp_path: Path) -> None:
+    """Lightning's callback is no help in a loop of one's own."""
+    plain = replace(PLAIN, config={"loop": "plain"})
+
+    assert checked("hot_path", tmp_path / "a", PLAIN).action.startswith("TrainPerf(audit_at=20)")
+    assert checked("hot_path", tmp_path / "b", plain).action.startswith("monitor.audit(at=20)")

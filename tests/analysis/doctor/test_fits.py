@@ -1,0 +1,101 @@
+"""The doctor on real fits: nothing of it is planted on disk."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from faults.base import train
+from faults.models import WIDTH, Classifier
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from trainperf.analysis.doctor import Case, Checked, examined
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+class Sleepy(Dataset[tuple[Tensor, Tensor]]):
+    """Samples that take a while to make."""
+
+    def __len__(self) -> int:
+        return 60 * 16
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+        """Fifty milliseconds a batch: also on a busy machine a notable part of the step."""
+        time.sleep(0.003)
+        return torch.ones(WIDTH), torch.tensor(place % 10)
+
+
+class AtHand(Dataset[tuple[Tensor, Tensor]]):
+    """The same batch each time, made beforehand: waiting for it takes no time."""
+
+    def __init__(self, size: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        labels = torch.randint(0, 10, (size,), generator=generator)
+        self._batch = torch.randn(size, WIDTH, generator=generator), labels
+
+    def __len__(self) -> int:
+        return 60 * len(self._batch[0])
+
+    def __getitems__(self, places: list[int]) -> tuple[Tensor, Tensor]:
+        """A whole batch."""
+        return self._batch
+
+
+def as_it_is(batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Nothing to collate."""
+    return batch
+
+
+class Peeking(nn.Module):
+    """A body that looks at its own output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = nn.Linear(WIDTH, 10)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Reads one value a step."""
+        scores: Tensor = self.own(rows)
+        return scores * 0.5 if scores.mean().item() > 1e9 else scores
+
+
+def checks_of(out: Path) -> dict[str, Checked]:
+    """Every check of the run below *out*."""
+    evidence = examine(Run.open(out))
+    return {check.id: check for check in examined(Case(evidence=evidence)).checks}
+
+
+def test_a_fit_that_is_in_order_fails_nothing_that_was_looked_at(tmp_path: Path) -> None:
+    """Large products, a fused optimizer, batches at hand; one step audited."""
+    loader = DataLoader(AtHand(256), batch_size=256, collate_fn=as_it_is)
+    train(tmp_path, Classifier(), loader)
+    checks = checks_of(tmp_path)
+
+    passed = {name for name, check in checks.items() if check.status == "pass"}
+    assert {
+        "warmed_up",
+        "steady_state",
+        "hot_path",
+        "loader",
+        "layouts",
+        "peak_memory",
+        "accumulation",
+        "throughput_unit",
+    } <= passed
+    assert checks["pinned_transfer"].status == "not_applicable"
+    assert checks["compile_split"].status == "not_applicable"
+
+
+def test_a_slow_loader_and_a_read_value_fail_their_checks(tmp_path: Path) -> None:
+    """With the line that reads it."""
+    train(tmp_path, Classifier(Peeking()), DataLoader(Sleepy(), batch_size=16))
+    checks = checks_of(tmp_path)
+
+    assert checks["loader"].status == "fail"
+    assert checks["hot_path"].status == "fail"
+    assert "test_fits.py:" in checks["hot_path"].evidence[0]

@@ -1,0 +1,97 @@
+"""What would need less memory: reckoned by hand beside what is reckoned."""
+
+import msgspec
+
+from trainperf.analysis.roofline.memory_savings import TEXTBOOK_BYTES, bytes_per_parameter, savings
+from trainperf.core.artifacts.memory import MemoryLedger, ModuleActivations
+
+
+MIB = 2**20
+
+
+def ledger(**changes: object) -> MemoryLedger:
+    """A million parameters in fp32 under Adam, as Lightning's `16-mixed` keeps them."""
+    plain = MemoryLedger(
+        device="cuda",
+        parameters=10**6,
+        parameters_bytes=4 * 10**6,
+        gradients_bytes=4 * 10**6,
+        optimizer_state_bytes={"exp_avg": 4 * 10**6, "exp_avg_sq": 4 * 10**6},
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def activations(**sizes: int) -> tuple[ModuleActivations, ...]:
+    """Mebibytes by module, dots written as underscores."""
+    return tuple(
+        ModuleActivations(module=name.replace("_", "."), size_bytes=size * MIB)
+        for name, size in sizes.items()
+    )
+
+
+def test_mixed_precision_without_a_master_copy_has_the_textbooks_sixteen_bytes() -> None:
+    """4 + 4 + 4 + 4 instead of 2 + 2 + 4 + 4 + 4; buffers are no part of it."""
+    assert bytes_per_parameter(ledger(buffers_bytes=10**9)) == TEXTBOOK_BYTES
+
+
+def test_half_precision_with_a_master_copy_has_sixteen_too() -> None:
+    """As the textbook has it."""
+    half = ledger(parameters_bytes=2 * 10**6, gradients_bytes=2 * 10**6, master_bytes=4 * 10**6)
+
+    assert bytes_per_parameter(half) == TEXTBOOK_BYTES
+    assert bytes_per_parameter(ledger(parameters=0)) is None
+
+
+def test_checkpointing_leaves_the_activations_of_one_block() -> None:
+    """The largest; what is outside of the blocks stays."""
+    kept = activations(Net_blocks_0_a=30, Net_blocks_0_b=10, Net_blocks_1=50, Net_head=99)
+
+    first = next(s for s in savings(ledger(activations=kept)) if "checkpointing" in s.what)
+
+    assert first.what == "activation checkpointing of Net.blocks"
+    assert first.size_bytes == (40 + 50 - 50) * MIB
+
+
+def test_blocks_within_blocks_count_for_the_outer_ones() -> None:
+    """Two of two layers each: one of the two is left."""
+    kept = activations(N_b_0_l_0=10, N_b_0_l_1=10, N_b_1_l_0=10, N_b_1_l_1=10)
+
+    first = next(s for s in savings(ledger(activations=kept)) if "checkpointing" in s.what)
+
+    assert first.size_bytes == 20 * MIB
+
+
+def test_one_block_alone_saves_nothing() -> None:
+    """Its activations are needed all at once."""
+    kept = activations(Net_blocks_0=30)
+
+    assert not [s for s in savings(ledger(activations=kept)) if "checkpointing" in s.what]
+
+
+def test_half_the_micro_batch_halves_the_activations() -> None:
+    """With twice as many of them in a step."""
+    found = savings(ledger(activations_bytes=64 * MIB, micro_batches=3))
+
+    assert found[0].size_bytes == 32 * MIB
+    assert "accumulate_grad_batches=6" in found[0].how
+
+
+def test_a_sharded_optimizer_is_divided_by_the_ranks_there_are() -> None:
+    """By eight where there is only one; master weights are shared out too."""
+    alone = savings(ledger())[0]
+    four = savings(ledger(world_size=4, master_bytes=4 * 10**6))[0]
+
+    assert alone.what == "an optimizer sharded over 8 ranks (ZeRO-1)"
+    assert alone.size_bytes == 7 * 10**6
+    assert four.size_bytes == 9 * 10**6
+
+
+def test_savings_come_the_largest_first_and_never_of_nothing() -> None:
+    """SGD without momentum has no state to share out."""
+    plain = ledger(optimizer_state_bytes={})
+    several = savings(ledger(activations_bytes=64 * MIB))
+
+    assert savings(plain) == ()
+    assert [one.size_bytes for one in several] == sorted(
+        (one.size_bytes for one in several), reverse=True
+    )

@@ -1,0 +1,297 @@
+"""Rules about memory: leaks and who holds them, limits, holes, the allocation that failed."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.runs import RankSpec, make_gap, make_info, make_step, summary_of
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules import diagnose
+from trainperf.analysis.rules.memory.fragmentation import fragmentation
+from trainperf.analysis.rules.memory.graph_held import graph_held
+from trainperf.analysis.rules.memory.leak import leak
+from trainperf.analysis.rules.memory.memory_limit import memory_limit
+from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
+from trainperf.analysis.rules.training.validation_grad import validation_grad
+from trainperf.analysis.rules.training.zero_grad import zero_grad
+from trainperf.core.artifacts.folder import Documents
+from trainperf.core.artifacts.memory import Holder, MemoryLedger, OutOfMemory
+from trainperf.core.phases import Gap
+from trainperf.core.steps.records import Scalar
+
+
+MIB, GIB = 2**20, 2**30
+CPU: dict[str, Scalar] = {"device_memory_bytes": 64 * GIB}
+GPU: dict[str, Scalar] = {"device_memory_bytes": 80 * GIB}
+
+LEDGER = MemoryLedger(
+    device="cuda",
+    parameters_bytes=4 * GIB,
+    gradients_bytes=4 * GIB,
+    optimizer_state_bytes={"exp_avg": 4 * GIB, "exp_avg_sq": 4 * GIB},
+    activations_bytes=20 * GIB,
+    capacity_bytes=80 * GIB,
+)
+
+
+def growing(
+    path: Path, per_step: float, *, steps: int = 100, memory: MemoryLedger | None = None
+) -> Evidence:
+    """A CPU run whose own memory grows by so much a step."""
+    made = [
+        make_step(
+            index,
+            tags=int(index < 12),
+            forward=10,
+            facts={
+                "owned_bytes": 2 * GIB + round(per_step * index),
+                "resident_bytes": 3 * GIB + round(per_step * index),
+            },
+        )
+        for index in range(steps)
+    ]
+    summary = summary_of(path, [RankSpec(steps=made, info=make_info(hardware=CPU))])
+    return Evidence(summary=summary, documents=Documents(memory=memory))
+
+
+def on_a_gpu(
+    path: Path, *, peak: int, reserved: int, memory: MemoryLedger | None = None
+) -> Evidence:
+    """A run of 80 GiB that came to these peaks."""
+    facts = {"peak_bytes": peak, "reserved_peak_bytes": reserved, "allocated_bytes": GIB}
+    steps = [make_step(i, tags=int(i < 12), forward=10, facts=facts) for i in range(60)]
+    info = make_info(device="cuda", hardware=GPU)
+    summary = summary_of(path, [RankSpec(steps=steps, info=info)])
+    return Evidence(summary=summary, documents=Documents(memory=memory))
+
+
+def holding(count: int, graphs: int, size_bytes: int) -> MemoryLedger:
+    """A list has gathered so much."""
+    held = Holder(
+        kind="list",
+        name="Model.kept",
+        where="train.py:7",
+        count=count,
+        graphs=graphs,
+        size_bytes=size_bytes,
+    )
+    return msgspec.structs.replace(LEDGER, held=(held,))
+
+
+def test_memory_that_will_be_full_in_some_thousand_steps_is_a_leak(tmp_path: Path) -> None:
+    """One MiB a step with 61 GiB left: 62,000 steps; it comes before what is merely slow."""
+    evidence = growing(tmp_path, MIB)
+    finding = leak(evidence)
+
+    assert finding is not None
+    assert finding.evidence[0].startswith("1.00 MiB a step [1.00 MiB–1.00 MiB]")
+    assert "memory is full in 62,400 steps" in finding.evidence[0]
+    assert finding.urgent
+    assert finding.confidence == "medium"
+    assert diagnose(evidence)[0].id == "leak"
+
+
+def test_a_leak_names_who_gathers_and_the_line_that_fills_it(tmp_path: Path) -> None:
+    """If it has something of each step and enough to explain the growth."""
+    finding = leak(growing(tmp_path, MIB, memory=holding(100, 0, 100 * MIB)))
+
+    assert finding is not None
+    assert finding.title == "memory grows with every step in Model.kept"
+    assert finding.where == "train.py:7"
+    assert finding.confidence == "high"
+
+
+@pytest.mark.parametrize("held", [holding(100, 0, 10 * MIB), holding(20, 0, 100 * MIB)])
+def test_a_container_that_cannot_explain_the_growth_is_not_accused(
+    held: MemoryLedger, tmp_path: Path
+) -> None:
+    """Too small, or with too few things in it; the leak is there all the same."""
+    finding = leak(growing(tmp_path, MIB, memory=held))
+
+    assert finding is not None
+    assert finding.where == ""
+    assert "no container" in finding.evidence[1]
+
+
+@pytest.mark.parametrize("per_step", [0.0, -MIB, 100_000.0])
+def test_growth_that_does_not_matter_is_no_leak(per_step: float, tmp_path: Path) -> None:
+    """None, shrinking, and so slow that no ordinary fit feels it."""
+    assert leak(growing(tmp_path, per_step)) is None
+
+
+def test_few_steps_show_no_leak(tmp_path: Path) -> None:
+    """Nineteen steady ones, though each adds 10 MiB."""
+    assert leak(growing(tmp_path, 10 * MIB, steps=31)) is None
+
+
+def test_a_held_graph_takes_the_leak_upon_itself(tmp_path: Path) -> None:
+    """One cause, one finding: the one that names it."""
+    evidence = growing(tmp_path, MIB, memory=holding(100, 100, MIB))
+    finding = graph_held(evidence)
+
+    assert leak(evidence) is None
+    assert finding is not None
+    assert finding.title == "Model.kept keeps the autograd graph of every step"
+    assert finding.where == "train.py:7"
+    assert finding.urgent
+    assert any("a step" in line for line in finding.evidence)
+
+
+def test_a_held_graph_that_hardly_grows_is_told_quietly(tmp_path: Path) -> None:
+    """A list of losses: some kilobytes a step are not urgent."""
+    finding = graph_held(growing(tmp_path, 4096, memory=holding(100, 100, 400)))
+
+    assert finding is not None
+    assert finding.severity == "low"
+    assert not finding.urgent
+
+
+def test_the_graphs_of_one_step_are_no_leak(tmp_path: Path) -> None:
+    """A dozen attention maps that each step replaces."""
+    assert graph_held(growing(tmp_path, 0, memory=holding(12, 12, MIB))) is None
+
+
+@pytest.mark.parametrize(
+    ("peak", "severity"), [(64, None), (73, None), (74, "medium"), (78, "high")]
+)
+def test_the_limit_is_near_from_92_percent_on(
+    peak: int, severity: str | None, tmp_path: Path
+) -> None:
+    """Of 80 GiB; a peak at 80 % is nothing to speak of."""
+    finding = memory_limit(on_a_gpu(tmp_path, peak=peak * GIB, reserved=79 * GIB))
+
+    assert (finding.severity if finding else None) == severity
+
+
+def test_near_the_limit_the_ledger_says_what_would_save(tmp_path: Path) -> None:
+    """The largest first: half of 20 GiB of activations."""
+    finding = memory_limit(on_a_gpu(tmp_path, peak=76 * GIB, reserved=79 * GIB, memory=LEDGER))
+
+    assert finding is not None
+    assert finding.evidence[1].startswith("half the micro-batch, twice as many of them saves up to")
+    assert "10.0 GiB" in finding.evidence[1]
+
+
+def test_holes_matter_only_where_memory_is_nearly_full(tmp_path: Path) -> None:
+    """30 GiB of 70 unused of 80 is; the same of 60 is not, and 10 of 70 are few."""
+    found = fragmentation(on_a_gpu(tmp_path / "a", peak=40 * GIB, reserved=70 * GIB))
+    roomy = fragmentation(on_a_gpu(tmp_path / "b", peak=30 * GIB, reserved=60 * GIB))
+    dense = fragmentation(on_a_gpu(tmp_path / "c", peak=60 * GIB, reserved=70 * GIB))
+
+    assert found is not None
+    assert found.title == "43 % of the reserved memory is in pieces"
+    assert roomy is None
+    assert dense is None
+
+
+def ended(path: Path, memory: MemoryLedger | None, reason: str = "OutOfMemoryError") -> Evidence:
+    """A fit that an exception ended after three steps."""
+    steps = [make_step(index, tags=1, forward=10) for index in range(3)]
+    info = make_info(device="cuda", hardware=GPU)
+    summary = summary_of(path, [RankSpec(steps=steps, info=info, end=reason)])
+    return Evidence(summary=summary, documents=Documents(memory=memory))
+
+
+def failed(during: str, requested: int, **changes: object) -> MemoryLedger:
+    """A ledger that ends with an allocation that failed."""
+    last = OutOfMemory(
+        during=during,  # type: ignore[arg-type]
+        workspace=bool(changes.pop("workspace", False)),
+        requested_bytes=requested,
+        allocated_bytes=changes.pop("allocated", None),  # type: ignore[arg-type]
+        where="model.py:31",
+    )
+    return msgspec.structs.replace(LEDGER, out_of_memory=last, **changes)
+
+
+@pytest.mark.parametrize(
+    ("memory", "blamed"),
+    [
+        (failed("forward", 2 * GIB), "activations"),
+        (failed("backward", 2 * GIB, activations_bytes=None, allocated=70 * GIB), "activations"),
+        (failed("optimizer", 60 * GIB), "optimizer state"),
+        (failed("forward", GIB, activations_bytes=None), "optimizer state"),
+        (
+            failed("forward", GIB, activations_bytes=None, parameters_bytes=40 * GIB),
+            "parameters",
+        ),
+        (failed("forward", GIB, workspace=True), "workspace"),
+    ],
+)
+def test_the_last_report_says_what_filled_the_memory(
+    memory: MemoryLedger, blamed: str, tmp_path: Path
+) -> None:
+    """What is largest, with the failed request where it belongs; even after three steps."""
+    evidence = ended(tmp_path, memory)
+    finding = out_of_memory(evidence)
+
+    assert finding is not None
+    assert finding.title.endswith(f": {blamed} filled it")
+    assert finding.where == "model.py:31"
+    assert diagnose(evidence)[0].id == "out_of_memory"
+
+
+def test_an_end_by_lack_of_memory_that_nobody_looked_at_is_still_said(tmp_path: Path) -> None:
+    """By the exception's name; another exception says nothing about memory."""
+    finding = out_of_memory(ended(tmp_path / "a", None))
+
+    assert finding is not None
+    assert finding.confidence == "medium"
+    assert out_of_memory(ended(tmp_path / "b", None, reason="ValueError")) is None
+    assert out_of_memory(ended(tmp_path / "c", LEDGER, reason="ValueError")) is None
+
+
+def test_who_ran_out_of_memory_is_not_also_told_that_it_is_scarce(tmp_path: Path) -> None:
+    """One cause, one finding."""
+    evidence = on_a_gpu(
+        tmp_path, peak=79 * GIB, reserved=79 * GIB, memory=failed("forward", 2 * GIB)
+    )
+
+    assert out_of_memory(evidence) is not None
+    assert memory_limit(evidence) is None
+
+
+def configured(path: Path, validation_ms: float = 0.0, **config: Scalar) -> Evidence:
+    """A fit in which this was learned."""
+    steps = [make_step(index, tags=int(index < 12), forward=10) for index in range(60)]
+    gaps = [make_gap(Gap.VALIDATION, validation_ms)] if validation_ms else []
+    info = make_info(config=config)
+    return Evidence(summary=summary_of(path, [RankSpec(steps=steps, info=info, gaps=gaps)]))
+
+
+def test_gradients_that_add_up_come_before_what_is_slow(tmp_path: Path) -> None:
+    """They spoil what is learned."""
+    evidence = configured(tmp_path / "a", validation_ms=600, gradients_zeroed=False)
+
+    assert [finding.id for finding in diagnose(evidence)] == ["zero_grad", "validation"]
+    assert zero_grad(configured(tmp_path / "b")) is None
+
+
+def test_validation_with_autograd_on_is_bounded_by_all_of_it(tmp_path: Path) -> None:
+    """100 ms of 700."""
+    finding = validation_grad(configured(tmp_path / "a", validation_ms=100, validation_grad=True))
+
+    assert finding is not None
+    assert finding.scope == "fit"
+    assert finding.fraction == pytest.approx(1 / 7)
+    assert validation_grad(configured(tmp_path / "b", 100, validation_grad=False)) is None
+    assert validation_grad(configured(tmp_path / "c", 100)) is None
+    assert validation_grad(configured(tmp_path / "d", validation_grad=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("per_step", "steps", "fires"),
+    [
+        (1.0 * MIB, 100, True),
+        # 26 MiB in all.
+        (0.3 * MIB, 100, False),
+        # 60 MiB in all, and full after half a million steps.
+        (0.1 * MIB, 612, False),
+    ],
+)
+def test_growth_is_a_leak_when_it_is_large_and_fills_the_memory_in_time(
+    tmp_path: Path, per_step: float, steps: int, *, fires: bool
+) -> None:
+    """On a machine of 64 GiB, of which three are taken."""
+    assert (leak(growing(tmp_path, per_step, steps=steps)) is not None) is fires

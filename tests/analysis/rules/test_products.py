@@ -1,0 +1,169 @@
+"""The rules on products: their precision, their sizes, the order of their images."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.audits import CHIP, evidence_of, product, use
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules import Rule
+from trainperf.analysis.rules.operators.channels_last import channels_last
+from trainperf.analysis.rules.operators.matmul_precision import matmul_precision
+from trainperf.analysis.rules.operators.matmul_shapes import matmul_shapes, odd_sizes
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.artifacts.audit import OperatorUse
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+T4 = "Tesla T4"
+
+
+def found(rule: Rule, evidence: Evidence) -> Finding:
+    """The finding that must be there."""
+    finding = rule(evidence)
+    assert finding is not None
+    return finding
+
+
+def on_cpu(path: Path, *uses: OperatorUse) -> Evidence:
+    """20 ms of forward and nothing else."""
+    return evidence_of(path, uses, forward=20.0)
+
+
+def test_double_precision_can_save_all_but_the_floor_of_fp32(tmp_path: Path) -> None:
+    """Fifteen milliseconds of a GFLOP: one at a teraflop a second."""
+    double = product("mm", 15.0, flops=10**9, precision="fp64", dtypes=("fp64", "fp64"))
+    rest = use("relu", 4.995)
+
+    finding = found(matmul_precision, on_cpu(tmp_path, double, rest))
+    assert finding.fraction == pytest.approx(14 / 20, rel=0.01)
+    assert "float32" in finding.action
+
+
+def test_fp32_is_left_alone_where_nothing_is_faster(tmp_path: Path) -> None:
+    """The planted chip does bf16 no faster."""
+    assert matmul_precision(on_cpu(tmp_path, product("mm", 20.0, flops=10**9))) is None
+
+
+def test_a_cpu_with_fast_bf16_is_told_to_use_it(tmp_path: Path) -> None:
+    """Four times the peak, as measured."""
+    chip = msgspec.structs.replace(CHIP, flops_per_s={"fp32": 1e12, "bf16": 4e12})
+    fast = evidence_of(tmp_path, [product("mm", 19.995, flops=4 * 10**9)], chip=chip, forward=20.0)
+
+    finding = found(matmul_precision, fast)
+    assert finding.fraction == pytest.approx(19 / 20, rel=0.01)
+    assert finding.action == 'Trainer(precision="bf16-mixed")'
+
+
+@pytest.mark.parametrize(
+    ("chip", "word"), [(H100, "set_float32_matmul_precision"), (T4, "16-mixed")]
+)
+def test_tensor_cores_are_named_by_what_the_chip_has(tmp_path: Path, chip: str, word: str) -> None:
+    """TF32 first, since it changes least; a T4 has neither it nor bf16."""
+    evidence = evidence_of(tmp_path, [product("mm", flops=10**11)], device="cuda", chip=chip)
+
+    finding = found(matmul_precision, evidence)
+    assert word in finding.action
+    assert finding.gain_upper_bound is None
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16", "fp8"])
+def test_products_on_tensor_cores_are_left_alone(tmp_path: Path, precision: str) -> None:
+    """Whichever way."""
+    one = product("mm", flops=10**13, precision=precision)
+
+    assert matmul_precision(evidence_of(tmp_path, [one], device="cuda", chip=H100)) is None
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+
+HEAD = product(
+    "mm",
+    shapes=((4096, 768), (768, 50257)),
+    dtypes=("bf16", "bf16"),
+    precision="bf16",
+    flops=10**13,
+    line="gpt.py:99",
+)
+
+
+def test_a_vocabulary_is_padded_to_whole_tiles(tmp_path: Path) -> None:
+    """The one of GPT-2: 50,257 becomes 50,304."""
+    finding = found(matmul_shapes, evidence_of(tmp_path, [HEAD, EVEN], device="cuda", chip=H100))
+
+    assert finding.action.startswith("vocab_size=50304 instead of 50257")
+    assert finding.where == "gpt.py:99"
+
+
+EVEN = product(
+    "mm", shapes=((4096, 768), (768, 3072)), precision="bf16", flops=10**12, memory_bytes=10**10
+)
+
+
+def test_on_a_cpu_sizes_make_no_difference(tmp_path: Path) -> None:
+    """Nor are even sizes anything to say."""
+    assert matmul_shapes(on_cpu(tmp_path, product("mm", 20.0, shapes=HEAD.shapes))) is None
+    even = evidence_of(tmp_path / "2", [EVEN], device="cuda", chip=H100)
+    assert matmul_shapes(even) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "shapes", "odd"),
+    [
+        ("mm", "bf16", ((64, 100), (100, 64)), (100,)),
+        ("addmm", "fp16", ((10,), (64, 64), (64, 10)), (10,)),
+        ("bmm", "tf32", ((8, 30, 64), (8, 64, 32)), (30,)),
+        ("mm", "fp8", ((64, 72), (72, 64)), (72,)),
+        ("mm", "tf32", ((64, 100), (100, 64)), ()),
+        ("mm", "fp32", ((63, 63), (63, 63)), ()),
+        ("convolution", "bf16", ((8, 3, 7, 7), (5, 3, 3, 3)), ()),
+    ],
+)
+def test_sizes_are_odd_by_the_steps_of_their_precision(
+    name: str, precision: str, shapes: tuple[tuple[int, ...], ...], odd: tuple[int, ...]
+) -> None:
+    """Sixteen bytes: 4 of TF32, 8 of half precision, 16 of fp8; fp32 has none."""
+    assert odd_sizes(product(name, precision=precision, shapes=shapes)) == odd
+
+
+# -- images ---------------------------------------------------------------------------------
+
+
+def convolutions(*, last: bool | None, precision: str = "bf16") -> list[OperatorUse]:
+    """One of forward and one of backward, as slow as memory allows; and products beside them."""
+    kinds = {"precision": precision, "memory_bytes": 10**9, "line": "net.py:3"}
+    return [
+        product("convolution", channels_last=last, **kinds),
+        product("convolution_backward", channels_last=False, part="backward", **kinds),
+    ]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_images_on_tensor_cores_want_their_channels_last(tmp_path: Path, precision: str) -> None:
+    """Forward and backward of the same line."""
+    uses = convolutions(last=False, precision=precision)
+
+    finding = found(channels_last, evidence_of(tmp_path, uses, device="cuda", chip=H100))
+    assert "channels_last" in finding.action
+    assert finding.where == "net.py:3"
+
+
+@pytest.mark.parametrize(
+    ("last", "precision", "device"),
+    [
+        (True, "bf16", "cuda"),
+        (False, "fp32", "cuda"),
+        (False, "bf16", "cpu"),
+        (None, "bf16", "cuda"),
+    ],
+)
+def test_other_convolutions_are_left_alone(
+    tmp_path: Path, *, last: bool | None, precision: str, device: str
+) -> None:
+    """Channels last already; no tensor cores; a CPU; no images."""
+    chip = H100 if device == "cuda" else CHIP
+    uses = convolutions(last=last, precision=precision)
+
+    assert channels_last(evidence_of(tmp_path, uses, device=device, chip=chip)) is None

@@ -1,0 +1,121 @@
+"""Finding a run, and saying in one line why there is none."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
+
+from trainperf.analysis.run.directory import Run
+from trainperf.core.errors import RunError
+from trainperf.core.steps.records import SCHEMA_VERSION, RunInfo
+
+
+def spec(rank: int = 0, *, started_at: str = "", attempt: int = 0) -> RankSpec:
+    """A rank with three steps."""
+    base = make_info(rank=rank)
+    info = msgspec.structs.replace(base, started_at=started_at or base.started_at)
+    return RankSpec(steps=make_steps(3, forward=10), info=info, attempt=attempt)
+
+
+def test_a_run_directory_is_opened(tmp_path: Path) -> None:
+    """With its ranks, its header and its name."""
+    run = Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", [spec(1), spec(0)]))
+
+    assert run.ranks == (0, 1)
+    assert run.info.rank == 0
+    assert run.name == "gpt2"
+    assert run.warnings == ()
+
+
+def test_a_run_directory_of_its_own_name_keeps_it(tmp_path: Path) -> None:
+    """Only a plain `trainperf` says nothing."""
+    assert Run.open(make_run_dir(tmp_path / "baseline", [spec()])).name == "baseline"
+
+
+@pytest.mark.parametrize("place", ["trainperf", "version_0/trainperf", "logs/version_3/trainperf"])
+def test_a_directory_above_the_only_run_will_do(tmp_path: Path, place: str) -> None:
+    """`trainperf report lightning_logs` is what people type."""
+    run = Run.open(make_run_dir(tmp_path / place, [spec()]).parents[place.count("/")])
+
+    assert run.path == tmp_path / place
+    assert run.warnings == ()
+
+
+def test_of_several_runs_the_newest_is_taken_and_that_is_said(tmp_path: Path) -> None:
+    """Newest by the run's own start, not by the file system or the name."""
+    make_run_dir(tmp_path / "trainperf", [spec(started_at="2026-11-03T00:00:00+00:00")])
+    make_run_dir(tmp_path / "trainperf-1", [spec(started_at="2026-11-01T00:00:00+00:00")])
+
+    run = Run.open(tmp_path)
+
+    assert run.path == tmp_path / "trainperf"
+    assert run.warnings == (f"2 runs in {tmp_path}: this is the newest, trainperf",)
+
+
+def test_a_record_file_stands_for_its_directory(tmp_path: Path) -> None:
+    """Completion in a shell goes one level too far."""
+    directory = make_run_dir(tmp_path / "a", [spec()])
+
+    assert Run.open(directory / "steps-rank0.jsonl").path == directory
+
+
+def test_a_missing_path_is_said_in_one_line(tmp_path: Path) -> None:
+    """With the path that was given."""
+    with pytest.raises(RunError, match="no such file or directory") as caught:
+        Run.open(tmp_path / "nowhere")
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_directory_without_records_is_not_a_run(tmp_path: Path) -> None:
+    """The reader is told what was looked for."""
+    (tmp_path / "steps-rank.jsonl").write_text("{}")
+
+    with pytest.raises(RunError, match=r"not a run directory: no steps-rank\*\.jsonl"):
+        Run.open(tmp_path)
+
+
+def test_another_file_is_not_a_run(tmp_path: Path) -> None:
+    """A checkpoint, say."""
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(b"PK")
+
+    with pytest.raises(RunError, match="not a run directory"):
+        Run.open(path)
+
+
+def test_an_unknown_schema_is_refused_with_both_versions(tmp_path: Path) -> None:
+    """Never half understood."""
+    info = msgspec.structs.replace(RunInfo(), schema=SCHEMA_VERSION + 1)
+    make_run_dir(tmp_path / "a", [RankSpec(steps=[], info=info)])
+
+    with pytest.raises(RunError, match=f"version {SCHEMA_VERSION + 1}"):
+        Run.open(tmp_path / "a")
+
+
+@pytest.mark.parametrize("content", [b"", b'{"kind":"run","schema":1', b"\x00" * 100, b"[]\n"])
+def test_a_file_without_a_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Killed before the first line was out, or not ours."""
+    (tmp_path / "steps-rank0.jsonl").write_bytes(content)
+
+    with pytest.raises(RunError, match=r"steps-rank0\.jsonl"):
+        Run.open(tmp_path)
+
+
+def test_a_rank_with_a_damaged_header_is_left_out_and_named(tmp_path: Path) -> None:
+    """The others are still worth reading."""
+    directory = make_run_dir(tmp_path / "a", [spec(0), spec(1)])
+    (directory / "steps-rank1.jsonl").write_bytes(b"garbage\n")
+
+    run = Run.open(directory)
+
+    assert run.ranks == (0,)
+    assert "steps-rank1.jsonl" in run.warnings[0]
+
+
+def test_attempts_come_in_order(tmp_path: Path) -> None:
+    """Ten comes after two."""
+    directory = make_run_dir(tmp_path / "a", [spec(attempt=k) for k in (10, 0, 2)])
+
+    assert [files[0].attempt for files in Run.open(directory).attempts] == [0, 2, 10]

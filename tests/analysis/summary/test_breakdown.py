@@ -1,0 +1,163 @@
+"""Every run has its shares, from whatever it has on disk."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.doctor import Planted, make_capture
+from support.light import CHIP, COMPUTE, MEMORY, make_audit
+from support.runs import MS, RankSpec, make_info, make_steps, summary_of
+from support.traces import TRACES, needs_traces
+
+from trainperf.analysis.summary.breakdown import broken_down
+from trainperf.analysis.summary.schema import encode_summary
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.traces.capture_files import CaptureFacts, CaptureReport
+from trainperf.traces.job_report import report
+from trainperf.traces.results import Totals
+
+
+STEPS = make_steps(200, data_wait=10, forward=25, backward=50, optimizer=15)
+PLAIN = Planted(steps=STEPS)
+AUDIT = make_audit(
+    msgspec.structs.replace(COMPUTE, host_s=0.060),
+    msgspec.structs.replace(MEMORY, host_s=0.030),
+    step=20,
+)
+AUDITED = replace(PLAIN, documents=(AUDIT, MeasuredChip(chip=CHIP)))
+TRACED = Totals(
+    steps=3,
+    step_s=0.1,
+    gpu_busy_fraction=0.75,
+    gpu_busy_s=0.075,
+    compute_fraction=0.50,
+    idle_host_bound_fraction=0.15,
+    idle_sync_fraction=0.05,
+    comm_exposed_s=0.020,
+)
+
+
+def test_a_run_without_more_says_what_the_phases_say(tmp_path: Path) -> None:
+    """In summary.json, with what it stands on."""
+    summary = PLAIN.evidence(tmp_path).summary
+    written = json.loads(encode_summary(summary))["dimensions"]
+
+    assert written["undivided"] == pytest.approx(0.9)
+    assert written["other"] == pytest.approx(0.1)
+    assert written["compute"] is None
+    assert (written["basis"], written["dominant"]) == ("phases", "undivided")
+
+
+def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Path) -> None:
+    """60 ms of products and 30 of memory, floors of a millisecond each."""
+    summary = AUDITED.evidence(tmp_path).summary
+
+    assert summary.dimensions is not None
+    assert summary.light is not None
+    assert summary.dimensions.compute == pytest.approx(0.6, abs=1e-4)
+    assert summary.dimensions.memory == pytest.approx(0.3, abs=1e-4)
+    step, forward, backward, optimizer = summary.light.phases
+    assert (step.measured_s, step.floor_s) == pytest.approx((0.1, 0.002))
+    assert step.over == pytest.approx(50)
+    assert (forward.name, forward.over) == ("forward", pytest.approx(12.5))
+    assert (backward.over, optimizer.over) == (None, None)
+    assert [one.name for one in summary.light.operators] == ["aten.mm.default", "aten.add.Tensor"]
+    assert summary.light.operators[0].share == pytest.approx(2 / 3)
+
+
+def test_phases_of_a_device_have_no_measured_time(tmp_path: Path) -> None:
+    """The host's time there is that of launching; the whole step is the device's too."""
+    audit = msgspec.structs.replace(AUDIT, device="cuda")
+    planted = replace(AUDITED, device="cuda", documents=(audit, MeasuredChip(chip=CHIP)))
+    light = planted.evidence(tmp_path).summary.light
+
+    assert light is not None
+    assert [one.measured_s for one in light.phases] == [pytest.approx(0.1), None, None, None]
+    assert [one.measured_s for one in light.operators] == [None, None]
+
+
+def test_a_trace_on_disk_is_what_counts(tmp_path: Path) -> None:
+    """A fifth of the time is exposed communication, a twentieth other work beside computing."""
+    summary = replace(PLAIN, capture=make_capture(TRACED)).evidence(tmp_path).summary
+
+    assert summary.dimensions is not None
+    assert summary.dimensions.shares == pytest.approx(
+        {
+            "launch": 0.15,
+            "transfer": 0.05,
+            "synchronisation": 0.25,
+            "undivided": 0.50,
+            "other": 0.05,
+        }
+    )
+    assert summary.dimensions.evidence[0] == "trace of steps 100–102"
+
+
+def test_a_trace_without_a_device_divides_nothing(tmp_path: Path) -> None:
+    """A CPU's trace has operators, and no idle time to tell apart."""
+    traced = make_capture(Totals(steps=3, step_s=0.1), on_device=False)
+    dimensions = replace(PLAIN, capture=traced).evidence(tmp_path).summary.dimensions
+
+    assert dimensions is not None
+    assert dimensions.basis == "phases"
+
+
+def test_waiting_for_ranks_is_synchronisation(tmp_path: Path) -> None:
+    """Means over both ranks of 20 ms at the all-reduce and 10 ms before the fetch, of 100."""
+    specs = []
+    for rank in range(2):
+        tail, loop = (20.0, 0.0) if rank == 0 else (0.0, 10.0)
+        steps = make_steps(
+            200,
+            forward=70 - tail - loop,
+            backward=30 + tail,
+            loop=loop,
+            facts={"tail_ns": round(tail * MS)},
+        )
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
+    dimensions = summary_of(tmp_path, specs).dimensions
+
+    assert dimensions is not None
+    assert dimensions.synchronisation == pytest.approx(0.10 + 0.05)
+    assert sum(dimensions.shares.values()) == pytest.approx(1.0)
+
+
+def test_a_run_that_never_settled_is_broken_down_over_all_steps(tmp_path: Path) -> None:
+    """Better than nothing, and no speed of light: a warm-up says nothing about that."""
+    summary = replace(AUDITED, steps=STEPS[:9]).evidence(tmp_path).summary
+
+    assert summary.run.steady_steps == 0
+    assert summary.dimensions is not None
+    assert summary.dimensions.other == pytest.approx(0.1)
+    assert summary.light is not None
+    assert summary.light.phases[0].measured_s is None
+
+
+@needs_traces
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ddp_a100_rank0of2",
+        "ddp_mi300x_rank0of8_rccl",
+        "dlrm_a100_rank3of8",
+        "resnet50_v100_workers0",
+    ],
+)
+def test_real_traces_divide_the_whole_of_the_devices_time(name: str, tmp_path: Path) -> None:
+    """Exposed communication and idle time as in the trace, and nothing twice."""
+    (file,) = TRACES.glob(f"{name}*")
+    read = report([file])
+    capture = CaptureReport(
+        ranks=read.ranks,
+        capture=CaptureFacts(first_step=0, first_index=0, complete_steps=3),
+    )
+    dimensions = broken_down(PLAIN.evidence(tmp_path).summary, None, None, (capture,)).dimensions
+    totals = read.ranks[0].totals
+
+    assert dimensions is not None
+    assert sum(dimensions.shares.values()) == pytest.approx(1.0)
+    assert dimensions.undivided == totals.compute_fraction
+    assert dimensions.launch == totals.idle_host_bound_fraction
+    assert dimensions.synchronisation >= (totals.idle_sync_fraction or 0.0)

@@ -1,0 +1,138 @@
+"""Losses of two runs at equal work, planted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.runs import RankSpec, make_info, make_run_dir, make_step
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summary.loss_parity import TOLERANCE, LossCurve, compared, curve_of, parity
+
+
+def curve(level: float, *, batch: int = 8, steps: int = 400, drop: float = 4.0) -> LossCurve:
+    """A loss that falls to *level* as the samples grow, whatever the batch."""
+    samples = np.cumsum(np.full(steps, float(batch)))
+    return LossCurve(loss=level + drop * np.exp(-samples / 500), work={"samples": samples})
+
+
+def written(path: Path, losses: Sequence[float | None], *, samples: int = 8, ranks: int = 1) -> Run:
+    """A run of these losses."""
+    specs = []
+    for rank in range(ranks):
+        steps = [
+            make_step(index, forward=10, facts={"loss": loss, "samples": samples})
+            for index, loss in enumerate(losses)
+        ]
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=ranks)))
+    return Run.open(make_run_dir(path, specs))
+
+
+def test_the_same_loss_at_the_same_work_matches() -> None:
+    """In half as many steps of twice the batch."""
+    found = compared([curve(2.0, batch=16, steps=200)], [curve(2.0, batch=8, steps=400)])
+
+    assert found.verdict == "same"
+    assert found.unit == "samples"
+    assert found.work == 3200.0
+    assert found.difference == pytest.approx(0.0, abs=1e-3)
+
+
+def test_equal_steps_of_unequal_batches_are_not_equal_work() -> None:
+    """The larger batch has seen more after as many steps; that is not compared."""
+    found = compared([curve(2.0, batch=16, steps=400)], [curve(2.0, batch=8, steps=400)])
+
+    assert found.verdict == "same"
+    assert found.work == 3200.0
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.015, "same"), (1.03, "differs")])
+def test_the_tolerance_is_two_per_cent(factor: float, verdict: str) -> None:
+    """Fixed beforehand, and on both sides."""
+    assert TOLERANCE == 0.02
+    up = compared([curve(2.0 * factor, drop=0.0)], [curve(2.0, drop=0.0)])
+    down = compared([curve(2.0 / factor, drop=0.0)], [curve(2.0, drop=0.0)])
+
+    assert (up.verdict, down.verdict) == (verdict, verdict)
+    assert up.difference == pytest.approx(factor - 1)
+
+
+def test_noise_larger_than_the_difference_decides_nothing() -> None:
+    """Two runs that jump about by half their loss."""
+    noisy = [curve(2.0, drop=0.0), curve(2.0, drop=0.0)]
+    generator = np.random.default_rng(0)
+    first, second = (
+        LossCurve(loss=one.loss * generator.uniform(0.2, 1.8, len(one.loss)), work=one.work)
+        for one in noisy
+    )
+
+    assert compared([first], [second]).verdict == "unknown"
+
+
+def test_a_loss_that_has_vanished_is_compared_with_where_it_began() -> None:
+    """One part in a million against two: both have learned it."""
+    run, baseline = curve(2e-6, drop=1.0, steps=4000), curve(1e-6, drop=1.0, steps=4000)
+
+    assert compared([run], [baseline]).verdict == "same"
+
+
+def test_a_loss_that_is_no_number_any_more_differs() -> None:
+    """Whatever it was before."""
+    broken = LossCurve(loss=curve(2.0).loss, work=curve(2.0).work, diverged="NaN since step 3")
+
+    assert compared([broken], [curve(2.0)]).verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("steps", "since"),
+    [
+        # The last fifth of 400 steps of eight samples.
+        (400, 3200 - 0.2 * 3192),
+        # That of ninety would be eighteen steps: the last twenty, or half of the run.
+        (90, 8 * 71),
+        (42, 8 * 23),
+    ],
+)
+def test_what_is_compared_is_the_last_fifth_or_twenty_steps(steps: int, since: float) -> None:
+    """Of runs of the same batch."""
+    found = compared([curve(2.0, steps=steps)], [curve(2.0, steps=steps)])
+
+    assert (found.verdict, found.since, found.work) == ("same", pytest.approx(since), 8 * steps)
+
+
+@pytest.mark.parametrize("batch", [8, 16])
+def test_steps_of_unlike_sizes_are_compared_all_the_same(batch: int) -> None:
+    """Sixty steps of which some do ten times the work of others, against ones of even size."""
+    sizes = np.random.default_rng(3).lognormal(3.0, 0.8, 60)
+    work = np.cumsum(sizes)
+    uneven = LossCurve(loss=2.0 + 4.0 * np.exp(-work / 500), work={"samples": work})
+    even = curve(2.0, batch=batch, steps=round(work[-1] / batch) + 1)
+
+    assert compared([uneven], [uneven]).verdict == "same"
+    assert compared([uneven], [even]).verdict == "same"
+
+
+def test_too_few_steps_decide_nothing() -> None:
+    """The last half of 36 steps is eighteen."""
+    assert compared([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"
+
+
+def test_the_curve_is_read_from_the_records(tmp_path: Path) -> None:
+    """Mean over ranks, samples of all of them together; a step without a loss is a hole."""
+    losses = [3.0, None, 1.0]
+    found = curve_of(written(tmp_path / "run", losses, ranks=2))
+
+    assert found.work["samples"].tolist() == [16.0, 32.0, 48.0]
+    assert found.loss[[0, 2]].tolist() == [3.0, 1.0]
+    assert np.isnan(found.loss[1])
+    assert "effective tokens" not in found.work
+
+
+def test_two_runs_on_disk_are_compared(tmp_path: Path) -> None:
+    """A rank more, half the batch each: the same work a step."""
+    losses = [2.0 + 3.0 / (1 + step) for step in range(200)]
+    one = written(tmp_path / "one", losses, samples=16)
+    two = written(tmp_path / "two", losses, samples=8, ranks=2)
+
+    assert parity(one, two).verdict == "same"

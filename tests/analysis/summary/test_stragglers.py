@@ -1,0 +1,361 @@
+"""Who is late: planted delays are found at their point, with their cause; noise names nobody."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
+
+from trainperf.analysis.summary.schema import SyncPoint
+from trainperf.analysis.summary.stragglers import LatenessFold
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.records import StepRecord
+
+
+Phases = Mapping[str, float]
+
+BASE: Phases = {"data_wait": 2, "forward": 10, "backward": 20, "optimizer": 3, "callbacks": 1}
+STEPS = 200
+
+
+def simulate(
+    early: Sequence[Phases], late: Sequence[Phases], noise_ms: float = 0.1, transfer_ms: float = 1
+) -> list[list[StepRecord]]:
+    """Ranks that wait for each other at both points.
+
+    *early* and *late* give each rank's extra milliseconds by phase, before the all-reduce and
+    after it; what a rank waits goes into its tail (and backward) or its loop phase.
+    """
+    rng = np.random.default_rng(5)
+    ranks: list[list[StepRecord]] = [[] for _ in early]
+    for index in range(STEPS):
+        jitter = rng.uniform(0, noise_ms, (2, len(early)))
+        before = [sum(extra.values()) + jitter[0, r] for r, extra in enumerate(early)]
+        after = [sum(extra.values()) + jitter[1, r] for r, extra in enumerate(late)]
+        for rank, steps in enumerate(ranks):
+            tail = transfer_ms + max(before) - before[rank]
+            phases = dict(BASE)
+            for extra in (early[rank], late[rank]):
+                for phase, spent in extra.items():
+                    # What is unseen makes a rank late and is in none of its phases.
+                    phases[phase] = phases.get(phase, 0.0) + spent
+            phases.pop("unseen", None)
+            phases["forward"] += jitter[0, rank]
+            phases["optimizer"] += jitter[1, rank]
+            phases["backward"] += tail
+            phases["loop"] = 0.5 + max(after) - after[rank]
+            steps.append(make_step(index, facts={"tail_ns": round(tail * MS)}, **phases))
+    return ranks
+
+
+def points(
+    ranks: list[list[StepRecord]],
+    block: int = 64,
+    *,
+    loop_waits: bool = True,
+    device: str = "cpu",
+) -> dict[str, SyncPoint]:
+    """The synchronisation points of simulated ranks, folded in blocks."""
+    fold = LatenessFold(range(len(ranks)), loop_waits=loop_waits)
+    schema = StepSchema(("tail_ns",), device)
+    for first in range(0, STEPS, block):
+        blocks = [StepBlock.from_records(steps[first : first + block], schema) for steps in ranks]
+        fold.observe(blocks)
+    return {point.point: point for point in fold.points()}
+
+
+NOTHING: Phases = {}
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward", "callbacks"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_delay_before_the_all_reduce_is_found_there_with_its_cause(phase: str, rank: int) -> None:
+    """20 ms on one of two ranks: late at backward, by 20 ms, because of that phase."""
+    early = [NOTHING, NOTHING]
+    early[rank] = {phase: 20}
+
+    found = points(simulate(early, [NOTHING, NOTHING]))
+
+    backward = found["backward"]
+    assert (backward.straggler, backward.cause) == (rank, phase)
+    assert backward.late_s == pytest.approx(0.020, rel=0.02)
+    assert backward.cause_s == pytest.approx(0.020, rel=0.05)
+    assert backward.late_fraction == 1.0
+    assert found["loop"].straggler is None
+
+
+@pytest.mark.parametrize("phase", ["optimizer", "callbacks", "other"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_delay_after_the_all_reduce_is_found_at_the_loop(phase: str, rank: int) -> None:
+    """It never reaches the tail: the other rank waits before its next fetch."""
+    late = [NOTHING, NOTHING]
+    late[rank] = {phase: 20}
+
+    found = points(simulate([NOTHING, NOTHING], late))
+
+    loop = found["loop"]
+    assert (loop.straggler, loop.cause) == (rank, phase)
+    assert loop.late_s == pytest.approx(0.020, rel=0.02)
+    assert found["backward"].straggler is None
+
+
+def test_ranks_late_at_different_points_do_not_cancel() -> None:
+    """Rank 0 slow in the loader and rank 1 in the optimizer: both are named, 40 ms are lost."""
+    found = points(simulate([{"data_wait": 20}, NOTHING], [NOTHING, {"optimizer": 20}]))
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "data_wait")
+    assert (found["loop"].straggler, found["loop"].cause) == (1, "optimizer")
+    lost = found["backward"].lost_s + found["loop"].lost_s
+    assert lost == pytest.approx(0.040, rel=0.02)
+
+
+def test_a_late_loader_is_not_blamed_on_callbacks_that_are_late_after_it() -> None:
+    """Callbacks run on both sides of backward and explain only what the other phases do not."""
+    found = points(simulate([{"data_wait": 20}, NOTHING], [{"callbacks": 30}, NOTHING]))
+
+    assert found["backward"].cause == "data_wait"
+    assert (found["loop"].straggler, found["loop"].cause) == (0, "callbacks")
+    assert found["loop"].cause_s == pytest.approx(0.030, rel=0.05)
+
+
+def test_callbacks_blamed_at_backward_are_not_blamed_again_at_the_loop() -> None:
+    """Late 20 ms before, and 20 ms after in no phase: the first explains only the first."""
+    found = points(simulate([{"callbacks": 20}, NOTHING], [{"unseen": 20}, NOTHING]))
+
+    assert (found["backward"].straggler, found["loop"].straggler) == (0, 0)
+    assert (found["backward"].cause, found["loop"].cause) == ("callbacks", None)
+
+
+def test_callbacks_of_two_ranks_on_either_side_of_backward_do_not_cancel() -> None:
+    """Rank 0 for 15 ms before it, rank 1 for 20 ms after: as a phase rank 0 is even faster."""
+    found = points(simulate([{"callbacks": 15}, NOTHING], [NOTHING, {"callbacks": 20}]))
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "callbacks")
+    assert found["backward"].cause_s == pytest.approx(0.015, rel=0.05)
+    assert (found["loop"].straggler, found["loop"].cause) == (1, "callbacks")
+    assert found["loop"].cause_s == pytest.approx(0.020, rel=0.05)
+
+
+def test_callbacks_after_backward_are_no_cause_of_a_delay_before_it() -> None:
+    """Rank 0 is late at backward for no reason that shows, rank 1 at the loop for its callbacks."""
+    found = points(simulate([{"unseen": 20}, NOTHING], [NOTHING, {"callbacks": 20}]))
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, None)
+    assert (found["loop"].straggler, found["loop"].cause) == (1, "callbacks")
+
+
+def test_a_rank_can_be_late_at_both_points_for_two_causes() -> None:
+    """20 ms of callbacks before and 20 ms of optimizer after."""
+    found = points(simulate([{"callbacks": 20}, NOTHING], [{"optimizer": 20}, NOTHING]))
+
+    assert (found["backward"].cause, found["loop"].cause) == ("callbacks", "optimizer")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_healthy_ranks_name_nobody(ranks: int) -> None:
+    """0.2 ms of noise is what equal ranks have."""
+    found = points(simulate([NOTHING] * ranks, [NOTHING] * ranks, noise_ms=0.2))
+
+    assert [point.straggler for point in found.values()] == [None, None]
+
+
+def test_a_rank_that_is_late_every_other_step_is_not_named() -> None:
+    """A coin flip is no straggler, though its time is lost all the same."""
+    slow = simulate([{"forward": 20}, NOTHING], [NOTHING, NOTHING])
+    swapped = simulate([NOTHING, {"forward": 20}], [NOTHING, NOTHING])
+    mixed = [
+        [(a if index % 2 else b)[index] for index in range(STEPS)]
+        for a, b in zip(slow, swapped, strict=True)
+    ]
+
+    backward = points(mixed)["backward"]
+
+    assert backward.straggler is None
+    assert backward.lost_s == pytest.approx(0.020, rel=0.02)
+
+
+def test_one_early_rank_makes_nobody_late() -> None:
+    """Three of four ranks arrive together; that the fourth waits for them is no one's fault."""
+    early: list[Phases] = [{"data_wait": 20}, {"data_wait": 20}, {"data_wait": 20}, NOTHING]
+
+    assert points(simulate(early, [NOTHING] * 4))["backward"].straggler is None
+
+
+def test_one_late_rank_of_four_is_named() -> None:
+    """All the others wait for it."""
+    early = [NOTHING, NOTHING, {"h2d": 5}, NOTHING]
+
+    backward = points(simulate(early, [NOTHING] * 4))["backward"]
+
+    assert (backward.straggler, backward.cause) == (2, "h2d")
+
+
+def test_the_transfer_is_what_even_the_last_rank_waits() -> None:
+    """3 ms of all-reduce are nobody's delay."""
+    early = [{"forward": 10}, NOTHING]
+    backward = points(simulate(early, [NOTHING, NOTHING], noise_ms=0, transfer_ms=3))["backward"]
+
+    assert backward.transfer_s == pytest.approx(0.003)
+    assert backward.skew_s == pytest.approx(0.010, rel=0.002)
+    assert backward.wait_s == (pytest.approx(0.003), pytest.approx(0.013))
+
+
+def test_a_delay_below_a_millisecond_or_a_twentieth_of_the_step_is_not_worth_a_name() -> None:
+    """1.5 ms of a 38 ms step."""
+    found = points(simulate([{"forward": 1.5}, NOTHING], [NOTHING, NOTHING], noise_ms=0))
+
+    assert found["backward"].straggler is None
+    assert found["backward"].skew_s == pytest.approx(0.0015, rel=0.002)
+
+
+def test_a_delay_that_no_phase_explains_has_no_cause() -> None:
+    """A slower device shows in the waits and in no host time."""
+    ranks = simulate([NOTHING, NOTHING], [NOTHING, NOTHING], noise_ms=0)
+    waiting = [
+        make_step(s.index, facts={"tail_ns": 15 * MS}, **{**BASE, "backward": 36.0})
+        for s in ranks[1]
+    ]
+
+    backward = points([ranks[0], waiting])["backward"]
+
+    assert backward.straggler == 0
+    assert backward.cause is None
+
+
+def test_without_a_tail_only_the_loop_is_judged() -> None:
+    """Another strategy than DDP, say."""
+    ranks = simulate([NOTHING, NOTHING], [{"callbacks": 20}, NOTHING])
+    bare = [[make_step(s.index, **_phases(s)) for s in steps] for steps in ranks]
+
+    assert list(points(bare)) == ["loop"]
+
+
+def test_one_rank_waits_for_nobody() -> None:
+    """No points at all."""
+    assert points(simulate([NOTHING], [NOTHING])) == {}
+
+
+def test_the_size_of_the_blocks_does_not_matter() -> None:
+    """Constant memory, the same answer."""
+    ranks = simulate([{"forward": 20}, NOTHING], [NOTHING, {"callbacks": 9}])
+
+    small, large = points(ranks, block=7), points(ranks, block=STEPS)
+
+    for point, found in small.items():
+        assert found.lost_s == pytest.approx(large[point].lost_s)
+        assert (found.straggler, found.cause) == (large[point].straggler, large[point].cause)
+
+
+def test_on_an_asynchronous_device_the_host_does_not_wait_in_backward() -> None:
+    """There the tail is device time and must not be subtracted from the host's backward."""
+    steps = [
+        [make_step(index, facts={"tail_ns": tail}, **BASE) for index in range(STEPS)]
+        for tail in (1 * MS, 21 * MS)
+    ]
+    fold = LatenessFold((0, 1), loop_waits=True)
+    fold.observe([StepBlock.from_records(s, StepSchema(("tail_ns",), "cuda")) for s in steps])
+
+    (backward, _) = fold.points()
+
+    assert (backward.straggler, backward.cause) == (0, None)
+
+
+def test_ranks_of_a_plain_loop_are_judged_at_backward_only(tmp_path: Path) -> None:
+    """Nothing makes them wait in `loop`: what one of them does there keeps nobody."""
+    loops = []
+    for kind in ("plain", "lightning"):
+        specs = [
+            RankSpec(
+                steps=make_steps(100, forward=20, loop=busy, facts={"tail_ns": MS}),
+                info=make_info(rank=rank, world_size=2, config={"loop": kind}),
+            )
+            for rank, busy in ((0, 25.0), (1, 5.0))
+        ]
+        summary = summary_of(tmp_path / kind, specs)
+        loops.append([point.point for point in summary.synchronisation])
+        assert ("straggler" in {finding.id for finding in summary.findings}) == (kind != "plain")
+
+    assert loops == [["backward"], ["backward", "loop"]]
+
+
+def asynchronous(extra: Phases, *, tail: bool) -> list[list[StepRecord]]:
+    """Two ranks on a device: rank 0 is late by *extra*, the other's host waits in `loop` only.
+
+    *tail* says whether the device waits in backward too: it does for what comes before.
+    """
+    spent = sum(extra.values())
+    phases = [{**BASE, "loop": 1.0}, {**BASE, "loop": 1.0 + spent}]
+    phases[0] |= {phase: phases[0].get(phase, 0.0) + ms for phase, ms in extra.items()}
+    tails = [1.0, 1.0 + spent * tail]
+    return [
+        [make_step(index, facts={"tail_ns": round(waited * MS)}, **rank) for index in range(STEPS)]
+        for waited, rank in zip(tails, phases, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward", "callbacks"])
+def test_on_a_device_a_delay_before_backward_explains_the_wait_in_the_loop_too(phase: str) -> None:
+    """The host of the other rank is not held up in backward: it waits for the same 20 ms later."""
+    found = points(asynchronous({phase: 20}, tail=True), device="cuda")
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, phase)
+    assert (found["loop"].straggler, found["loop"].cause) == (0, phase)
+    assert found["loop"].cause_s == pytest.approx(0.020, rel=0.002)
+
+
+def test_on_a_device_a_delay_after_backward_is_found_at_the_loop() -> None:
+    """The device waited for nobody in backward."""
+    found = points(asynchronous({"optimizer": 20}, tail=False), device="cuda")
+
+    assert found["backward"].straggler is None
+    assert (found["loop"].straggler, found["loop"].cause) == (0, "optimizer")
+
+
+def accumulated(
+    extra: Phases, *, at_loop_ms: float, at_backward_ms: float
+) -> list[list[StepRecord]]:
+    """Two ranks, four micro-batches a step: rank 0 is late by *extra* in all of them together."""
+    late = {**BASE, "loop": 1.0, "backward": 21.0}
+    late |= {phase: late.get(phase, 0.0) + ms for phase, ms in extra.items()}
+    early = {**BASE, "loop": 1.0 + at_loop_ms, "backward": 21.0 + at_backward_ms}
+    tails = [1.0, 1.0 + at_backward_ms]
+    return [
+        [
+            make_step(index, micro_batches=4, facts={"tail_ns": round(tail * MS)}, **phases)
+            for index in range(STEPS)
+        ]
+        for tail, phases in zip(tails, (late, early), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "h2d", "forward", "backward"])
+def test_with_accumulation_all_but_the_last_micro_batch_are_waited_for_in_the_loop(
+    phase: str,
+) -> None:
+    """10 ms late in each of four: 30 ms before a fetch, and 10 ms in the last one's all-reduce."""
+    found = points(accumulated({phase: 40}, at_loop_ms=30, at_backward_ms=10))
+
+    assert (found["loop"].straggler, found["loop"].cause) == (0, phase)
+    assert found["loop"].cause_s == pytest.approx(0.030, rel=0.002)
+    assert (found["backward"].straggler, found["backward"].cause) == (0, phase)
+    assert found["backward"].cause_s == pytest.approx(0.010, rel=0.002)
+
+
+def test_with_accumulation_waiting_in_backward_is_no_cause_of_being_late_in_the_loop() -> None:
+    """Rank 1 waits 20 ms in backward for rank 0, and is then late for no reason that shows."""
+    ranks = accumulated({"forward": 20}, at_loop_ms=0, at_backward_ms=20)
+    waiting = [
+        make_step(s.index, micro_batches=4, facts=s.facts, **{**_phases(s), "loop": 21.0})
+        for s in ranks[0]
+    ]
+
+    found = points([waiting, ranks[1]])
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "forward")
+    assert (found["loop"].straggler, found["loop"].cause) == (1, None)
+
+
+def _phases(step: StepRecord) -> dict[str, float]:
+    names = ("data_wait", "h2d", "forward", "backward", "optimizer", "callbacks", "loop", "other")
+    return {name: ns / MS for name, ns in zip(names, step.host_ns, strict=True)}

@@ -1,0 +1,441 @@
+"""The summary: one pass, every number of the contract, and what was left out."""
+
+import json
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.runs import (
+    MS,
+    RankSpec,
+    make_gap,
+    make_info,
+    make_run_dir,
+    make_step,
+    make_steps,
+    summary_of,
+)
+
+import trainperf.lightning
+import trainperf.loop
+from trainperf.analysis.summarize import write_summary
+from trainperf.analysis.summary.run_facts import SILENT_S
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.errors import RunError
+from trainperf.core.phases import PHASES, Gap, Tag
+from trainperf.core.steps.records import Totals
+
+
+CONTRACT = """data_wait_fraction data_stall_fraction h2d_s h2d_bytes_per_s h2d_fraction step_s
+step_p95_s step_p99_s first_step_s overflow_rate loss_scale effective_tokens_per_s
+padded_tokens_per_s padding_fraction samples_per_s optimizer_steps_per_s allreduce_tail_s
+allreduce_tail_fraction allreduce_skew_s host_bound_fraction flops_per_s mfu hfu memory_peak_bytes
+memory_reserved_peak_bytes fragmentation_bytes gc_s recompiles loss overhead_s"""
+
+
+def plain(**phases_ms: float) -> RankSpec:
+    """One rank, two hundred equal steps."""
+    return RankSpec(steps=make_steps(200, **(phases_ms or {"forward": 50.0})))
+
+
+def pair(slow_ms: float = 0.0) -> list[RankSpec]:
+    """Two ranks that wait for each other; rank 1 is slower in its loader."""
+    specs = []
+    for rank, extra in ((0, 0.0), (1, slow_ms)):
+        tail = 1 + slow_ms - extra
+        facts = {"tail_ns": round(tail * MS), "tokens_effective": 100 * (rank + 1)}
+        steps = make_steps(
+            200, data_wait=2 + extra, forward=10, backward=20 + tail, loop=0.5, facts=facts
+        )
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
+    return specs
+
+
+def test_every_reading_of_the_contract_is_there(tmp_path: Path) -> None:
+    """With a value, or with the reason why not; `null` is never silent."""
+    summary = summary_of(tmp_path, [plain()])
+
+    names = [*CONTRACT.split(), *(f"phase_{phase.label}_s" for phase in PHASES)]
+    assert set(names) <= set(summary.readings)
+    assert all(r.value is not None or r.reason for r in summary.readings.values())
+
+
+def test_it_is_json_with_the_keys_of_the_contract(tmp_path: Path) -> None:
+    """What other programs read."""
+    directory = make_run_dir(tmp_path / "run", [plain(data_wait=20, forward=30)])
+
+    write_summary(directory)
+
+    data = json.loads((directory / "summary.json").read_text())
+    assert {"schema", "run", "readings", "ledger_s", "findings", "excluded"} <= set(data)
+    assert data["readings"]["data_wait_fraction"] == {"value": 0.4, "unit": "1", "n": 188}
+    assert data["readings"]["overflow_rate"]["value"] is None
+    assert data["findings"][0]["id"] == "data_wait"
+    assert data["excluded"] == {"warmup": 12}
+
+
+def test_it_survives_json(tmp_path: Path) -> None:
+    """Written, read and equal."""
+    directory = make_run_dir(tmp_path / "run", pair(20))
+
+    summary = write_summary(directory)
+
+    assert msgspec.json.decode((directory / "summary.json").read_bytes(), type=Summary) == summary
+
+
+def test_writing_leaves_nothing_but_the_whole_file(tmp_path: Path) -> None:
+    """No draft stays behind, and an old summary is replaced."""
+    directory = make_run_dir(tmp_path / "run", [plain()])
+    (directory / "summary.json").write_text("old")
+
+    write_summary(directory)
+
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "steps-rank0.jsonl",
+        "summary.json",
+    ]
+
+
+def test_a_foreign_directory_is_not_written_to(tmp_path: Path) -> None:
+    """An error, and no file."""
+    with pytest.raises(RunError):
+        write_summary(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_step_with_several_tags_is_excluded_once_under_the_first(tmp_path: Path) -> None:
+    """The reasons add up to the steps that are not steady."""
+    both = int(Tag.AFTER_VALIDATION | Tag.GC)
+    steps = [
+        *make_steps(20, forward=50),
+        make_step(20, tags=both, forward=90),
+        make_step(21, tags=int(Tag.GC), forward=90),
+        make_step(22, tags=int(Tag.WARMUP | Tag.FIRST_IN_EPOCH), forward=90),
+        make_step(23, tags=int(Tag.OVERFLOW), forward=50),
+    ]
+
+    summary = summary_of(tmp_path, [RankSpec(steps=steps)])
+
+    assert summary.excluded == {"warmup": 13, "after_validation": 1, "gc": 1}
+    assert sum(summary.excluded.values()) == summary.run.steps - summary.run.steady_steps
+
+
+def test_tokens_of_ranks_are_summed_over_the_same_steps(tmp_path: Path) -> None:
+    """100 + 200 tokens a step of 33.5 ms, whatever was written after the other was killed."""
+    first, second = pair()
+    shorter = RankSpec(steps=second.steps[:150], info=second.info, end=None)
+
+    summary = summary_of(tmp_path, [first, shorter])
+
+    assert summary.run.steps == 150
+    assert summary.run.left_out_steps == 50
+    assert summary.readings["effective_tokens_per_s"].value == pytest.approx(300 / 0.0335)
+    assert "50 steps left out: not every rank recorded them" in summary.warnings
+
+
+def test_the_late_rank_is_named_and_the_skew_is_a_reading(tmp_path: Path) -> None:
+    """Rank 1 waits 20 ms longer for its data."""
+    summary = summary_of(tmp_path, pair(20))
+
+    (backward, loop) = summary.synchronisation
+    assert (backward.straggler, backward.cause, loop.straggler) == (1, "data_wait", None)
+    assert summary.readings["allreduce_skew_s"].value == pytest.approx(0.020, rel=0.002)
+    assert summary.readings["allreduce_tail_s"].per_rank == (
+        pytest.approx(0.021, rel=0.002),
+        pytest.approx(0.001, rel=0.002),
+    )
+
+
+def test_one_rank_has_no_skew_and_says_why(tmp_path: Path) -> None:
+    """Not zero: not applicable."""
+    reading = summary_of(tmp_path, [plain()]).readings["allreduce_skew_s"]
+
+    assert (reading.value, reading.reason) == (None, "one rank: nobody to wait for")
+
+
+def test_missing_ranks_are_a_warning(tmp_path: Path) -> None:
+    """One file of four: sums over ranks are too low."""
+    spec = RankSpec(steps=make_steps(30, forward=1), info=make_info(rank=2, world_size=4))
+
+    summary = summary_of(tmp_path, [spec])
+
+    assert summary.warnings == (
+        "1 of 4 ranks read (missing: 0, 1, 3): sums over ranks are too low",
+    )
+
+
+def test_an_elastic_restart_with_fewer_ranks_is_read_whole(tmp_path: Path) -> None:
+    """Two ranks for 200 steps and rank 0 alone for 100: readings combine the ranks there are."""
+    first, second = pair(20)
+    alone = RankSpec(
+        steps=make_steps(100, data_wait=2, forward=48, facts={"tokens_effective": 100}),
+        info=make_info(rank=0, world_size=1),
+        attempt=1,
+    )
+
+    summary = summary_of(tmp_path, [first, second, alone])
+
+    assert (summary.run.steps, summary.run.left_out_steps, summary.warnings) == (300, 0, ())
+    seconds = 200 * 0.0535 + 100 * 0.050
+    tokens = 300 * 100 + 200 * 200
+    assert summary.readings["step_s"].n == 188 + 88
+    assert summary.readings["effective_tokens_per_s"].value == pytest.approx(
+        (tokens - 12 * 300 - 12 * 100) / (seconds - 12 * 0.0535 - 12 * 0.050), rel=1e-6
+    )
+    assert [point.n for point in summary.synchronisation] == [188, 188]
+
+
+def test_a_file_missing_from_one_attempt_is_a_warning(tmp_path: Path) -> None:
+    """Rank 1 of the second attempt was not copied along."""
+    specs = [*pair(), RankSpec(steps=make_steps(30, forward=1), info=pair()[0].info, attempt=1)]
+
+    assert summary_of(tmp_path, specs).warnings == (
+        "attempt 1: 1 of 2 ranks read (missing: 1): sums over ranks are too low",
+    )
+
+
+def test_the_pace_is_that_of_the_slowest_rank_and_of_every_attempt(tmp_path: Path) -> None:
+    """At either end of each; an attempt that was killed has no end."""
+    paces = {0: (210_000, 220_000), 1: (300_000, 310_000)}
+    specs = [
+        RankSpec(
+            steps=make_steps(30, forward=1),
+            info=make_info(rank=rank, world_size=2, pace_ns=begin),
+            end_pace_ns=end,
+        )
+        for rank, (begin, end) in paces.items()
+    ]
+    later = RankSpec(
+        steps=make_steps(30, forward=1),
+        info=make_info(rank=1, world_size=2, pace_ns=320_000),
+        end=None,
+        attempt=1,
+    )
+
+    assert summary_of(tmp_path, [*specs, later]).run.paces_s == (0.0003, 0.00031, 0.00032)
+
+
+def test_a_run_without_a_pace_has_none(tmp_path: Path) -> None:
+    """An older one."""
+    assert summary_of(tmp_path, [plain()]).run.paces_s == ()
+
+
+def test_damaged_lines_are_a_warning(tmp_path: Path) -> None:
+    """With the rank and their number."""
+    directory = make_run_dir(tmp_path / "run", [plain()])
+    with (directory / "steps-rank0.jsonl").open("ab") as file:
+        file.write(b"[1\n{\n")
+
+    assert write_summary(directory).warnings == ("rank 0: 2 damaged lines left out",)
+
+
+def test_faults_and_drops_of_ours_are_warnings(tmp_path: Path) -> None:
+    """A probe that was switched off must not look like a measurement of nothing."""
+    totals = Totals(at_step=1, faults={"tokens": "KeyError: 'mask'"}, dropped={"marks": 3})
+
+    warnings = summary_of(
+        tmp_path, [RankSpec(steps=make_steps(30, forward=1), totals=totals)]
+    ).warnings
+
+    assert warnings == (
+        "tokens was switched off: KeyError: 'mask'",
+        "marks: 3 measurements dropped, a buffer was full",
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_loss_that_diverged_is_said_and_has_no_value(tmp_path: Path, rank: int) -> None:
+    """The last finite loss is long ago: it is not what the model has learned."""
+    note = "not finite since step 7 (93 times)"
+    specs = [
+        RankSpec(
+            steps=make_steps(100, forward=1, facts={"loss": 2.5}),
+            info=make_info(rank=r, world_size=2),
+            totals=Totals(at_step=99, notes={"loss": note} if r == rank else {}),
+        )
+        for r in (0, 1)
+    ]
+
+    summary = summary_of(tmp_path, specs)
+
+    assert (summary.readings["loss"].value, summary.readings["loss"].reason) == (None, note)
+    assert summary.warnings == (f"the loss is {note}",)
+
+
+def test_a_loss_that_a_restart_brought_back_has_a_value(tmp_path: Path) -> None:
+    """The attempt that diverged is over."""
+    steps = make_steps(100, forward=1, facts={"loss": 2.5})
+    specs = [
+        RankSpec(steps=steps, totals=Totals(at_step=1, notes={"loss": "not finite"})),
+        RankSpec(steps=steps, totals=Totals(at_step=1), attempt=1),
+    ]
+
+    summary = summary_of(tmp_path, specs)
+
+    assert summary.readings["loss"].value == 2.5
+    assert summary.warnings == ()
+
+
+def test_time_in_no_record_is_a_warning(tmp_path: Path) -> None:
+    """More than 1 % of the fit is a defect of ours, and said."""
+    spec = RankSpec(steps=make_steps(20, forward=50), fit_ns=1100 * MS)
+
+    assert summary_of(tmp_path, [spec]).warnings == ("100 ms of the fit are in no record",)
+
+
+@pytest.mark.parametrize(
+    ("end", "state", "reason"),
+    [
+        ("finished", "finished", None),
+        ("interrupted", "interrupted", None),
+        ("ValueError", "failed", "ValueError"),
+        ("not closed", "interrupted", "not closed"),
+        (None, "running", None),
+    ],
+)
+def test_how_the_fit_ended_is_said(
+    tmp_path: Path, end: str | None, state: str, reason: str | None
+) -> None:
+    """From the end mark, or from there being none."""
+    run = summary_of(tmp_path, [RankSpec(steps=make_steps(30, forward=1), end=end)]).run
+
+    assert (run.state, run.end_reason) == (state, reason)
+
+
+@pytest.mark.parametrize(("silent_s", "state"), [(5.0, "running"), (2 * SILENT_S, "killed")])
+def test_a_run_that_stopped_writing_was_killed(tmp_path: Path, silent_s: float, state: str) -> None:
+    """Without an end mark the last write decides."""
+    directory = make_run_dir(
+        tmp_path / "run", [RankSpec(steps=make_steps(30, forward=1), end=None)]
+    )
+    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
+
+    assert write_summary(directory, now_s=1000.0 + silent_s).run.state == state
+
+
+def test_slow_steps_may_be_silent_for_longer(tmp_path: Path) -> None:
+    """Steps of 10 s are written in groups: five minutes of silence are nothing."""
+    directory = make_run_dir(
+        tmp_path / "run", [RankSpec(steps=make_steps(30, forward=10_000), end=None)]
+    )
+    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
+
+    assert write_summary(directory, now_s=1300.0).run.state == "running"
+
+
+def test_reasons_and_notes_learned_while_training_complete_the_header(tmp_path: Path) -> None:
+    """Which mask was used is known after the first batch."""
+    totals = Totals(
+        at_step=1,
+        notes={"tokens": "attention_mask"},
+        reasons={"tokens_effective": "the batch has no mask"},
+    )
+
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(30, forward=1), totals=totals)])
+
+    assert summary.run.notes == {"tokens": "attention_mask"}
+    assert summary.readings["effective_tokens_per_s"].reason == "the batch has no mask"
+
+
+def test_hooks_are_listed_with_their_cost_a_step_the_largest_first(tmp_path: Path) -> None:
+    """On the rank where each is largest."""
+    specs = []
+    for rank, spent in ((0, 100), (1, 400)):
+        totals = Totals(at_step=9, actions_ns={"A.x": 300 * MS, "B.y": spent * MS})
+        info = make_info(rank=rank, world_size=2)
+        specs.append(RankSpec(steps=make_steps(100, callbacks=9), info=info, totals=totals))
+
+    actions = summary_of(tmp_path, specs).actions_s
+
+    assert list(actions.items()) == [("B.y", 0.004), ("A.x", 0.003)]
+
+
+def test_hooks_of_ours_are_not_listed_as_the_users(tmp_path: Path) -> None:
+    """Every callback that we export; a name that merely begins like one is the user's."""
+    ours = {f"{name}.on_train_batch_end": 300 * MS for name in trainperf.lightning.__all__}
+    totals = Totals(at_step=9, actions_ns={**ours, "TrainPerfect.on_train_batch_end": 100 * MS})
+
+    spec = RankSpec(steps=make_steps(100, callbacks=40), totals=totals)
+
+    assert summary_of(tmp_path, [spec]).actions_s == {"TrainPerfect.on_train_batch_end": 0.001}
+
+
+def test_sequence_lengths_of_all_ranks_are_one_histogram(tmp_path: Path) -> None:
+    """In the order of lengths."""
+    specs = [
+        RankSpec(
+            steps=make_steps(20, forward=1),
+            info=make_info(rank=rank, world_size=2),
+            totals=Totals(at_step=1, sequence_lengths={256: 1, 128: rank}),
+        )
+        for rank in (0, 1)
+    ]
+
+    lengths = summary_of(tmp_path, specs).sequence_lengths
+
+    assert list(lengths.items()) == [(128, 1), (256, 2)]
+
+
+def test_a_run_without_a_step_is_summarized_all_the_same(tmp_path: Path) -> None:
+    """An exception in the first batch."""
+    spec = RankSpec(steps=[], gaps=[make_gap(Gap.STARTUP, 400)], end="ValueError")
+
+    summary = summary_of(tmp_path, [spec])
+
+    assert (summary.run.steps, summary.run.fit_s) == (0, 0.4)
+    assert summary.readings["step_s"].reason == "no step was recorded"
+    assert summary.findings == ()
+
+
+def test_a_run_is_alive_as_long_as_one_rank_writes(tmp_path: Path) -> None:
+    """The other may be waiting for a file system."""
+    specs = [
+        RankSpec(steps=make_steps(30, forward=1), info=make_info(rank=r, world_size=2), end=None)
+        for r in (0, 1)
+    ]
+    directory = make_run_dir(tmp_path / "run", specs)
+    os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
+    os.utime(directory / "steps-rank1.jsonl", (9000.0, 9000.0))
+
+    assert write_summary(directory, now_s=9001.0).run.state == "running"
+
+
+def test_the_skew_has_an_interval_and_without_a_tail_a_reason(tmp_path: Path) -> None:
+    """Several ranks under another strategy than DDP record no tail."""
+    known = summary_of(tmp_path / "a", pair(20)).readings["allreduce_skew_s"]
+    bare = [
+        RankSpec(steps=make_steps(steps, forward=1), info=make_info(rank=rank, world_size=2))
+        for rank, steps in ((0, 40), (1, 40))
+    ]
+    unknown = summary_of(tmp_path / "b", bare).readings["allreduce_skew_s"]
+    short = [RankSpec(steps=spec.steps[:5], info=spec.info) for spec in pair(20)]
+    unsettled = summary_of(tmp_path / "c", short).readings["allreduce_skew_s"]
+
+    assert known.low is not None
+    assert known.n == 188
+    assert unknown.reason == "not measured: needs the all-reduce tail of at least two ranks"
+    assert "no steady state" in (unsettled.reason or "")
+
+
+def test_captures_are_listed_in_seconds_of_the_slowest_rank(tmp_path: Path) -> None:
+    """50 ms on rank 0, 60 on rank 1."""
+    specs = []
+    for rank, wall in ((0, 50.0), (1, 60.0)):
+        steps = [
+            make_step(index, tags=int(Tag.PROFILED) if index == 60 else 0, forward=wall)
+            for index in range(120)
+        ]
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)))
+
+    (capture,) = summary_of(tmp_path, specs).captures
+
+    assert (capture.before_s, capture.after_s, capture.ratio) == (0.06, 0.06, 1.0)
+
+
+def test_half_a_per_cent_in_no_record_is_no_warning(tmp_path: Path) -> None:
+    """The residual that may be is 1 %."""
+    spec = RankSpec(steps=make_steps(20, forward=50), fit_ns=1005 * MS)
+
+    assert summary_of(tmp_path, [spec]).warnings == ()

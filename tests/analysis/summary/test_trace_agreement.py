@@ -1,0 +1,145 @@
+"""What the traces of a run said, beside its records of the same steps."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from support.fits import Loader, Model, Sleeper, trainer
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.trace_agreement import side_by_side
+from trainperf.lightning import ScheduledProfiler, TrainPerf
+from trainperf.reports.run import markdown, text
+from trainperf.traces.capture_files import CaptureReport
+
+
+LOADER_S = 0.02
+
+
+def fit(path: Path, *, steps: int = 14, **options: Any) -> Summary:
+    """A fit whose loader sleeps 20 ms a batch, traced once."""
+    slow = Loader(steps, slow=Sleeper(LOADER_S))
+    trainer(path, TrainPerf(report=False), ScheduledProfiler(), **options).fit(Model(), slow)
+    (run,) = path.rglob("steps-rank0.jsonl")
+    return summarize(Run.open(run.parent))
+
+
+def altered(run: Path, **times: float) -> Summary:
+    """The run again, with other values in the analysis of its trace."""
+    (path,) = (run / "traces").glob("*.analysis.json")
+    report = msgspec.json.decode(path.read_bytes(), type=CaptureReport)
+    (rank,) = report.ranks
+    steps = tuple(msgspec.structs.replace(step, **times) for step in rank.steps)
+    changed = msgspec.structs.replace(rank, steps=steps)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report, ranks=(changed,))))
+    return summarize(Run.open(run))
+
+
+def test_records_and_trace_say_the_same_of_the_same_steps(tmp_path: Path) -> None:
+    """Step time and data wait, two clocks and two ways; the loader's 20 ms are in both."""
+    summary = fit(tmp_path)
+
+    (traced,) = summary.traces
+    assert (traced.first_step, traced.steps, traced.rank) == (7, 3, 0)
+    by_name = {one.name: one for one in traced.compared}
+    assert list(by_name) == ["step", "data_wait"]
+    assert all(one.agree for one in traced.compared), traced.compared
+    assert by_name["data_wait"].recorded_s >= LOADER_S
+    assert by_name["data_wait"].traced_s >= LOADER_S
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"step_s": 0.5}, "steps 7–9 (rank 0): a step takes"),
+        ({"data_wait_s": 0.001}, "steps 7–9 (rank 0): data wait is"),
+    ],
+)
+def test_a_disagreement_is_a_warning_of_the_report(
+    tmp_path: Path, times: dict[str, float], said: str
+) -> None:
+    """With both numbers, in every form."""
+    fit(tmp_path)
+    summary = altered(tmp_path / "trainperf", **times)
+
+    (warning,) = [warning for warning in summary.warnings if warning.startswith(said)]
+    assert warning.endswith(("500 ms in the trace", "1.00 ms in the trace"))
+    assert said in text.render(summary)
+    assert "in the trace" in markdown.render(summary)
+
+
+def test_a_step_more_or_less_and_nothing_is_compared(tmp_path: Path) -> None:
+    """Steps that are not all in both cannot be set side by side."""
+    fit(tmp_path)
+    run = tmp_path / "trainperf"
+    (path,) = (run / "traces").glob("*.analysis.json")
+    report = msgspec.json.decode(path.read_bytes(), type=CaptureReport)
+    facts = msgspec.structs.replace(report.capture, complete_steps=4)
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(report, capture=facts)))
+
+    (traced,) = summarize(Run.open(run)).traces
+    assert traced.compared == ()
+
+
+def test_a_restarted_run_is_not_compared(tmp_path: Path) -> None:
+    """The second attempt counts its steps, and so its traces, from 0 again."""
+    fit(tmp_path)
+    run = tmp_path / "trainperf"
+    first = run / "steps-rank0.jsonl"
+    first.with_name("steps-rank0.attempt1.jsonl").write_bytes(
+        first.read_bytes().replace(b'"attempt":0', b'"attempt":1', 1)
+    )
+
+    (traced,) = summarize(Run.open(run)).traces
+    assert traced.answer
+    assert traced.compared == ()
+
+
+def test_the_report_tells_what_the_trace_said(tmp_path: Path) -> None:
+    """Instead of the file's name, which stands for nothing."""
+    summary = fit(tmp_path)
+
+    assert summary.traces[0].answer
+    said = text.render(summary)
+    assert f"trace of steps 7–9: {summary.traces[0].answer}"[:60] in said
+    assert "rank0-step000007" not in said
+
+
+@pytest.mark.parametrize(
+    ("recorded", "traced", "disagree"),
+    [
+        ([1.0], [1.049], ""),
+        ([1.0], [1.06], "too long"),
+        ([1.06], [1.0], "too short"),
+        ([0.002], [0.010], ""),
+        ([0.002], [0.013], "more than a percent of the step"),
+        ([0.0], [0.0], ""),
+        ([1.0, 1.0, 1.5], [1.0, 1.0, 1.0], ""),
+        ([1.0, 1.2, 1.4], [1.0, 1.2, 1.0], ""),
+        ([1.2, 1.2, 1.4], [1.0, 1.0, 1.0], "in most steps"),
+    ],
+)
+def test_five_percent_apart_is_too_much_unless_it_is_a_trifle(
+    recorded: list[float], traced: list[float], disagree: str
+) -> None:
+    """A trifle is one percent of the step, of a second here; one odd step is no disagreement."""
+    assert side_by_side("data_wait", recorded, traced, 1.0).agree == (not disagree)
+
+
+def test_key_figures_of_a_trace_are_curves_of_every_logger(tmp_path: Path) -> None:
+    """At the last step of the capture, beside the readings."""
+    board, table = TensorBoardLogger(tmp_path, "board"), CSVLogger(tmp_path, "table")
+    fit(tmp_path, logger=[board, table])
+
+    events = EventAccumulator(board.log_dir)
+    events.Reload()
+    (point,) = events.Scalars("trainperf/trace/data_wait_s")
+    assert point.step == 9
+    assert point.value >= LOADER_S
+    assert "trainperf/summary/text_summary" in events.Tags()["tensors"]
+    assert "trainperf/trace/step_s" in (Path(table.log_dir) / "metrics.csv").read_text()

@@ -1,0 +1,241 @@
+"""Part of the step, module and line of operator calls."""
+
+import inspect
+from collections.abc import Callable, Iterable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from trainperf.audit import audit_step
+from trainperf.core.artifacts.audit import OperatorUse, StepAudit
+
+
+class Block(nn.Module):
+    """A linear layer with a line of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, given: Tensor) -> Tensor:
+        """One contraction."""
+        return self.linear(given).relu()
+
+
+class Model(nn.Module):
+    """Two blocks, checkpointed if asked."""
+
+    def __init__(self, *, reentrant: bool | None = None) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.reentrant = reentrant
+
+    def forward(self, given: Tensor) -> Tensor:
+        """One block after the other."""
+        for block in self.blocks:
+            given = (
+                block(given)
+                if self.reentrant is None
+                else checkpoint(block, given, use_reentrant=self.reentrant)
+            )
+        return given
+
+
+FORWARD_LINE = inspect.getsourcelines(Block.forward)[1] + 2
+ONE = 2 * 8 * 16 * 16
+"""FLOPs of one layer for a batch of eight."""
+
+
+def batch() -> Tensor:
+    """Eight rows whose gradient is wanted."""
+    return torch.ones(8, 16, requires_grad=True)
+
+
+def matmuls(audit: StepAudit, part: str) -> list[OperatorUse]:
+    """Contractions of one part, in order."""
+    return [use for use in audit.operators if use.kind == "matmul" and use.part == part]
+
+
+def test_forward_and_backward_are_told_apart_and_named_alike() -> None:
+    """Backward belongs to the module and the line that made its graph."""
+    model, given = Model(), batch()
+
+    audit = audit_step(lambda: model(given).sum().backward())
+
+    assert [use.module for use in matmuls(audit, "forward")] == [
+        "Model.blocks.0.linear",
+        "Model.blocks.1.linear",
+    ]
+    assert {use.module for use in matmuls(audit, "backward")} == {
+        "Model.blocks.0.linear",
+        "Model.blocks.1.linear",
+    }
+    lines = {use.line for use in audit.operators if use.kind == "matmul"}
+    assert {line.rsplit(":")[-1] for line in lines if line} == {str(FORWARD_LINE)}
+    assert all(line and line.rsplit(":")[0].endswith("test_attribution.py") for line in lines)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_checkpointing_repeats_counts_apart(*, reentrant: bool) -> None:
+    """It is work of the hardware, not of the model."""
+    model, given = Model(reentrant=reentrant), batch()
+
+    audit = audit_step(lambda: model(given).sum().backward())
+
+    assert sum(use.matmul_flops for use in matmuls(audit, "recompute")) == 2 * ONE
+    assert audit.model_flops == 6 * ONE
+    assert audit.hardware_flops == 8 * ONE
+    assert matmuls(audit, "recompute")[0].module == "Model.blocks.1.linear"
+
+
+def test_a_gradient_of_a_gradient_is_backward_not_recomputation() -> None:
+    """Gradients are enabled there too, but no forward runs."""
+    model, given = Model(), batch()
+
+    def step() -> None:
+        (first,) = torch.autograd.grad(model(given).sum(), given, create_graph=True)
+        first.square().sum().backward()
+
+    assert not matmuls(audit_step(step), "recompute")
+
+
+def test_the_update_is_the_optimizer_part_even_around_a_closure() -> None:
+    """Forward and backward run inside `step(closure)`, as under Lightning."""
+    model, given = Model(), batch()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = model(given).sum()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        return loss
+
+    audit = audit_step(lambda: optimizer.step(closure))
+
+    assert len(matmuls(audit, "forward")) == 2
+    assert matmuls(audit, "backward")
+    norms = [use.part for use in audit.operators if "norm" in use.name]
+    assert set(norms) == {"optimizer"}
+    updates = [use for use in audit.operators if use.part == "optimizer" and "add" in use.name]
+    assert updates
+
+
+class Halving(torch.optim.Optimizer):
+    """An optimizer of the user's own."""
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: object = None) -> None:
+        """Halve everything."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.mul_(0.5)
+
+
+def test_an_optimizer_of_the_users_own_is_the_optimizer_part() -> None:
+    """Whatever file it stands in."""
+    parameter = nn.Parameter(torch.ones(4))
+
+    audit = audit_step(Halving([parameter]).step)
+
+    assert [(use.name, use.part) for use in audit.operators] == [("aten.mul_.Tensor", "optimizer")]
+
+
+def test_clipping_before_the_step_belongs_to_the_update() -> None:
+    """It is neither forward nor backward."""
+    parameter = nn.Parameter(torch.ones(4))
+    parameter.grad = torch.ones(4)
+
+    audit = audit_step(lambda: nn.utils.clip_grad_norm_([parameter], 1.0))
+
+    assert {use.part for use in audit.operators} == {"optimizer"}
+
+
+def test_a_compiled_model_is_audited_uncompiled_under_its_own_name() -> None:
+    """No graph hides its operators, and it is still compiled afterwards."""
+    model, given = Model(), batch()
+    runs: list[int] = []
+
+    def counting(graph: torch.fx.GraphModule, example: list[Tensor]) -> Callable[..., object]:
+        def run(*inputs: Tensor) -> object:
+            runs.append(1)
+            return graph.forward(*inputs)
+
+        return run
+
+    compiled = torch.compile(model, backend=counting)
+    compiled(given)
+    before = len(runs)
+
+    audit = audit_step(lambda: compiled(given).sum().backward(), model=compiled)
+    audited = len(runs)
+    compiled(given)
+
+    assert before == audited < len(runs)
+    assert [use.module for use in matmuls(audit, "forward")] == [
+        "Model.blocks.0.linear",
+        "Model.blocks.1.linear",
+    ]
+    assert audit.model_flops == 6 * ONE
+
+
+def test_autocast_is_seen_as_it_computes() -> None:
+    """Products in bf16, and the casts it inserts are copies."""
+    model, given = Model(), batch()
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(given).sum()
+        loss.backward()
+
+    audit = audit_step(step)
+
+    assert {use.precision for use in audit.operators if use.kind == "matmul"} == {"bf16"}
+    casts = [use for use in audit.operators if use.name == "aten._to_copy.default"]
+    assert casts
+    assert {use.kind for use in casts} == {"copy"}
+    assert audit.precision == "bf16"
+
+
+def test_the_audit_leaves_nothing_behind() -> None:
+    """Neither hooks nor a mode: the next step runs as if there had been none."""
+    model, given = Model(), batch()
+    audit_step(lambda: model(given))
+
+    assert torch._C._len_torch_dispatch_stack() == 0
+    assert not nn.modules.module._global_forward_hooks
+    assert not nn.modules.module._global_forward_pre_hooks
+
+
+def test_a_step_that_raises_raises_and_leaves_nothing_behind() -> None:
+    """An error of the user's is the user's."""
+    with pytest.raises(ValueError, match="theirs"):
+        audit_step(lambda: (_ for _ in ()).throw(ValueError("theirs")))
+
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_an_audited_step_computes_what_it_would_have() -> None:
+    """Bit by bit: the same parameters after the update."""
+    results = []
+    for audited in (False, True):
+        torch.manual_seed(0)
+        model = Model()
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def step(model: Model = model, optimizer: torch.optim.AdamW = optimizer) -> None:
+            model(batch()).square().sum().backward()
+            optimizer.step()
+
+        if audited:
+            audit_step(step)
+        else:
+            step()
+        results.append([parameter.detach().clone() for parameter in model.parameters()])
+
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))

@@ -1,0 +1,172 @@
+"""The figures of a machine without a data sheet: measured after the fit, remembered, the best."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from support.light import make_use
+
+from trainperf.audit import chip_cache
+from trainperf.audit.chip_cache import CACHE, PROBES, Remembered, cache_file, chip_for, note_chip
+from trainperf.audit.device import cpu_name
+from trainperf.core.artifacts import read_document, write_document
+from trainperf.core.artifacts.audit import OperatorUse, StepAudit
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.machine.chips import Chip
+
+
+SLOW = Chip(
+    name="planted",
+    flops_per_s={"fp32": 1e9, "bf16": 2e9},
+    memory_bytes_per_s=1e9,
+    link_bytes_per_s=None,
+    launch_s=5e-6,
+    source="this test",
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of the test's own."""
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def use(*, flops: int = 0, memory: int = 0, host_s: float, precision: str = "fp32") -> OperatorUse:
+    """A product called once."""
+    return make_use(flops=flops, memory=memory, kind="matmul", precision=precision, host_s=host_s)
+
+
+def audit(*uses: OperatorUse, device: str = "cpu", name: str | None = None) -> StepAudit:
+    """A step on this machine."""
+    return StepAudit(
+        device=device,
+        device_name=name or cpu_name(),
+        cache_bytes=None,
+        operators=uses,
+        views=0,
+        audited_s=1.0,
+    )
+
+
+def remember(*, probes: int = PROBES, chip: Chip = SLOW) -> Path:
+    """As an earlier run would have."""
+    file = cache_file(cpu_name())
+    file.parent.mkdir(parents=True)
+    file.write_bytes(msgspec.json.encode(Remembered(probes=probes, chip=chip)))
+    return file
+
+
+def remembered() -> Remembered:
+    """What the next run will read."""
+    return msgspec.json.decode(cache_file(cpu_name()).read_bytes(), type=Remembered)
+
+
+def test_the_figures_of_earlier_runs_are_used() -> None:
+    """After so many probes nothing is measured any more."""
+    remember()
+
+    assert chip_for(audit(), measure=True) == SLOW
+
+
+def test_a_probe_that_found_a_faster_machine_counts() -> None:
+    """Figure by figure; and the next run knows that there was one more."""
+    remember(probes=1)
+
+    found = chip_for(audit(), measure=True, budget_s=0.2)
+
+    assert found is not None
+    assert found.flops_per_s["fp32"] > SLOW.flops_per_s["fp32"]
+    assert remembered() == Remembered(probes=2, chip=found)
+
+
+def test_what_the_audited_step_reached_the_chip_can_do() -> None:
+    """So no operator that took its time is faster than its floor."""
+    remember()
+    fast = use(flops=10**9, memory=10**7, host_s=1e-3)
+
+    found = chip_for(audit(fast), measure=True)
+
+    assert found is not None
+    assert found.flops_per_s == {"fp32": 1e12, "bf16": 2e9}
+    assert found.memory_bytes_per_s == 1e10
+    assert remembered().chip == found
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        use(flops=10**9, memory=10**7, host_s=50e-6),
+        use(flops=10**9, host_s=1e-3, precision="int64"),
+    ],
+)
+def test_a_moment_and_a_precision_without_a_peak_say_nothing(one: OperatorUse) -> None:
+    """Below a tenth of a millisecond the clock and the launch are part of the time."""
+    remember()
+
+    assert chip_for(audit(one), measure=True) == SLOW
+
+
+def test_without_time_to_measure_only_what_is_known_is_used() -> None:
+    """An interrupted fit is not held up."""
+    assert chip_for(audit(), measure=False) is None
+    remember(probes=1)
+    assert chip_for(audit(), measure=False) == SLOW
+    assert remembered().probes == 1
+
+
+def test_a_chip_of_the_table_keeps_its_figures() -> None:
+    """Without time not even its launch is measured: the table's row is used as it is."""
+    h100 = audit(device="cuda", name="NVIDIA H100 80GB HBM3")
+
+    assert chip_for(h100, measure=False) is None
+
+
+@pytest.mark.parametrize("contents", [b"", b"{", b'{"probes": 1}', b"\xff"])
+def test_a_damaged_memory_is_measured_anew(contents: bytes) -> None:
+    """It is a cache."""
+    remember().write_bytes(contents)
+
+    assert chip_for(audit(), measure=False) is None
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_else(cache: Path) -> None:
+    """A file stands where the directory should be."""
+    cache.write_text("")
+
+    assert chip_for(audit(), measure=False) is None
+    chip_cache._remember(Remembered(probes=1, chip=SLOW), cache_file("x"))
+
+
+def test_the_figures_are_those_of_the_device_the_release_and_the_threads() -> None:
+    """One thread does not do what eight do."""
+    threads = torch.get_num_threads()
+    names = {cache_file("Chip A").name, cache_file("Chip B").name}
+    torch.set_num_threads(threads + 1)
+    names.add(cache_file("Chip A").name)
+    torch.set_num_threads(threads)
+
+    assert len(names) == 3
+    assert not any(set(name) & set('/\\: "') for name in names)
+
+
+def test_a_run_with_an_audit_gets_its_chip(tmp_path: Path) -> None:
+    """And one without does not."""
+    remember()
+    note_chip(tmp_path, measure=True)
+    assert read_document(MeasuredChip, tmp_path) is None
+
+    write_document(audit(), tmp_path)
+    note_chip(tmp_path, measure=True)
+
+    assert read_document(MeasuredChip, tmp_path) == MeasuredChip(chip=SLOW)
+
+
+def test_a_damaged_audit_gets_none(tmp_path: Path) -> None:
+    """The report says what is wrong with it."""
+    (tmp_path / StepAudit.file).write_text("{")
+
+    note_chip(tmp_path, measure=True)
+
+    assert read_document(MeasuredChip, tmp_path) is None

@@ -1,0 +1,100 @@
+"""Traces of two runs: where the difference went."""
+
+import msgspec
+import pytest
+
+from trainperf.comparison.trace_differences import explained
+from trainperf.traces.capture_files import CaptureFacts, CaptureReport
+from trainperf.traces.metrics.operators import TOP
+from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
+
+
+def capture(rank: int | None = 0, *, attention_s: float, idle_s: float | None) -> CaptureReport:
+    """Two steps of ten milliseconds on a device."""
+    steps = tuple(
+        TraceStep(step=n, step_s=0.01, gpu_busy_s=0.008, compute_s=0.008, idle_data_wait_s=idle_s)
+        for n in range(2)
+    )
+    trace = RankTrace(
+        file=f"rank{rank}.json",
+        rank=rank,
+        steps=steps,
+        totals=Totals(steps=2, step_s=0.01),
+        top_operators=(
+            Operator(name="aten::mm", calls=2, self_device_s=0.008, self_cpu_s=0.001),
+            Operator(name="aten::softmax", calls=2, self_device_s=attention_s, self_cpu_s=0.0),
+        ),
+    )
+    facts = CaptureFacts(first_step=0, first_index=0, complete_steps=2)
+    return CaptureReport(capture=facts, ranks=(trace,))
+
+
+def test_the_largest_difference_comes_first_per_step() -> None:
+    """Softmax went from 3 to 1 ms a step, waiting for data from 2 ms to nothing."""
+    found = explained(
+        [capture(attention_s=0.006, idle_s=0.002)], [capture(attention_s=0.002, idle_s=0.0)]
+    )
+
+    assert [(one.kind, one.name) for one in found] == [
+        ("time", "idle: data wait"),
+        ("operator", "aten::softmax"),
+    ]
+    assert [(one.before_s, one.after_s) for one in found] == [
+        (0.002, 0.0),
+        pytest.approx((0.003, 0.001)),
+    ]
+
+
+def test_what_is_not_measured_on_one_side_is_no_difference() -> None:
+    """A step without a figure is not one of zero; an operator that is gone is."""
+    found = explained(
+        [capture(attention_s=0.002, idle_s=None)], [capture(attention_s=0.002, idle_s=0.002)]
+    )
+
+    assert found == ()
+
+
+def test_what_is_not_among_the_top_operators_is_not_known() -> None:
+    """Twenty others took longer on one side: it took less than the last, not nothing."""
+    others = tuple(
+        Operator(name=f"aten::{n}", calls=2, self_device_s=0.001, self_cpu_s=0.0)
+        for n in range(TOP)
+    )
+    before, after = capture(attention_s=0.0, idle_s=0.0), capture(attention_s=0.008, idle_s=0.0)
+    ranks = (msgspec.structs.replace(before.ranks[0], top_operators=others),)
+    found = explained([msgspec.structs.replace(before, ranks=ranks)], [after])
+
+    softmax = next(one for one in found if one.name == "aten::softmax")
+    assert (softmax.before_s, softmax.after_s, softmax.below) == (0.0005, 0.004, "before")
+
+
+def test_a_difference_of_unknown_direction_is_not_listed() -> None:
+    """Softmax took 4 ms a step, and afterwards less than 5 ms: nobody knows whether it gained."""
+    others = tuple(
+        Operator(name=f"aten::{n}", calls=2, self_device_s=0.01, self_cpu_s=0.0) for n in range(TOP)
+    )
+    whole = capture(attention_s=0.008, idle_s=0.0)
+    softmax = whole.ranks[0].top_operators[-1]
+    told, hidden = (
+        msgspec.structs.replace(
+            whole, ranks=(msgspec.structs.replace(whole.ranks[0], top_operators=operators),)
+        )
+        for operators in ((*others[:-1], softmax), others)
+    )
+
+    for sides in ((told, hidden), (hidden, told)):
+        found = explained([sides[0]], [sides[1]])
+        assert {one.name for one in found} == {others[-1].name}
+
+
+def test_one_rank_is_compared_with_itself() -> None:
+    """Only rank 1 was traced afterwards, as slow as before; rank 0 has another share of work."""
+    zero, one = (capture(n, attention_s=n / 100, idle_s=0.0).ranks[0] for n in (0, 1))
+    both = msgspec.structs.replace(capture(attention_s=0.0, idle_s=0.0), ranks=(zero, one))
+
+    assert explained([both], [capture(1, attention_s=0.01, idle_s=0.0)]) == ()
+
+
+def test_without_traces_on_both_sides_nothing_is_explained() -> None:
+    """One is not enough."""
+    assert explained([], [capture(attention_s=0.1, idle_s=0.0)]) == ()

@@ -1,0 +1,86 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from trainperf.core.formatting.units import (
+    Scale,
+    bracket,
+    count,
+    duration,
+    fine_share,
+    plural,
+    rate,
+    scale_factor,
+    share,
+    size,
+    times,
+    words,
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.0, "0 s"),
+        (3.2e-7, "0.32 µs"),
+        (35.2e-6, "35.2 µs"),
+        (0.9996e-3, "1.00 ms"),
+        (0.0551, "55.1 ms"),
+        (0.99951, "1.00 s"),
+        (12.34, "12.3 s"),
+        (210.0, "210 s"),
+        (700.0, "11.7 min"),
+        (27_000.0, "7.50 h"),
+        (9_000_000.0, "2,500 h"),
+    ],
+)
+def test_a_duration_has_three_digits_in_the_unit_that_fits(seconds: float, said: str) -> None:
+    """From nanoseconds to weeks."""
+    assert duration(seconds) == said
+
+
+def test_parts_are_shown_in_the_unit_of_the_whole() -> None:
+    """So that a column can be added up by eye."""
+    scale = Scale.fine(0.107)
+
+    assert [scale.say(part) for part in (0.1, 0.0065, 0.0004)] == ["100.0 ms", "6.5 ms", "0.4 ms"]
+
+
+def test_an_interval_is_shown_in_the_unit_of_its_value() -> None:
+    """And not at all where its ends look the same."""
+    assert bracket(0.0551, 0.0548, 0.0554) == " [54.8–55.4]"
+    assert bracket(0.0551, 0.05508, 0.05512) == ""
+    assert bracket(0.0551, None, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("fraction", "said"),
+    [(0.0, "0 %"), (0.0004, "< 0.1 %"), (0.031, "3.1 %"), (0.3666, "37 %"), (1.0, "100 %")],
+)
+def test_a_share_has_the_digits_that_matter(fraction: float, said: str) -> None:
+    """Something small is not nothing."""
+    assert share(fraction) == said
+
+
+def test_columns_of_shares_have_one_decimal() -> None:
+    """Aligned."""
+    assert fine_share(0.36666) == "36.7 %"
+
+
+def test_amounts_sizes_rates_and_factors() -> None:
+    """Thousands, binary bytes, decimal rates, factors."""
+    assert (count(1452.0), count(12.345), count(9.0)) == ("1,452", "12.3", "9")
+    assert (size(512), size(1.5 * 2**30), size(3 * 2**40)) == ("512 B", "1.50 GiB", "3.00 TiB")
+    assert (rate(12.3e9), rate(999.0)) == ("12.3 GB/s", "999 B/s")
+    assert (times(1.584), times(12.4)) == ("1.58 ×", "12 ×")
+
+
+def test_a_loss_scale_is_a_power_of_two_where_it_is_one() -> None:
+    """A user's own factor need not be."""
+    assert [scale_factor(s) for s in (2048.0, 1.0, 0.5, 1000.0)] == ["2¹¹", "2⁰", "2⁻¹", "1000"]
+
+
+def test_labels_and_numbers_in_words() -> None:
+    """One rank, two ranks; data wait, warm-up."""
+    assert (plural(1, "rank"), plural(2000, "step")) == ("1 rank", "2,000 steps")
+    assert (words("data_wait"), words("warmup")) == ("data wait", "warm-up")

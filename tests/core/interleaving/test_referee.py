@@ -1,0 +1,261 @@
+"""One of two fits trains at a time, a few steps each; a side that is gone is not waited for."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trainperf.core.interleaving import ASKED, Baton, Place, Referee, here
+from trainperf.core.interleaving.wire import Turn
+
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def address(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the referee of a test listens."""
+    return tmp_path_factory.mktemp("t") / "turns"
+
+
+@pytest.fixture
+def referee(address: Path) -> Iterator[Referee]:
+    """Turns of three steps."""
+    with Referee(address, steps=3) as opened:
+        yield opened
+
+
+def baton(address: Path, side: int) -> Baton:
+    """That of one side."""
+    return Baton(Place(address=str(address), side=side))
+
+
+def fit(mine: Baton, steps: int, each: Callable[[], object], ahead: int = 0) -> Turn | None:
+    """So many steps in turns, as the probe does it; its first turn."""
+    first = turn = mine.join(ahead)
+    done = 0
+    for _ in range(steps):
+        each()
+        done += 1
+        if turn is not None and done == turn.steps:
+            turn, done = mine.pass_on(), 0
+    mine.leave()
+    return first
+
+
+def at_once(*fits: Callable[[], object]) -> None:
+    """Every fit in a thread of its own; all must end."""
+    threads = [threading.Thread(target=one, daemon=True) for one in fits]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_two_fits_take_turns_of_so_many_steps(address: Path, referee: Referee) -> None:
+    """Three of the one, three of the other, and the one that has more goes on alone."""
+    seen: list[int] = []
+
+    at_once(
+        lambda: fit(baton(address, 1), 10, lambda: seen.append(1)),
+        lambda: fit(baton(address, 0), 6, lambda: seen.append(0)),
+    )
+
+    assert seen == [0] * 3 + [1] * 3 + [0] * 3 + [1] * 7
+    assert referee.passed == [3, 2]
+
+
+def test_the_second_fits_of_both_sides_are_a_pair_too(address: Path, referee: Referee) -> None:
+    """Neither begins its second fit before both first ones are over."""
+    del referee
+    seen: list[str] = []
+
+    def side(number: int) -> None:
+        for name in "ab":
+            fit(baton(address, number), 3, lambda name=name: seen.append(f"{name}{number}"))  # type: ignore[misc]
+
+    at_once(lambda: side(0), lambda: side(1))
+
+    assert seen == ["a0"] * 3 + ["a1"] * 3 + ["b0"] * 3 + ["b1"] * 3
+
+
+def test_what_is_trained_alone_is_not_to_be_compared(address: Path, referee: Referee) -> None:
+    """Beside the other fit's last turn there is one more; every step after that is left out."""
+    del referee
+    unlike: list[int] = []
+
+    def longer() -> None:
+        mine = baton(address, 0)
+        turn = mine.join(0)
+        while turn is not None and len(unlike) < 6:
+            unlike.append(turn.unlike)
+            turn = mine.pass_on()
+        mine.leave()
+
+    at_once(longer, lambda: fit(baton(address, 1), 6, list))
+
+    assert unlike == [1, 1, 1, 1, 3, 3]
+
+
+def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Referee) -> None:
+    """It cannot wait for the end of the one that waits for it."""
+    del referee
+    inner: list[object] = []
+
+    def nested() -> None:
+        outer = baton(address, 0)
+        outer.join(0)
+        inner.append(baton(address, 0).join(0))
+        outer.leave()
+
+    at_once(nested, lambda: fit(baton(address, 1), 3, list))
+
+    assert inner == [None]
+
+
+def test_a_process_that_ended_is_not_waited_for_though_its_connection_is_open(
+    address: Path, referee: Referee
+) -> None:
+    """A worker that it forked still holds it."""
+    seen: list[int] = []
+    dead = baton(address, 0)
+
+    def dies() -> None:
+        dead.join(0)
+        referee.gone(0)
+
+    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
+    dead.close()
+
+    assert seen == [1] * 4
+
+
+def test_a_refusal_reaches_whoever_launched_it(address: Path, referee: Referee) -> None:
+    """With its reason."""
+    baton(address, 1).refuse("two ranks")
+
+    for _ in range(200):
+        if referee.refused:
+            break
+        time.sleep(0.05)
+    assert referee.refused == {1: "two ranks"}
+
+
+def test_turns_are_longer_where_a_loader_works_far_ahead(address: Path, referee: Referee) -> None:
+    """Four batches may be ready: five steps are unlike the others, as many more are measured."""
+    del referee
+    firsts: list[Turn | None] = []
+
+    at_once(
+        lambda: firsts.append(fit(baton(address, 0), 15, list, ahead=4)),
+        lambda: firsts.append(fit(baton(address, 1), 15, list)),
+    )
+
+    assert [(one.steps, one.unlike) for one in firsts if one] == [(10, 5), (10, 5)]
+
+
+def test_a_side_that_ended_before_it_began_is_not_waited_for(
+    address: Path, referee: Referee
+) -> None:
+    """Its process is gone: the other fit trains alone."""
+    seen: list[int] = []
+    referee.gone(1)
+
+    at_once(lambda: fit(baton(address, 0), 7, lambda: seen.append(0)))
+
+    assert seen == [0] * 7
+    assert referee.passed == [0, 0]
+
+
+def test_a_side_that_dies_in_its_turn_gives_way(address: Path, referee: Referee) -> None:
+    """It hangs up after two steps of three."""
+    seen: list[int] = []
+
+    def dies() -> None:
+        mine = baton(address, 0)
+        mine.join(0)
+        seen.extend([0, 0])
+        assert mine._line is not None
+        mine._line.close()
+
+    at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
+
+    assert seen == [0, 0] + [1] * 4
+    assert referee.passed == [0, 0]
+
+
+def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
+    address: Path, referee: Referee
+) -> None:
+    """The other one is told of every turn once: it stays in step with the referee."""
+    turns: list[Turn | None] = []
+    joined = threading.Event()
+
+    def dies() -> None:
+        mine = baton(address, 1)
+        end = threading.Thread(target=lambda: mine.join(0), daemon=True)
+        end.start()
+        joined.wait(PATIENCE_S)
+        assert mine._line is not None
+        mine._line.end.shutdown(socket.SHUT_RDWR)
+        end.join(PATIENCE_S)
+        mine.leave()
+
+    def trains() -> None:
+        mine = baton(address, 0)
+        turns.append(mine.join(0))
+        joined.set()
+        turns.extend(mine.pass_on() for _ in range(3))
+        mine.leave()
+
+    at_once(dies, trains)
+
+    assert None not in turns
+    assert len(turns) == 4
+
+
+def test_without_a_referee_a_fit_trains_alone(address: Path) -> None:
+    """Nothing is raised, and nothing is waited for."""
+    seen: list[int] = []
+
+    assert fit(baton(address, 0), 4, lambda: seen.append(0)) is None
+    assert seen == [0] * 4
+
+
+def test_when_the_referee_goes_both_fits_go_on(address: Path) -> None:
+    """They end their steps; nobody hangs."""
+    seen: list[int] = []
+    with Referee(address, steps=1):
+        begun = threading.Event()
+        threads = [
+            threading.Thread(
+                target=fit,
+                args=(baton(address, side), 1000, lambda: (begun.set(), seen.append(1))),
+                daemon=True,
+            )
+            for side in (0, 1)
+        ]
+        for thread in threads:
+            thread.start()
+        assert begun.wait(PATIENCE_S)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert len(seen) == 2000
+
+
+def test_a_process_finds_its_place_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written for it is what it reads; without it there is none."""
+    assert here() is None
+    place = Place(address="/tmp/x", side=1, dirpath="runs/after-1")  # noqa: S108 nothing is opened
+    for name, value in place.variable().items():
+        monkeypatch.setenv(name, value)
+
+    assert here() == place
+    monkeypatch.setenv(ASKED, "yes, please")
+    assert here() is None

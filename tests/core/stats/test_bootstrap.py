@@ -1,0 +1,312 @@
+"""An interval holds what it promises, on steps that are like their neighbours."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import mean, variance
+
+import numpy as np
+import pytest
+
+from trainperf.core.stats.bootstrap import (
+    ASSUMED_NOISE,
+    DRIFTS,
+    SEGMENTS,
+    Estimate,
+    Places,
+    RatioInterval,
+    Resampled,
+    Values,
+    block_length,
+    estimate,
+    mixed,
+    paired_interval,
+    pieces,
+    ratio_interval,
+    resamples,
+    segments,
+)
+
+
+def correlated(n: int, correlation: float, seed: int) -> Values:
+    """Log-normal steps of about a millisecond, each like the one before."""
+    noise = np.random.default_rng(seed).normal(0.0, 0.05, n)
+    steps = np.empty(n)
+    steps[0] = noise[0]
+    for place in range(1, n):
+        steps[place] = correlation * steps[place - 1] + noise[place]
+    return np.exp(steps) * 1e-3
+
+
+def median_of(values: Values) -> Estimate:
+    """The estimate of a run's median step."""
+    n = len(values)
+
+    def medians(chosen: Iterable[Places]) -> list[float]:
+        return [float(np.median(values[places])) for places in chosen]
+
+    found = estimate(
+        float(np.median(values)),
+        Resampled(
+            drawn=medians(resamples(n, block_length(values), 200)),
+            segments=medians(segments(n)),
+            mixed=medians(mixed(n)),
+            pieces=medians(pieces(n)),
+        ),
+    )
+    assert found is not None
+    return found
+
+
+def test_blocks_are_as_long_as_neighbours_are_alike() -> None:
+    """Independent steps need the least that the number asks for, correlated ones more."""
+    independent = block_length(correlated(1000, 0.0, 1))
+    alike = block_length(correlated(1000, 0.9, 1))
+
+    assert independent == 10
+    assert 20 < alike <= 1000 // SEGMENTS
+
+
+def test_blocks_are_stretches_of_the_steps() -> None:
+    """Drawn whole and reproducibly, as many places as there are steps."""
+    first, second = (list(resamples(100, 10, 3)) for _ in range(2))
+
+    for chosen in first:
+        assert len(chosen) == 100
+        assert all(np.diff(chosen.reshape(10, 10), axis=1).ravel() == 1)
+        assert chosen.min() >= 0
+        assert chosen.max() <= 99
+    assert all((a == b).all() for a, b in zip(first, second, strict=True))
+    assert not (first[0] == first[1]).all()
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
+def test_the_variance_is_that_of_medians_of_many_runs(correlation: float) -> None:
+    """Seen in two hundred runs of the same process: right within a third, correlated or not."""
+    runs = [correlated(500, correlation, seed) for seed in range(200)]
+    truth = np.var([math.log(np.median(run)) for run in runs])
+    said = float(np.mean([median_of(run).sampling for run in runs[:40]]))
+
+    assert 0.67 * truth < said < 1.5 * truth
+
+
+def test_drift_is_seen_between_the_parts_of_a_run() -> None:
+    """A run that got slower half-way may differ from its repeat by as much."""
+    steady = correlated(800, 0.0, 3)
+    drifting = steady * np.where(np.arange(800) < 400, 1.0, 1.2)
+
+    assert median_of(steady).drift < 0.015**2
+    assert 0.07**2 < median_of(drifting).drift < 0.13**2
+
+
+def test_steps_that_differ_anyway_are_no_drift() -> None:
+    """Parts of sixty steps of different lengths differ too; that is not the machine."""
+    lengths = np.random.default_rng(0).lognormal(0.0, 0.5, 480)
+    parts = [math.log(np.median(part)) for part in np.array_split(lengths, SEGMENTS)]
+    drifts = [median_of(np.random.default_rng(seed).permutation(lengths)) for seed in range(20)]
+
+    assert np.var(parts) > 0.04**2
+    assert np.median([found.drift for found in drifts]) < 0.04**2
+
+
+@pytest.mark.parametrize(("block", "least", "most"), [(1, 0.3, 0.75), (None, 0.85, 1.0)])
+def test_single_steps_must_not_be_resampled(block: int | None, least: float, most: float) -> None:
+    """Of two equal processes in which steps are like their neighbours, blocks leave 95 % alone."""
+    runs = [resampled_median(correlated(400, 0.9, seed), block) for seed in range(120)]
+    held = [
+        ratio_interval([before], [after], assumed=0.0)
+        for before, after in zip(runs[::2], runs[1::2], strict=True)
+    ]
+
+    assert least <= np.mean([found.low <= 1 <= found.high for found in held]) <= most
+
+
+def resampled_median(values: Values, block: int | None) -> Estimate:
+    """A run's median, and what the resampling alone says of it."""
+    drawn = [
+        math.log(np.median(values[places]))
+        for places in resamples(len(values), block or block_length(values), 100)
+    ]
+    return Estimate(log=math.log(np.median(values)), sampling=float(np.var(drawn)), drift=0.0)
+
+
+def one(log: float, sampling: float = 0.0, drift: float = 0.0) -> Estimate:
+    """A planted estimate."""
+    return Estimate(log=log, sampling=sampling, drift=drift)
+
+
+def test_drift_in_one_run_may_have_happened_to_the_other() -> None:
+    """A run whose parts differ by 4 %, and one that was lucky: neither is sure to 10 %."""
+    found = ratio_interval([one(0.0, drift=0.04**2)], [one(0.0)])
+
+    reach = 1.96 * math.sqrt(2) * DRIFTS * 0.04
+    assert math.log(found.high) == pytest.approx(reach, rel=1e-3)
+    assert math.log(found.low) == pytest.approx(-reach, rel=1e-3)
+
+
+def test_a_busy_machine_is_no_change() -> None:
+    """A neighbour takes half of the time from most steps of a run, evenly: the fastest say so."""
+    quiet = correlated(400, 0.0, 1)
+    busy = correlated(400, 0.0, 2) * np.where(np.arange(400) % 5 == 0, 1.0, 2.0)
+    found = ratio_interval([median_of(quiet)], [median_of(busy)])
+
+    assert found.ratio > 1.8
+    assert found.fastest == pytest.approx(1.0, abs=0.1)
+    assert found.low < 1
+
+
+def test_a_change_of_every_step_is_found_between_single_runs() -> None:
+    """The fastest steps change with the others."""
+    found = ratio_interval(
+        [median_of(correlated(400, 0.0, 1))], [median_of(correlated(400, 0.0, 2) * 1.2)]
+    )
+
+    assert found.fastest == pytest.approx(1.2, rel=0.03)
+    assert found.low > 1.1
+
+
+def test_turns_cancel_what_changes_slowly() -> None:
+    """A machine gets slower by 4 % with every pair; one of each is 2 % slower than the other."""
+    wobble = (0.001, -0.001, 0.0, 0.001, -0.001)
+    before = [one(0.04 * pair) for pair in range(5)]
+    after = [one(0.04 * pair + math.log(1.02) + off) for pair, off in enumerate(wobble)]
+    paired, apart = paired_interval(before, after), ratio_interval(before, after)
+
+    assert paired.ratio == pytest.approx(1.02, abs=1e-6)
+    assert 1.015 < paired.low < 1.02 < paired.high < 1.025
+    assert apart.low < 1 < apart.high
+
+
+def in_turns(lengths: Sequence[Values], factor: float) -> RatioInterval:
+    """Of runs whose steps have these lengths, and of ones so many times as long, with noise."""
+    machine = np.random.default_rng(5)
+
+    def run(steps: Values, times: float) -> Estimate:
+        return median_of(steps * times * machine.lognormal(0.0, 0.01, len(steps)))
+
+    before, after = lengths[: len(lengths) // 2], lengths[len(lengths) // 2 :]
+    return paired_interval(
+        [run(steps, 1.0) for steps in before], [run(steps, factor) for steps in after]
+    )
+
+
+def test_turns_cancel_that_steps_are_unlike_each_other() -> None:
+    """Of five pairs on the same texts 2 % are found, though each differs from the next by half."""
+    texts = np.random.default_rng(4).lognormal(0.0, 0.5, 96)
+    others = [np.random.default_rng(seed).lognormal(0.0, 0.5, 96) for seed in range(10)]
+    same, unlike = in_turns([texts] * 10, 1.02), in_turns(others, 1.02)
+
+    assert 1.01 < same.low < same.high < 1.04
+    assert unlike.low < 1 < unlike.high
+
+
+def test_turns_that_agree_by_chance_are_not_taken_for_certainty() -> None:
+    """Parts that differ by 3 % from one run to the other leave that much open."""
+    off = tuple(0.03 * (-1) ** place for place in range(SEGMENTS))
+    before = [replace(one(0.0), parts=(0.0,) * SEGMENTS)] * 3
+    after = [replace(one(0.0), parts=off)] * 3
+    found = paired_interval(before, after)
+
+    # Three pairs of eight parts: Student's 4.303 with two degrees of freedom.
+    sampled = 0.03**2 * SEGMENTS / (SEGMENTS - 1) / SEGMENTS
+    reach = 4.303 * math.sqrt((sampled + 2 * 0.001**2) / 3)
+    assert math.log(found.high) == pytest.approx(reach, rel=1e-3)
+
+
+def test_what_happened_to_one_pair_of_ten_hides_no_change() -> None:
+    """Nine pairs say 3 %, in the tenth the machine was half as fast: Yuen's interval, by hand."""
+    wobble = (0.001, -0.001, 0.0, 0.002, -0.002, 0.001, -0.001, 0.0, 0.001)
+    change = math.log(1.03)
+    before = [one(0.0)] * 10
+    after = [one(change + off) for off in wobble] + [one(math.log(2))]
+    found = paired_interval(before, after)
+
+    kept = sorted(wobble)[1:]
+    winsorized = [kept[0], *kept, kept[-1]]
+    error = math.sqrt((variance(winsorized) * 10 * 9 / (8 * 7) + 2 * 0.001**2) / 10)
+    assert math.log(found.ratio) == pytest.approx(change + mean(kept))
+    # Student's 2.365 with seven degrees of freedom.
+    assert math.log(found.high / found.ratio) == pytest.approx(2.365 * error, rel=1e-3)
+    assert found.noise > 0.1
+
+
+def test_of_few_pairs_none_is_left_out() -> None:
+    """Nine are too few to know which one is unlike the others."""
+    before = [one(0.0)] * 9
+    after = [one(0.03)] * 8 + [one(0.7)]
+
+    assert paired_interval(before, after).low < 1
+
+
+def test_what_lies_inside_one_pair_says_nothing_of_the_others() -> None:
+    """The middle pair's parts count, not those of the one in which the machine changed."""
+    wild = tuple(0.5 * (-1) ** place for place in range(SEGMENTS))
+    calm = (0.0,) * SEGMENTS
+    before = [replace(one(0.0), parts=calm)] * 5
+    after = [replace(one(0.03 + off), parts=calm) for off in (0.0, 0.001, -0.001, 0.001)]
+    found = paired_interval(before, [*after, replace(one(0.03), parts=wild)])
+
+    assert found.low > 1.02
+
+
+def test_without_repeats_noise_is_assumed() -> None:
+    """Two standard deviations of both runs on either side."""
+    found = ratio_interval([one(0.0)], [one(math.log(2))])
+
+    reach = 1.96 * math.sqrt(2) * ASSUMED_NOISE
+    assert (found.noise, found.source) == (ASSUMED_NOISE, "assumed")
+    assert found.ratio == pytest.approx(2)
+    assert math.log(found.high / 2) == pytest.approx(reach, rel=1e-3)
+    assert math.log(2 / found.low) == pytest.approx(reach, rel=1e-3)
+
+
+def test_repeats_say_what_the_noise_is() -> None:
+    """With the quantile of Student's t for so few of them: 2.776 with four degrees of freedom."""
+    before = [one(log) for log in (-0.01, 0.0, 0.01)]
+    after = [one(log) for log in (0.09, 0.1, 0.11)]
+    found = ratio_interval(before, after)
+
+    assert found.noise == pytest.approx(0.01)
+    assert found.ratio == pytest.approx(math.exp(0.1))
+    assert math.log(found.high / found.ratio) == pytest.approx(
+        2.776 * math.sqrt((0.01**2 + 0.001**2) * 2 / 3), rel=1e-3
+    )
+
+
+def test_repeats_that_agree_by_chance_are_not_taken_for_certainty() -> None:
+    """What sampling alone leaves open is never less."""
+    found = ratio_interval([one(0.0, 0.02**2)] * 3, [one(0.0, 0.02**2)] * 3)
+
+    assert found.high > 1.04
+
+
+def test_one_run_against_repeats_uses_their_noise() -> None:
+    """It is the same machine."""
+    found = ratio_interval([one(0.0)], [one(log) for log in (-0.03, 0.0, 0.03)])
+
+    assert found.noise == pytest.approx(0.03)
+
+
+@pytest.mark.parametrize(
+    ("whole", "drawn"), [(0.0, [1.0, 1.0]), (1.0, [0.0, 1.0]), (1.0, [math.nan, 1.0])]
+)
+def test_what_is_not_above_zero_has_no_ratio(whole: float, drawn: list[float]) -> None:
+    """And so no interval."""
+    seen = Resampled(drawn=drawn, segments=[1.0, 1.0], mixed=[1.0, 1.0])
+
+    assert estimate(whole, seen) is None
+
+
+def test_the_fastest_steps_are_believed_no_more_than_they_agree_with_the_others() -> None:
+    """Most steps are ten times as long and the fastest half as long again: still no change."""
+
+    def run(log: float, fastest: float) -> Estimate:
+        return Estimate(
+            log=log, sampling=0.0, drift=0.0, fastest=Estimate(log=fastest, sampling=0.0, drift=0.0)
+        )
+
+    busy = ratio_interval([run(0.0, 0.0)], [run(math.log(10), math.log(1.5))])
+    changed = ratio_interval([run(0.0, 0.0)], [run(math.log(1.5), math.log(1.4))])
+
+    assert busy.low < 1
+    assert changed.low > 1.2

@@ -1,0 +1,123 @@
+"""A slope that noise does not make, in constant memory."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainperf.core.stats.trend import STRETCHES, Trend
+
+
+def trend(values: npt.ArrayLike) -> Trend:
+    """Of values known after steps that count from 0."""
+    kept = np.asarray(values, dtype=float)
+    return Trend.of(np.arange(len(kept), dtype=float), kept)
+
+
+def interval(found: Trend) -> tuple[float, float]:
+    """The interval, which there must be."""
+    ends = found.interval()
+    assert ends is not None
+    return ends
+
+
+def test_steady_growth_is_its_own_slope() -> None:
+    """Three bytes a step, without doubt, however many steps."""
+    for steps in (20, 500, 100_000):
+        found = trend(7 + 3.0 * np.arange(steps))
+
+        assert found.value() == 3.0
+        assert interval(found) == (3.0, 3.0)
+
+
+def test_noise_has_no_slope() -> None:
+    """The interval holds 0 in nearly all of many trials: it is one of 95 %."""
+    rng = np.random.default_rng(5)
+    inside = 0
+    for _ in range(200):
+        low, high = interval(trend(rng.normal(size=100)))
+        inside += low <= 0 <= high
+
+    assert inside >= 180
+
+
+def test_growth_under_noise_is_found_within_its_interval() -> None:
+    """A planted slope of a tenth of the noise a step."""
+    rng = np.random.default_rng(6)
+    inside = 0
+    for _ in range(100):
+        found = trend(0.1 * np.arange(200) + rng.normal(size=200))
+        low, high = interval(found)
+        inside += low <= 0.1 <= high
+        assert low > 0
+
+    assert inside >= 85
+
+
+def test_what_is_held_now_and_then_is_no_growth() -> None:
+    """Every tenth step something is held on top, ever more of it; what stays is the same."""
+    values = np.full(400, 50.0)
+    values[::10] += np.arange(40) * 100
+
+    assert trend(values).value() == 0.0
+
+
+def test_what_fills_up_and_stops_has_no_slope() -> None:
+    """A cache of the first half of the fit; and a jump, such as a copy of the weights."""
+    filled = np.minimum(np.arange(400), 200.0)
+    jumped = np.where(np.arange(400) < 30, 0.0, 1e9)
+
+    assert trend(filled).value() == 0.0
+    assert trend(jumped).value() == 0.0
+
+
+def test_what_is_emptied_again_and_again_does_not_grow() -> None:
+    """Outputs that are gathered over an epoch: the latter half is one, and grows all along."""
+    emptied = trend(np.tile(np.arange(100.0), 2))
+
+    assert emptied.value() == 1.0
+    assert interval(emptied)[0] <= 0
+
+
+def test_a_slope_of_few_steps_is_not_told() -> None:
+    """Eleven steps have five or six in their latter half."""
+    assert trend(np.arange(10)).value() is None
+    assert trend(np.arange(10)).interval() is None
+    assert trend(np.arange(12)).value() == 1.0
+
+
+def test_a_million_steps_take_no_more_memory_than_a_thousand() -> None:
+    """Blocks of 4,096, folded one by one."""
+    found: Trend | None = None
+    for first in range(0, 1_000_000, 4096):
+        steps = np.arange(first, min(first + 4096, 1_000_000), dtype=float)
+        part = Trend.of(steps, 2 * steps)
+        found = part if found is None else found.merge(part)
+
+    assert found is not None
+    assert len(found.at) <= STRETCHES
+    assert found.n == 1_000_000
+    assert found.value() == 2.0
+
+
+@given(
+    values=st.lists(st.integers(0, 1000), min_size=3, max_size=400),
+    cuts=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_merging_is_associative(values: list[int], cuts: tuple[float, float]) -> None:
+    """And the same as having seen all steps at once."""
+    one, two = sorted(1 + round(cut * (len(values) - 3)) for cut in cuts)
+    steps = np.arange(len(values), dtype=float)
+    kept = np.array(values, dtype=float)
+    places = ((0, one), (one, two + 1), (two + 1, len(values)))
+    a, b, c = (Trend.of(steps[at:to], kept[at:to]) for at, to in places)
+
+    assert a.merge(b).merge(c) == a.merge(b.merge(c)) == Trend.of(steps, kept)
+
+
+def test_over_ranks_the_one_that_grows_fastest_counts() -> None:
+    """It is the first to run out."""
+    flat, grows = trend(np.zeros(50)), trend(np.arange(50))
+
+    assert Trend.across([flat, grows]).value() == pytest.approx(1.0)

@@ -1,0 +1,578 @@
+"""A plain loop, and where its time went by a clock that is not ours."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.loops import Loader, Sleeper, agree, written
+
+from trainperf.core.errors import ConfigError
+from trainperf.core.phases import Tag
+from trainperf.loop import LoopMonitor
+from trainperf.loop.monitor import NEVER_ENDED, PATIENCE
+from trainperf.testing import FakeClock
+
+
+PHASES = ("h2d", "forward", "backward", "optimizer", "callbacks")
+
+
+def quiet(path: Path | None, **settings: object) -> LoopMonitor:
+    """A monitor that prints nothing."""
+    return LoopMonitor(path, report=False, **settings)  # type: ignore[arg-type]
+
+
+def test_planted_sleeps_are_found_where_they_were_planted(tmp_path: Path) -> None:
+    """Every phase, the loader, what no phase brackets, and what follows the step."""
+    sleeper, steps = Sleeper(), 12
+    with quiet(tmp_path) as monitor:
+        for _ in monitor.batches(Loader(sleeper, steps, ms=12)):
+            for number, phase in enumerate(PHASES):
+                with monitor.phase(phase):
+                    sleeper.sleep(phase, 3 + 3 * number)
+            sleeper.sleep("other", 6)
+            monitor.end_step()
+            sleeper.sleep("loop", 9)
+
+    found = written(monitor)
+    assert len(found.steps) == steps
+    for phase in ("data_wait", "other", "loop", *PHASES):
+        ours = [step.facts["overhead_ns"] or 0 for step in found.steps]
+        own_s = [ns / 1e9 if phase == "callbacks" else 0.0 for ns in ours]
+        spent = [total - own for total, own in zip(found.phase_s(phase), own_s, strict=True)]
+        assert agree(spent, sleeper.naps[phase]), phase
+
+
+def test_steps_and_gaps_are_the_fit(tmp_path: Path) -> None:
+    """To the nanosecond, on a real clock."""
+    sleeper = Sleeper()
+    with quiet(tmp_path) as monitor:
+        for _ in range(2):
+            for _ in monitor.batches(Loader(sleeper, 5, ms=1)):
+                with monitor.phase("forward"):
+                    sleeper.sleep("forward", 1)
+                monitor.end_step()
+            with monitor.phase("validation"):
+                sleeper.sleep("validation", 5)
+
+    found = written(monitor)
+    spent = sum(step.wall_ns for step in found.steps) + sum(g.duration_ns for g in found.gaps)
+    assert spent == found.end.fit_ns
+    assert found.end.reason == "finished"
+    assert found.end.steps == 10
+
+
+def test_validation_and_checkpoints_are_cut_out_of_steps(tmp_path: Path) -> None:
+    """Wherever they are called: in the step, after it, or between two epochs."""
+    sleeper = Sleeper()
+    with quiet(tmp_path) as monitor:
+        for _ in range(2):
+            for number, _ in enumerate(monitor.batches(Loader(sleeper, 6, ms=1))):
+                if number == 2:
+                    with monitor.phase("checkpoint"):
+                        sleeper.sleep("checkpoint", 20)
+                monitor.end_step()
+                if number == 3:
+                    with monitor.phase("validation"):
+                        sleeper.sleep("validation", 25)
+            with monitor.phase("validation"):
+                sleeper.sleep("validation", 30)
+
+    found = written(monitor)
+    assert agree(found.gap_s("checkpoint"), sleeper.naps["checkpoint"])
+    assert agree(found.gap_s("validation"), sleeper.naps["validation"])
+    assert found.steps_s - sleeper.total_s("data_wait") < sleeper.total_s("validation") / 2
+    after = [bool(step.tags & Tag.AFTER_VALIDATION) for step in found.steps]
+    assert after == [*([False] * 4), True, False, True, False, False, False, True, False]
+    saved = [bool(step.tags & Tag.AFTER_CHECKPOINT) for step in found.steps]
+    assert [number for number, tagged in enumerate(saved) if tagged] == [2, 8]
+
+
+def test_the_start_of_the_loader_is_no_step(tmp_path: Path) -> None:
+    """What happens before the first batch is asked for belongs to startup or the epoch's start."""
+    sleeper = Sleeper()
+
+    class Slow(Loader):
+        def __iter__(self):  # noqa: ANN204
+            sleeper.sleep("iter", 40)
+            return iter([{"x": torch.ones(1)}] * self.number)
+
+    with quiet(tmp_path) as monitor:
+        sleeper.sleep("startup", 15)
+        for _ in range(2):
+            for _ in monitor.batches(Slow(sleeper, 3)):
+                monitor.end_step()
+
+    found = written(monitor)
+    first, second = sleeper.naps["iter"]
+    assert sum(found.gap_s("startup")) >= sleeper.total_s("startup") + first
+    assert max(found.gap_s("epoch_boundary")) >= second
+    assert sum(found.phase_s("data_wait")) < second / 2
+    assert [bool(step.tags & Tag.FIRST_IN_EPOCH) for step in found.steps] == [
+        True,
+        False,
+        False,
+    ] * 2
+
+
+def test_a_nested_phase_pauses_the_one_around_it() -> None:
+    """Exact, on a clock that stands still."""
+    clock = FakeClock()
+    monitor = quiet(None, clock=clock)
+    seen = []
+    for _ in monitor.batches([1, 2]):
+        with monitor.phase("optimizer"):
+            clock.advance(ms=1)
+            with monitor.phase("forward"):
+                clock.advance(ms=5)
+            clock.advance(ms=2)
+        recorder = monitor.monitor.recorder
+        seen.append([recorder.spent_ns(slot) // 10**6 for slot in range(8)])
+        monitor.end_step()
+    monitor.close()
+
+    assert seen[0] == [0, 0, 5, 0, 3, 0, 0, 0]
+
+
+# -- groups ------------------------------------------------------------------------------------
+
+
+def test_a_group_of_micro_batches_is_one_step(tmp_path: Path) -> None:
+    """`end_step()` once per group; a short last group is tagged."""
+    with quiet(tmp_path) as monitor:
+        for number, _ in enumerate(monitor.batches(Loader(Sleeper(), 8))):
+            if number % 3 == 2:
+                monitor.end_step()
+
+    found = written(monitor)
+    assert [step.micro_batches for step in found.steps] == [3, 3, 2]
+    assert [bool(step.tags & Tag.PARTIAL_GROUP) for step in found.steps] == [False, False, True]
+    assert [step.facts["tokens_effective"] for step in found.steps] == [24, 24, 16]
+    assert [step.facts["samples"] for step in found.steps] == [6, 6, 4]
+
+
+@pytest.mark.parametrize("epoch", [30, 64, 1000])
+def test_where_end_step_is_never_called_a_batch_is_a_step(
+    tmp_path: Path, epoch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After 64 batches, however they lie in epochs; said once, and in the report."""
+    total, monitor = 240, quiet(tmp_path)
+    done = 0
+    while done < total:
+        size = min(epoch, total - done)
+        for _ in monitor.batches([torch.ones(2)] * size):
+            pass
+        done += size
+    monitor.close()
+
+    found = written(monitor)
+    assert sum(step.micro_batches for step in found.steps) == total
+    assert [step.micro_batches for step in found.steps][-100:] == [1] * 100
+    assert len(found.steps) <= total - PATIENCE + PATIENCE // epoch + 1
+    assert found.totals.notes["step"] == NEVER_ENDED
+    assert [r.getMessage() for r in caplog.records] == [f"trainperf: {NEVER_ENDED}"]
+
+
+def test_a_long_group_is_believed_once_it_ends(tmp_path: Path) -> None:
+    """A hundred micro-batches to a step: the first group was mistaken, the others are right."""
+    with quiet(tmp_path) as monitor:
+        for number, _ in enumerate(monitor.batches([torch.ones(2)] * 400)):
+            if number % 100 == 99:
+                monitor.end_step()
+
+    found = written(monitor)
+    assert [step.micro_batches for step in found.steps][-3:] == [100, 100, 100]
+    assert "step" not in found.totals.notes
+
+
+# -- ends --------------------------------------------------------------------------------------
+
+
+def test_an_epoch_may_be_left_in_the_middle(tmp_path: Path) -> None:
+    """What follows `break` is not the last step's."""
+    sleeper = Sleeper()
+    with quiet(tmp_path) as monitor:
+        for number, _ in enumerate(monitor.batches(Loader(sleeper, 100))):
+            monitor.end_step()
+            if number == 4:
+                break
+        sleeper.sleep("after", 100)
+        for _ in monitor.batches(Loader(sleeper, 3)):
+            monitor.end_step()
+
+    found = written(monitor)
+    assert len(found.steps) == 8
+    assert found.steps_s < sleeper.total_s("after") / 2
+    assert max(found.gap_s("epoch_boundary")) >= sleeper.total_s("after")
+    assert found.steps[5].tags & Tag.FIRST_IN_EPOCH
+
+
+def test_a_batch_that_was_fetched_and_not_used_is_no_step(tmp_path: Path) -> None:
+    """`if step == max_steps: break` at the top of the loop."""
+    sleeper = Sleeper()
+    with quiet(tmp_path) as monitor:
+        for number, _ in enumerate(monitor.batches(Loader(sleeper, 100, ms=5))):
+            if number == 4:
+                break
+            monitor.end_step()
+
+    found = written(monitor)
+    assert [step.micro_batches for step in found.steps] == [1] * 4
+    assert not any(step.tags & Tag.PARTIAL_GROUP for step in found.steps)
+    assert sum(found.gap_s("epoch_boundary")) >= sleeper.naps["data_wait"][-1]
+
+
+def test_an_error_in_the_loop_comes_through_and_closes_the_files(tmp_path: Path) -> None:
+    """With its name in the end mark, and the numbers so far."""
+    monitor = quiet(tmp_path)
+    with pytest.raises(KeyError, match="boom"), monitor:  # noqa: PT012 the loop is the point
+        for number, _ in enumerate(monitor.batches(Loader(Sleeper(), 10, ms=1))):
+            with monitor.phase("forward"):
+                if number == 6:
+                    raise KeyError("boom")
+            monitor.end_step()
+
+    found = written(monitor)
+    assert found.end.reason == "KeyError"
+    assert len(found.steps) == 6
+    assert not any(step.tags & Tag.PARTIAL_GROUP for step in found.steps)
+    assert monitor.run is not None
+    assert (monitor.run / "summary.json").exists()
+
+
+def test_a_batch_that_an_error_ended_is_none(tmp_path: Path) -> None:
+    """Also where the loop holds on to its iterator, which nobody closes then."""
+    monitor = quiet(tmp_path)
+    batches = monitor.batches([torch.ones(2)] * 9)
+    with pytest.raises(KeyError), monitor:  # noqa: PT012 the loop is the point
+        for number, _ in enumerate(batches):
+            if number == 4:
+                raise KeyError
+            monitor.end_step()
+    batches.close()  # type: ignore[attr-defined]
+
+    found = written(monitor)
+    assert [step.facts["samples"] for step in found.steps] == [2] * 4
+    assert not any(step.tags & Tag.PARTIAL_GROUP for step in found.steps)
+
+
+def test_an_error_of_the_loader_comes_through(tmp_path: Path) -> None:
+    """At the batch at which it happened."""
+
+    def broken():  # noqa: ANN202
+        yield torch.ones(1)
+        raise OSError("disk")
+
+    monitor = quiet(tmp_path)
+    with pytest.raises(OSError, match="disk"), monitor:  # noqa: PT012 the loop is the point
+        for _ in monitor.batches(broken()):
+            monitor.end_step()
+
+    assert written(monitor).end.reason == "OSError"
+    assert len(written(monitor).steps) == 1
+
+
+def test_an_interrupt_is_an_end_of_its_own(tmp_path: Path) -> None:
+    """Ctrl-C."""
+    monitor = quiet(tmp_path)
+    with pytest.raises(KeyboardInterrupt), monitor:  # noqa: PT012 the loop is the point
+        for _ in monitor.batches([torch.ones(1)] * 3):
+            monitor.end_step()
+            raise KeyboardInterrupt
+
+    assert written(monitor).end.reason == "interrupted"
+
+
+def test_closing_twice_writes_once(tmp_path: Path) -> None:
+    """And batches after the end are only passed on."""
+    monitor = quiet(tmp_path)
+    for _ in monitor.batches([torch.ones(1)] * 3):
+        monitor.end_step()
+    monitor.close()
+    before = (monitor.run / "steps-rank0.jsonl").read_bytes()  # type: ignore[operator]
+    monitor.close("again")
+    passed = list(monitor.batches([4, 5]))
+
+    assert passed == [4, 5]
+    assert (monitor.run / "steps-rank0.jsonl").read_bytes() == before  # type: ignore[operator]
+
+
+def test_a_monitor_that_saw_no_batch_leaves_nothing(tmp_path: Path) -> None:
+    """The script failed before the loop: no empty run beside the real ones."""
+    monitor = quiet(tmp_path)
+    monitor.end_step()
+    monitor.close()
+
+    assert monitor.run is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_loader_is_an_epoch_without_steps(tmp_path: Path) -> None:
+    """The run says so; nothing is invented."""
+    with quiet(tmp_path) as monitor:
+        assert list(monitor.batches([])) == []
+
+    found = written(monitor)
+    assert found.steps == []
+    assert found.end.steps == 0
+
+
+# -- construction and wiring -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [0, -5])
+def test_a_wrong_interval_is_refused_with_the_remedy(every: int) -> None:
+    """Where the user chose it."""
+    with pytest.raises(ConfigError, match=rf"log_every_n_steps={every}.*at least 1.*try 50"):
+        LoopMonitor(log_every_n_steps=every)
+
+
+def test_a_mask_that_is_no_function_is_refused() -> None:
+    """With an example of one that is."""
+    with pytest.raises(ConfigError, match=r"tokens='labels'.*lambda batch"):
+        LoopMonitor(tokens="labels")  # type: ignore[arg-type]
+
+
+def test_an_unknown_phase_is_refused_with_those_there_are() -> None:
+    """Also before the first epoch."""
+    with pytest.raises(ConfigError, match=r"'fwd'.*forward.*validation"):
+        quiet(None).phase("fwd")
+
+
+def test_watching_after_the_start_is_refused() -> None:
+    """It would change nothing, silently."""
+    monitor = quiet(None)
+    for _ in monitor.batches([torch.ones(1)]):
+        with pytest.raises(ConfigError, match="before batches"):
+            monitor.watch(torch.nn.Linear(1, 1))
+    monitor.close()
+
+
+def test_without_a_directory_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is measured all the same."""
+    monkeypatch.chdir(tmp_path)
+    monitor = LoopMonitor(None)
+    for _ in monitor.batches([torch.ones(1)] * 5):
+        monitor.end_step()
+    monitor.close()
+
+    assert list(tmp_path.iterdir()) == []
+    assert monitor.monitor.progress["steps"] == 5
+
+
+def test_a_directory_that_cannot_be_written_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Training goes on."""
+    (tmp_path / "file").write_text("mine")
+    monitor = quiet(tmp_path / "file")
+    for _ in monitor.batches([torch.ones(1)] * 5):
+        monitor.end_step()
+    monitor.close()
+
+    assert monitor.run is None
+    assert monitor.monitor.progress["steps"] == 5
+    assert len(caplog.records) == 1
+    assert "no run directory" in caplog.text
+
+
+def test_a_second_run_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    """Nothing is overwritten."""
+    runs = []
+    for _ in range(2):
+        with quiet(tmp_path) as monitor:
+            for _ in monitor.batches([torch.ones(1)]):
+                monitor.end_step()
+        assert monitor.run is not None
+        runs.append(monitor.run.name)
+
+    assert runs == ["trainperf", "trainperf-1"]
+
+
+def test_the_header_says_what_was_trained(tmp_path: Path) -> None:
+    """Model, optimizer and loader, for comparisons."""
+    model = torch.nn.Linear(4, 2)
+    data = torch.utils.data.TensorDataset(torch.ones(6, 4))
+    loader = torch.utils.data.DataLoader(data, batch_size=3)
+    with quiet(tmp_path).watch(model, torch.optim.SGD(model.parameters(), 0.1)) as monitor:
+        for _ in monitor.batches(loader):
+            monitor.end_step()
+
+    info = written(monitor).info
+    assert info.config["loop"] == "plain"
+    assert info.config["model"] == "Linear"
+    assert info.config["parameters"] == 10
+    assert info.config["optimizers"] == "SGD"
+    assert info.config["batch_size"] == 3
+    assert info.device == "cpu"
+    assert info.reasons["h2d_bytes"].startswith("not applicable (CPU)")
+    assert info.reasons["tail_ns"].startswith("not applicable")
+
+
+def test_losses_are_kept(tmp_path: Path) -> None:
+    """As a tensor, or as the number the loop has read already."""
+    with quiet(tmp_path) as monitor:
+        for number, _ in enumerate(monitor.batches([torch.ones(1)] * 6)):
+            loss = torch.tensor(float(number))
+            monitor.end_step(loss if number % 2 else loss.item())
+
+    assert [step.facts["loss"] for step in written(monitor).steps] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_mask_function_of_the_users_counts_tokens(tmp_path: Path) -> None:
+    """For batches that have neither mask nor labels."""
+    with quiet(tmp_path, tokens=lambda batch: batch > 0) as monitor:
+        for _ in monitor.batches([torch.tensor([[1, 2, 0], [3, 0, 0]])] * 3):
+            monitor.end_step()
+
+    assert [step.facts["tokens_effective"] for step in written(monitor).steps] == [3, 3, 3]
+
+
+class Points:
+    """A `SummaryWriter` that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, list[tuple[int, float]]] = {}
+        self.layouts = 0
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Keep."""
+        self.tags.setdefault(tag, []).append((global_step, scalar_value))
+
+    def add_custom_scalars(self, layout: object) -> None:
+        """Count."""
+        self.layouts += 1
+
+
+def test_a_writer_gets_the_readings() -> None:
+    """Every so many steps, as plain floats."""
+    points, clock = Points(), FakeClock()
+    monitor = quiet(None, writer=points, log_every_n_steps=10, clock=clock)
+    for _ in monitor.batches([torch.ones(3, 2)] * 60):
+        with monitor.phase("forward"):
+            clock.advance(ms=20)
+        monitor.end_step()
+    monitor.close()
+
+    assert points.layouts == 1
+    steps = [step for step, _ in points.tags["trainperf/phase_forward_s"]]
+    assert steps == [20, 30, 40, 50, 59]
+    assert {value for _, value in points.tags["trainperf/phase_forward_s"]} == {0.02}
+    assert points.tags["trainperf/samples_per_s"][-1] == (59, pytest.approx(150))
+
+
+# -- under a scaler ----------------------------------------------------------------------------
+
+
+def poison(model: torch.nn.Module) -> None:
+    """An infinity in the gradients."""
+    next(model.parameters()).grad.fill_(torch.inf)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_overflows_are_counted_around_the_optimizer(tmp_path: Path, *, fused: bool) -> None:
+    """With accumulation, and the phase around every batch although only the last one steps."""
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.1, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    with quiet(tmp_path).watch(model, optimizer, scaler) as monitor:
+        for number, batch in enumerate(monitor.batches(Loader(Sleeper(), 24))):
+            scaler.scale(model(batch["x"]).sum()).backward()
+            if number in {5, 11}:
+                poison(model)
+            with monitor.phase("optimizer"):
+                if number % 3 == 2:
+                    scaler.step(optimizer)
+                    scaler.update()
+                    optimizer.zero_grad()
+            if number % 3 == 2:
+                monitor.end_step()
+
+    found = written(monitor)
+    assert [step.facts["attempts"] for step in found.steps] == [1] * 8
+    assert [step.facts["overflows"] for step in found.steps] == [0, 1, 0, 1, 0, 0, 0, 0]
+    scales = [s.facts["loss_scale"] for s in found.steps if s.facts["loss_scale"] is not None]
+    assert scales[-1] == scaler.get_scale() == 2.0
+
+
+def test_several_optimizers_are_told_apart(tmp_path: Path) -> None:
+    """Each in its own phase, with its name."""
+    models = [torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)]
+    optimizers = [
+        torch.optim.SGD(models[0].parameters(), 0.1),
+        torch.optim.AdamW(models[1].parameters(), 0.1, fused=True),
+    ]
+    scaler = torch.amp.GradScaler("cpu")
+    module = torch.nn.ModuleList(models)
+    with quiet(tmp_path).watch(module, optimizers, scaler) as monitor:
+        for number, batch in enumerate(monitor.batches(Loader(Sleeper(), 6))):
+            for model, optimizer in zip(models, optimizers, strict=True):
+                scaler.scale(model(batch["x"]).sum()).backward()
+                if number == 1 or (number == 2 and model is models[1]):
+                    poison(model)
+                with monitor.phase("optimizer", optimizer):
+                    scaler.step(optimizer)
+            scaler.update()
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            monitor.end_step()
+
+    found = written(monitor)
+    assert [step.facts["attempts"] for step in found.steps] == [2] * 6
+    assert [step.facts["overflows"] for step in found.steps] == [0, 2, 1, 0, 0, 0]
+
+
+def test_which_of_several_optimizers_must_be_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else overflows are not measured, with the remedy; training goes on."""
+    model = torch.nn.Linear(4, 2)
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1) for _ in range(2)]
+    scaler = torch.amp.GradScaler("cpu")
+    with quiet(tmp_path).watch(model, optimizers, scaler) as monitor:
+        for _ in monitor.batches([torch.ones(1)] * 3):
+            with monitor.phase("optimizer"):
+                pass
+            monitor.end_step()
+
+    found = written(monitor)
+    assert [step.facts["attempts"] for step in found.steps] == [None] * 3
+    assert "phase('optimizer', optimizer)" in found.totals.reasons["overflows"]
+    assert len(caplog.records) == 1
+
+
+# -- our own faults ----------------------------------------------------------------------------
+
+
+def test_a_fault_at_the_start_leaves_the_loop_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A model that cannot be asked for its parameters is trained all the same."""
+
+    class Odd(torch.nn.Module):
+        def parameters(self, recurse: bool = True):  # noqa: ANN202, FBT001, FBT002
+            raise RuntimeError("lazy")
+
+    monitor = quiet(tmp_path).watch(Odd(), device="cpu")
+    passed = [batch for _ in range(2) for batch in monitor.batches([1, 2, 3])]
+    with monitor.phase("forward"):
+        monitor.end_step()
+    monitor.close()
+
+    assert passed == [1, 2, 3, 1, 2, 3]
+    assert len(caplog.records) == 1
+    assert "lazy" in caplog.text
+
+
+def test_hooks_are_gone_when_the_monitor_is_closed(tmp_path: Path) -> None:
+    """Model and optimizer outlive the fit."""
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    with quiet(tmp_path).watch(model, optimizer, scaler) as monitor:
+        for _ in monitor.batches([torch.ones(1)]):
+            assert len(optimizer._optimizer_step_pre_hooks) == 1
+            monitor.end_step()
+
+    assert len(optimizer._optimizer_step_pre_hooks) == 0

@@ -1,0 +1,80 @@
+"""Several ranks, one run directory, and nobody who waits for ever."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from trainperf.core.run_directory import record_file
+from trainperf.loop.shared_run import shared_run_directory
+
+
+SOON_NS = 60_000_000
+
+
+@pytest.fixture
+def store() -> Iterator[None]:
+    """A process group whose store all ranks of a test use, from one process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("store")
+def test_all_ranks_write_where_rank_0_does(tmp_path: Path) -> None:
+    """Run by run, in the order of each rank."""
+    runs = [shared_run_directory(tmp_path, 0, 3) for _ in range(2)]
+
+    assert [path.name for path in runs if path] == ["trainperf", "trainperf-1"]
+    for rank in (1, 2):
+        assert [shared_run_directory(tmp_path, rank, 3) for _ in range(2)] == runs
+
+
+@pytest.mark.usefixtures("store")
+def test_rank_0_waits_for_nobody(tmp_path: Path) -> None:
+    """The others may have no monitor."""
+    assert shared_run_directory(tmp_path, 0, 2, patience_ns=0) == tmp_path / "trainperf"
+
+
+@pytest.mark.usefixtures("store")
+def test_without_rank_0_a_rank_goes_on_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a while, in a directory of its own, with the remedy."""
+    (tmp_path / "trainperf").mkdir()
+    with caplog.at_level(logging.WARNING):
+        run = shared_run_directory(tmp_path, 1, 2, patience_ns=SOON_NS)
+
+    assert run == tmp_path / "trainperf-1"
+    assert "rank 0 has begun no run" in caplog.text
+    assert "make a LoopMonitor on every rank" in caplog.text
+
+
+@pytest.mark.usefixtures("store")
+def test_a_run_that_has_ended_is_not_joined(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rank 0 has had a run that this rank had not: numbering is off, and that is said."""
+    first = shared_run_directory(tmp_path, 0, 2)
+    assert first is not None
+    record_file(first, 0).write_bytes(b'{"kind":"run"}\n{"kind":"end","steps":3}\n')
+
+    assert shared_run_directory(tmp_path, 1, 2) == tmp_path / "trainperf-1"
+    assert "has ended already" in caplog.text
+
+
+@pytest.mark.usefixtures("store")
+def test_where_rank_0_cannot_write_nobody_does(tmp_path: Path) -> None:
+    """One warning on rank 0, and no directories beside each other."""
+    (tmp_path / "base").write_text("a file")
+
+    assert shared_run_directory(tmp_path / "base", 0, 2) is None
+    assert shared_run_directory(tmp_path / "base", 1, 2, patience_ns=SOON_NS) is None
+
+
+def test_one_rank_needs_no_store(tmp_path: Path) -> None:
+    """There is no process group."""
+    assert shared_run_directory(tmp_path, 0, 1) == tmp_path / "trainperf"
+    assert shared_run_directory(None, 0, 1) is None

@@ -1,0 +1,171 @@
+"""What torch.compile did in a fit: per step, and in `compile.json`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from support.live import HostFit
+from torch import Tensor, nn
+
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.phases import Gap
+from trainperf.recording.probes import dynamo_log
+from trainperf.recording.probes.compilation import CompileProbe
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HERE = Path(__file__)
+
+
+@pytest.fixture(autouse=True)
+def _afresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def fit(path: Path, *calls: object) -> Compilation:
+    """A fit whose steps make one call each; what it wrote."""
+    made = HostFit(CompileProbe(path))
+    for call in calls:
+        made.monitor.recorder.boundary()
+        made.clock.advance(ms=7)
+        call()  # type: ignore[operator]
+        made.micro_batch()
+    made.finish()
+    found = read_document(Compilation, path)
+    assert found is not None
+    return found
+
+
+def scaled(rows: Tensor, times: int) -> Tensor:
+    """Depends on a Python number."""
+    return rows * times
+
+
+def interrupted(rows: Tensor) -> Tensor:
+    """Two graphs: torch cannot compile a print."""
+    doubled = rows * 2
+    print(end="")  # noqa: T201 the fault
+    return doubled + 1
+
+
+def line_of(text: str) -> str:
+    """Where this file says so, as documents name it."""
+    lines = HERE.read_text(encoding="utf-8").splitlines()
+    return (
+        f"{dynamo_log.shown(str(HERE))}:{1 + next(n for n, one in enumerate(lines) if text in one)}"
+    )
+
+
+def test_a_recompilation_has_its_step_its_line_and_the_guard_that_failed(tmp_path: Path) -> None:
+    """The third step brings rows of another width."""
+    work = torch.compile(scaled, backend="eager", dynamic=False)
+
+    found = fit(
+        tmp_path,
+        lambda: work(torch.ones(3), 2),
+        lambda: work(torch.ones(3), 2),
+        lambda: work(torch.ones(5), 2),
+    )
+
+    assert found.graphs == 2
+    assert [one.step for one in found.compiled] == [0, 2]
+    again = found.recompiled[0]
+    assert (again.function, again.where) == ("scaled", line_of("def scaled"))
+    assert again.reason == "tensor 'rows' size mismatch at index 0. expected 3, actual 5"
+    assert [one.step for one in found.steps] == [0, 2]
+
+
+def test_a_number_that_changes_is_named(tmp_path: Path) -> None:
+    """Every value of a Python argument is compiled for itself."""
+    work = torch.compile(scaled, backend="eager", dynamic=False)
+
+    found = fit(tmp_path, *(lambda n=n: work(torch.ones(3), n) for n in (1, 2, 3)))
+
+    assert [one.step for one in found.recompiled] == [1, 2]
+    assert all("times" in (one.reason or "") for one in found.recompiled)
+
+
+def test_a_break_has_its_line_and_reason(tmp_path: Path) -> None:
+    """And both graphs are counted."""
+    work = torch.compile(interrupted, backend="eager")
+
+    found = fit(tmp_path, lambda: work(torch.ones(3)), lambda: work(torch.ones(3)))
+
+    assert found.graphs == 2
+    assert found.recompiled == ()
+    (broken,) = found.breaks
+    assert broken.where == line_of('print(end="")')
+    assert "print" in broken.reason
+    assert broken.times == 1
+
+
+def test_the_backward_of_a_graph_is_no_recompilation(tmp_path: Path) -> None:
+    """It is compiled when it first runs."""
+    module = nn.Linear(3, 3)
+    work = torch.compile(module, backend="aot_eager")
+
+    found = fit(tmp_path, lambda: work(torch.ones(2, 3)).sum().backward())
+
+    assert [one.backward for one in found.compiled] == [False, True]
+    assert found.recompiled == ()
+    assert found.compile_s is not None
+    assert found.compile_s > 0
+
+
+def test_that_torch_gives_up_is_told(tmp_path: Path) -> None:
+    """From the ninth shape on the function runs as it is written."""
+    work = torch.compile(scaled, backend="eager", dynamic=False)
+    limit = getattr(torch._dynamo.config, "recompile_limit", 8)
+
+    found = fit(tmp_path, *(lambda n=n: work(torch.ones(n + 3), 2) for n in range(limit + 2)))
+
+    assert found.graphs == limit
+    assert [one.step for one in found.compiled if one.gave_up] == [limit]
+
+
+def test_what_was_compiled_before_the_fit_is_not_its_own(tmp_path: Path) -> None:
+    """A run without compilation has no such file."""
+    work = torch.compile(scaled, backend="eager", dynamic=False)
+    work(torch.ones(3), 2)
+    made = HostFit(CompileProbe(tmp_path))
+    made.monitor.recorder.boundary()
+    work(torch.ones(3), 2)
+    made.micro_batch().finish()
+
+    assert read_document(Compilation, tmp_path) is None
+
+
+def test_what_a_gap_compiles_belongs_to_no_step(tmp_path: Path) -> None:
+    """Validation has its own shapes."""
+    work = torch.compile(scaled, backend="eager", dynamic=False)
+    made = HostFit(CompileProbe(tmp_path)).steps(2)
+    made.monitor.recorder.rest(Gap.VALIDATION)
+    work(torch.ones(3), 2)
+    made.steps(2).finish()
+
+    found = read_document(Compilation, tmp_path)
+    assert found is not None
+    assert [one.step for one in found.compiled] == [None]
+    assert found.steps == ()
+    assert made.facts("recompiles") == [0, 0, 0, 0]
+
+
+def test_an_interface_that_is_missing_is_not_known_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another version of torch may keep less."""
+    bare = ModuleType("torch._dynamo.utils")
+    monkeypatch.setitem(dynamo_log.sys.modules, dynamo_log.UTILITIES, bare)
+    records = dynamo_log.DynamoRecords()
+
+    assert records.compiled(3) == []
+    assert records.compile_s() is None
+    assert records.reasons() == dict.fromkeys(
+        ("compiled", "breaks", "compile_s"), dynamo_log.NO_RECORDS
+    )

@@ -1,0 +1,189 @@
+"""Waiting for one's turn is in no step, and the steps after it are told apart."""
+
+from collections.abc import Callable
+
+import pytest
+from support.live import MS, Timeline, assert_tiles
+
+from trainperf.core.interleaving import Baton, Place
+from trainperf.core.interleaving.wire import Turn
+from trainperf.core.phases import Gap, Tag
+from trainperf.core.steps.records import RunInfo
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.probes.interleaving import TurnsProbe, turns_probe
+from trainperf.testing import SimulatedDevice
+
+
+AWAY_MS = 500.0
+
+
+class Nothing:
+    """Listens, as a trace does."""
+
+    def entered(self, slot: int) -> None:
+        """Nothing."""
+
+    def left(self) -> None:
+        """Nothing."""
+
+    def cleared(self) -> None:
+        """Nothing."""
+
+
+class Waits(Baton):
+    """A baton that comes back after half a second."""
+
+    def __init__(self, line: Timeline, *, steps: int, unlike: int) -> None:
+        super().__init__(Place(address="", side=0))
+        self._timeline = line
+        self._turn = Turn(steps=steps, unlike=unlike)
+        self.left = self.closed = False
+        self.before_waiting: Callable[[], object] = list
+        self.ahead = -1
+
+    def join(self, ahead: int) -> Turn:
+        """At the beginning too."""
+        self.ahead = ahead
+        return self.pass_on()
+
+    def pass_on(self) -> Turn:
+        """Half a second later."""
+        self.before_waiting()
+        self._timeline.wait(AWAY_MS)
+        self.turns += 1
+        return self._turn
+
+    def leave(self) -> None:
+        """Noted."""
+        self.left = True
+
+    def close(self) -> None:
+        """Noted."""
+        self.closed = True
+
+
+def ran(steps: int, *, turn: int, unlike: int = 1) -> tuple[Timeline, TurnsProbe]:
+    """Steps of 2 ms in turns."""
+    line = Timeline()
+    probe = TurnsProbe(Waits(line, steps=turn, unlike=unlike), 0, None)
+    probe.attach(line.recorder)
+    line.recorder.on_close = probe.close
+    for _ in range(steps):
+        line.step(2.0)
+    line.end()
+    return line, probe
+
+
+def test_waiting_is_a_gap_and_in_no_step() -> None:
+    """Six steps in turns of three: half a second before the first, the fourth and at the end."""
+    line, _ = ran(6, turn=3)
+
+    assert_tiles(line)
+    assert [sum(step.host_ns) / MS for step in line.steps] == [2.0] * 6
+    away = [gap for gap in line.gaps_ms() if gap[0] == Gap.OTHERS_TURN.label]
+    assert [(length, after) for _, _, length, after in away] == [
+        (AWAY_MS, -1),
+        (AWAY_MS, 2),
+        (AWAY_MS, 5),
+    ]
+
+
+def test_the_first_steps_of_a_turn_are_tagged() -> None:
+    """Two of four, in either turn."""
+    line, _ = ran(8, turn=4, unlike=2)
+
+    tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
+    assert tagged == [0, 1, 4, 5]
+
+
+def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
+    """The queue is empty before the other one trains, and the event is back in the pool."""
+    timeline = Timeline()
+    device = SimulatedDevice(timeline.clock)
+    clock = DeviceClock(device.event)
+    baton = Waits(timeline, steps=1, unlike=1)
+    probe = TurnsProbe(baton, 0, clock)
+    probe.attach(timeline.recorder)
+    timeline.recorder.on_close = probe.close
+    left: list[float] = []
+    baton.before_waiting = lambda: left.append(device.idle_at_ns() - timeline.clock.now_ns)
+    for _ in range(3):
+        timeline.step(1.0)
+        device.work(30.0)
+    timeline.end()
+
+    assert left == [0, 0, 0]
+    assert len(clock._free) == 1
+
+
+def test_a_turn_does_not_end_inside_a_trace() -> None:
+    """Waiting would look like idle time there: the turn ends with the first step after it."""
+    line = Timeline()
+    probe = TurnsProbe(Waits(line, steps=2, unlike=1), 0, None)
+    probe.attach(line.recorder)
+    line.recorder.on_close = probe.close
+    for number in range(6):
+        line.recorder.listener = Nothing() if number in {1, 2} else None
+        line.step(1.0)
+    line.end()
+
+    away = [after for gap, _, _, after in line.gaps_ms() if gap == Gap.OTHERS_TURN.label]
+    assert away == [-1, 2, 4]
+
+
+def test_a_fit_that_failed_waits_for_nobody() -> None:
+    """Why it failed is told at once; the connection is closed, which the other one hears."""
+    _, probe = ran(3, turn=5)
+    assert isinstance(probe._baton, Waits)
+
+    probe.ended("OutOfMemoryError")
+    probe.detach()
+
+    assert not probe._baton.left
+    assert probe._baton.closed
+
+
+@pytest.mark.parametrize(
+    ("loader", "micro_batches", "ahead"),
+    [
+        ({"num_workers": 0, "prefetch_factor": None}, 1, 0),
+        ({"num_workers": 2, "prefetch_factor": 2}, 1, 4),
+        ({"num_workers": 3, "prefetch_factor": 3}, 2, 5),
+        ({"loader": "list"}, 1, 0),
+    ],
+)
+def test_steps_ahead_are_what_the_workers_may_have_ready(
+    monkeypatch: pytest.MonkeyPatch,
+    loader: dict[str, int | str | None],
+    micro_batches: int,
+    ahead: int,
+) -> None:
+    """Batches of all workers, in steps."""
+    for name, value in Place(address="", side=0).variable().items():
+        monkeypatch.setenv(name, value)
+
+    (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
+
+    assert isinstance(probe, TurnsProbe)
+    assert probe._ahead == ahead
+
+
+def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do several ranks: each would wait for another side's."""
+    assert turns_probe(None, RunInfo()) == []
+    for name, value in Place(address="", side=0).variable().items():
+        monkeypatch.setenv(name, value)
+    assert turns_probe(None, RunInfo(world_size=2)) == []
+
+
+def test_at_the_end_the_other_fit_is_waited_for() -> None:
+    """Outside of the fit's own time."""
+    line, probe = ran(3, turn=5)
+    assert isinstance(probe._baton, Waits)
+
+    probe.ended("finished")
+
+    assert probe._baton.left
+    assert not probe._baton.closed
+    assert line.fit_ns / MS == 3 * 2.0 + AWAY_MS
+    assert probe.notes()["turns"].startswith("took turns with another run")

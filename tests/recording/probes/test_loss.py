@@ -1,0 +1,139 @@
+"""The loss of every step: copied, never waited for."""
+
+import math
+import weakref
+
+import pytest
+import torch
+from support.live import HostFit
+
+from trainperf.recording.probes.loss import LossProbe
+
+
+def losses(*values: object, log_every: int = 50, scale: float = 1.0) -> HostFit:
+    """A fit of one step per loss."""
+    fit = HostFit(LossProbe(scale=scale), log_every=log_every)
+    for value in values:
+        fit.micro_batch(None, value)
+    return fit.finish()
+
+
+@pytest.mark.parametrize("log_every", [1, 2, 50])
+def test_each_step_has_its_own_loss(log_every: int) -> None:
+    """Although the open step's row is sealed with the group before its own."""
+    fit = losses(*(torch.tensor(float(i)) for i in range(20)), log_every=log_every)
+
+    assert fit.facts("loss") == list(range(20))
+
+
+def test_a_loss_is_known_when_the_step_ends() -> None:
+    """The loop may overwrite the tensor in place."""
+    fit, loss = HostFit(LossProbe()), torch.zeros(())
+    for number in range(5):
+        loss.fill_(number)
+        fit.micro_batch(None, loss)
+    fit.finish()
+
+    assert fit.facts("loss") == [0, 1, 2, 3, 4]
+
+
+def test_no_graph_is_kept() -> None:
+    """Or fifty steps' activations would stay in memory."""
+    fit, weight = HostFit(LossProbe()), torch.ones(8, requires_grad=True)
+    freed = []
+    loss = (weight * 2).sum()
+    weakref.finalize(loss, freed.append, True)
+    fit.micro_batch(None, loss)
+    del loss
+
+    assert freed == [True]
+    fit.finish()
+    assert fit.facts("loss") == [16]
+
+
+def test_the_last_micro_batch_holds() -> None:
+    """Over the seal between them."""
+    fit = HostFit(LossProbe(), log_every=1)
+    for number in range(9):
+        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
+    fit.finish()
+
+    assert fit.facts("loss") == [2, 5, 8]
+
+
+def test_a_flush_in_the_middle_of_a_group_changes_nothing() -> None:
+    """A checkpoint writes everything, and the group goes on."""
+    fit = HostFit(LossProbe())
+    for number in range(6):
+        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
+        fit.monitor.settled_progress()
+    fit.finish()
+
+    assert fit.facts("loss") == [2, 5]
+
+
+def test_a_division_by_the_accumulation_is_undone() -> None:
+    """Lightning hands callbacks the divided loss."""
+    assert losses(torch.tensor(0.5), scale=4.0).facts("loss") == [2.0]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        torch.tensor(1.5),
+        torch.tensor([1.5]),
+        torch.tensor([[1.5]]),
+        torch.tensor(1.5, dtype=torch.float64),
+        torch.tensor(1.5, dtype=torch.bfloat16),
+        torch.tensor(1.5, requires_grad=True) * 1,
+        {"loss": torch.tensor(1.5), "logits": torch.zeros(9)},
+        1.5,
+    ],
+    ids=["0-D", "1-D", "2-D", "double", "bfloat16", "with graph", "outputs", "float"],
+)
+def test_a_loss_comes_in_many_forms(loss: object) -> None:
+    """All of them one number."""
+    fit = losses(loss)
+
+    assert fit.facts("loss") == [1.5]
+    assert fit.monitor.guard.faults == {}
+
+
+@pytest.mark.parametrize("loss", [None, torch.zeros(3), {"logits": 1}, "1.5", object()])
+def test_what_is_no_loss_is_not_measured(loss: object) -> None:
+    """`training_step` may return nothing."""
+    fit = losses(loss)
+
+    assert fit.facts("loss") == [None]
+    assert fit.monitor.guard.faults == {}
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_is_none(wrong: float) -> None:
+    """Never NaN in a file; the steps around it keep theirs."""
+    fit = losses(torch.tensor(1.0), torch.tensor(wrong), wrong, torch.tensor(2.0))
+
+    assert fit.facts("loss") == [1, None, None, 2]
+
+
+def test_the_shape_changes_nothing_from_step_to_step() -> None:
+    """Nor does a loss that is no number, for the steps before it."""
+    fit = HostFit(LossProbe(scale=2.0), log_every=2)
+    for number in range(5):
+        fit.micro_batch(None, {"loss": torch.full((1,) * (number % 2), float(number))})
+    fit.micro_batch(None, torch.tensor(float("nan")))
+    fit.finish()
+
+    assert fit.facts("loss") == [0, 2, 4, 6, 8, None]
+
+
+def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
+    """It may be a copy that is still on its way when the step ends."""
+    fit = HostFit(LossProbe(asynchronous=True), log_every=3)
+    arriving = [torch.zeros(()) for _ in range(6)]
+    for number, loss in enumerate(arriving):
+        fit.micro_batch(None, loss)
+        loss.fill_(number)  # now it has come
+    fit.finish()
+
+    assert fit.facts("loss") == [0, 1, 2, 3, 4, 5]

@@ -1,0 +1,105 @@
+"""Memory is sampled, because reading it costs."""
+
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from support.live import HostFit
+
+from trainperf.recording.probes.glibc_heap import heap
+from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe, status_bytes
+
+
+def test_the_resident_set_is_sampled_often_at_first_and_less_and_less() -> None:
+    """Steps of a millisecond: ten apart until a third of a second, then a thirty-second of it."""
+    fit = HostFit(ResidentMemoryProbe()).steps(1000, ms=1).finish()
+
+    sampled = [at for at, value in enumerate(fit.facts("resident_bytes")) if value is not None]
+    assert sampled[:4] == [0, 10, 20, 30]
+    assert sampled[-3] - sampled[-4] == 1000 // 32 - 2
+    assert len(sampled) < 80
+
+
+def test_in_the_long_run_memory_is_sampled_four_times_a_second() -> None:
+    """Steps of 100 ms: every third has a value."""
+    fit = HostFit(ResidentMemoryProbe()).steps(200, ms=100).finish()
+
+    measured = [value is not None for value in fit.facts("resident_bytes")]
+    assert sum(measured[-30:]) in {10, 11}
+
+
+def test_the_pages_of_mapped_files_are_not_the_processs_own(tmp_path: Path) -> None:
+    """A data set that is mapped and read grows the resident set, and nothing that can leak."""
+    size = 64 << 20
+    file = tmp_path / "mapped"
+    file.write_bytes(bytes(size))
+    before = status_bytes()
+    mapped = np.memmap(file, mode="r")
+    assert int(mapped.sum()) == 0
+    mapped_bytes = status_bytes()
+    kept = np.ones(size // 8)
+    after = status_bytes()
+
+    if before is None or mapped_bytes is None or after is None:
+        pytest.skip("the system does not tell")
+    assert mapped_bytes.mapped - before.mapped > 0.9 * size
+    assert mapped_bytes.anonymous - before.anonymous < 0.1 * size
+    assert after.anonymous - mapped_bytes.anonymous > 0.9 * kept.nbytes
+
+
+def test_what_the_allocator_handed_out_is_exact_though_memory_is_used_again() -> None:
+    """The second tensor goes where the first one was: only the third makes it more."""
+    in_use = heap()
+    if in_use is None:
+        pytest.skip("the allocator does not tell")
+    size = 4 << 20
+    begun = in_use()
+    first = torch.ones(size)
+    held = in_use() - begun
+    del first
+    second = torch.ones(size)
+    again = in_use() - begun
+    third = torch.ones(size)
+    both = in_use() - begun
+
+    assert second.numel() == third.numel()
+    assert held == pytest.approx(4 * size, rel=0.01)
+    assert again == pytest.approx(4 * size, rel=0.01)
+    assert both == pytest.approx(8 * size, rel=0.01)
+
+
+def test_without_a_file_that_tells_nothing_is_told(tmp_path: Path) -> None:
+    """Neither where there is none, nor where it says something else."""
+    (tmp_path / "status").write_text("VmRSS: 12 kB\nRssAnon: 3 kB\n")
+
+    assert status_bytes(tmp_path / "none") is None
+    assert status_bytes(tmp_path / "status") is None
+
+
+def test_a_slow_step_is_always_sampled() -> None:
+    """One value a step where steps are longer than that."""
+    fit = HostFit(ResidentMemoryProbe()).steps(4, ms=400).finish()
+
+    assert None not in fit.facts("resident_bytes")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device holds something here")
+def test_the_device_is_asked_as_rarely() -> None:
+    """Where nothing was allocated all four values are zero, which is a measurement."""
+    fit = HostFit(DeviceMemoryProbe(torch.device("cuda"))).steps(26, ms=4).finish()
+
+    for name in DeviceMemoryProbe.facts:
+        measured = [at for at, value in enumerate(fit.facts(name)) if value is not None]
+        assert measured == [0, 3, 6, 9, 12, 15, 18, 21, 24, 25], name
+
+
+def test_the_sample_is_this_process() -> None:
+    """Within a factor of two: the test does not know what else it holds."""
+    fit = HostFit(ResidentMemoryProbe()).steps(1).finish()
+    (value,) = fit.facts("resident_bytes")
+    now = psutil.Process().memory_info().rss
+
+    assert value is not None
+    assert now / 2 < value < now * 2

@@ -1,0 +1,248 @@
+"""Which updates a real GradScaler threw away, counted without asking the device."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from support.live import HostFit
+from torch.optim import Optimizer
+
+from trainperf.core.phases import Tag
+from trainperf.recording.measurements import EVERYTHING
+from trainperf.recording.probes.scaler import ScalerProbe
+from trainperf.recording.probes.selection import Objects, choose
+
+
+Parameters = Sequence[torch.nn.Parameter]
+CPU = torch.device("cpu")
+
+KINDS: dict[str, Callable[[Parameters], Optimizer]] = {
+    "SGD": lambda p: torch.optim.SGD(p, 0.1),
+    "AdamW": lambda p: torch.optim.AdamW(p, 0.1),
+    "SGD fused": lambda p: torch.optim.SGD(p, 0.1, fused=True),
+    "AdamW fused": lambda p: torch.optim.AdamW(p, 0.1, fused=True),
+    "SGD foreach": lambda p: torch.optim.SGD(p, 0.1, foreach=True),
+}
+EACH_KIND = pytest.mark.parametrize("kind", KINDS)
+
+
+class Loop:
+    """A loop under a scaler that poisons the gradients of the optimizers it is told to."""
+
+    def __init__(self, *kinds: str, log_every: int = 50) -> None:
+        self.models = [torch.nn.Linear(3, 2) for _ in kinds]
+        self.optimizers = [
+            KINDS[kind](list(model.parameters()))
+            for kind, model in zip(kinds, self.models, strict=True)
+        ]
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10**6)
+        self.probe = ScalerProbe(self.scaler, self.optimizers, CPU)
+        self.fit = HostFit(self.probe, log_every=log_every)
+        self.updated: list[int] = []
+        """How many optimizers changed their parameters in each step: the truth."""
+        self.shrunk: list[bool] = []
+        """What the textbook sees: whether the scale became smaller."""
+
+    def backward(self, *poisoned: int) -> None:
+        """Gradients, some of them infinite."""
+        for number, model in enumerate(self.models):
+            self.scaler.scale(model(torch.ones(4, 3)).square().mean()).backward()
+            if number in poisoned:
+                torch.nn.utils.parameters_to_vector(model.parameters())
+                next(model.parameters()).grad.fill_(torch.inf)  # type: ignore[union-attr]
+
+    def update(self, *, new_scale: float | None = None) -> None:
+        """Step every optimizer under the scaler."""
+        before = [model.weight.detach().clone() for model in self.models]
+        scale = self.scaler.get_scale()
+        for optimizer in self.optimizers:
+            self.probe.attempt(optimizer)
+            self.scaler.step(optimizer)
+        self.scaler.update(new_scale)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        pairs = zip(before, self.models, strict=True)
+        self.updated.append(sum(not torch.equal(was, model.weight) for was, model in pairs))
+        self.shrunk.append(self.scaler.get_scale() < scale)
+
+    def step(self, *poisoned: int, micro_batches: int = 1, new_scale: float | None = None) -> None:
+        """A whole step."""
+        for number in range(micro_batches):
+            self.fit.monitor.recorder.boundary()
+            self.backward(*poisoned)
+            last = number == micro_batches - 1
+            if last:
+                self.update(new_scale=new_scale)
+            self.fit.monitor.micro_batch(None, None, complete=last)
+
+
+@EACH_KIND
+@pytest.mark.parametrize("log_every", [1, 3, 50])
+def test_planted_infinities_are_counted(kind: str, log_every: int) -> None:
+    """Attempts, overflows and tags, in the very steps; also where `step()` runs and skips."""
+    loop = Loop(kind, log_every=log_every)
+    planted = [number % 4 == 1 for number in range(22)]
+    for poisoned in planted:
+        loop.step(*([0] if poisoned else []))
+    fit = loop.fit.finish()
+
+    assert loop.updated == [int(not poisoned) for poisoned in planted]
+    assert fit.facts("attempts") == [1] * 22
+    assert fit.facts("overflows") == [int(poisoned) for poisoned in planted]
+    assert [bool(r.tags & Tag.OVERFLOW) for r in fit.sink.records] == planted
+    assert loop.shrunk == planted
+
+
+@EACH_KIND
+def test_a_skip_is_seen_where_the_scale_does_not_show_it(kind: str) -> None:
+    """The textbook rule is blind when the loop sets the scale itself; the count is not."""
+    loop = Loop(kind)
+    for poisoned in (True, False, True):
+        loop.step(*([0] if poisoned else []), new_scale=512.0)
+    fit = loop.fit.finish()
+
+    assert loop.shrunk == [True, False, False]
+    assert loop.updated == [0, 1, 0]
+    assert fit.facts("overflows") == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "kinds", list(itertools.combinations(["SGD", "AdamW fused", "SGD fused"], 2))
+)
+def test_each_of_several_optimizers_is_an_attempt(kinds: tuple[str, str]) -> None:
+    """The infinity is in one of them, the other one is updated."""
+    loop = Loop(*kinds)
+    for poisoned in ((), (0,), (1,), (0, 1)):
+        loop.step(*poisoned)
+    fit = loop.fit.finish()
+
+    assert loop.updated == [2, 1, 1, 0]
+    assert fit.facts("attempts") == [2, 2, 2, 2]
+    assert fit.facts("overflows") == [0, 1, 1, 2]
+
+
+@EACH_KIND
+@pytest.mark.parametrize("log_every", [1, 50])
+def test_a_group_of_micro_batches_is_one_attempt(kind: str, log_every: int) -> None:
+    """Only the last one steps; no other is an overflow."""
+    loop = Loop(kind, log_every=log_every)
+    for poisoned in ((), (0,), ()):
+        loop.step(*poisoned, micro_batches=3)
+    fit = loop.fit.finish()
+
+    assert fit.facts("attempts") == [1, 1, 1]
+    assert fit.facts("overflows") == [0, 1, 0]
+
+
+@EACH_KIND
+def test_two_attempts_in_one_step_are_told_apart(kind: str) -> None:
+    """A loop that tries again after an overflow, within the same batch."""
+    loop = Loop(kind)
+    loop.fit.monitor.recorder.boundary()
+    for poisoned in ((0,), ()):
+        loop.backward(*poisoned)
+        loop.update()
+    loop.fit.monitor.micro_batch(None, None, complete=True)
+    fit = loop.fit.finish()
+
+    assert fit.facts("attempts") == [2]
+    assert fit.facts("overflows") == [1]
+
+
+def test_attempts_may_be_announced_before_any_is_made() -> None:
+    """One that is only announced yet has not overflowed."""
+    loop = Loop("SGD", "AdamW")
+    loop.fit.monitor.recorder.boundary()
+    loop.backward()
+    for optimizer in loop.optimizers:
+        loop.probe.attempt(optimizer)
+    for optimizer in loop.optimizers:
+        loop.scaler.step(optimizer)
+    loop.scaler.update()
+    loop.fit.monitor.micro_batch(None, None, complete=True)
+    fit = loop.fit.finish()
+
+    assert fit.facts("attempts") == [2]
+    assert fit.facts("overflows") == [0]
+
+
+def test_a_step_without_an_attempt_is_none() -> None:
+    """`training_step` returned nothing: the rate is not touched."""
+    loop = Loop("SGD")
+    loop.step()
+    loop.fit.micro_batch()
+    loop.optimizers[0].step()
+    loop.fit.micro_batch()
+    fit = loop.fit.finish()
+
+    assert fit.facts("attempts") == [1, None, None]
+    assert fit.facts("overflows") == [0, None, None]
+
+
+class Wrapped(torch.optim.SGD):
+    """An optimizer that holds another one, as look-ahead optimizers do."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters, 0.1)
+        self.optimizer = torch.optim.SGD(parameters, 0.1)
+
+
+class Proxy:
+    """Stands for an optimizer, as Lightning's own do."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+
+
+@pytest.mark.parametrize("through", [Proxy, lambda optimizer: optimizer])
+def test_an_optimizer_is_known_under_both_its_names(through: Callable) -> None:
+    """By itself, or through what stands for it; also if it has an `optimizer` of its own."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = Wrapped(list(model.parameters()))
+    scaler = torch.amp.GradScaler("cpu")
+    fit = HostFit(probe := ScalerProbe(scaler, [optimizer], CPU))
+    fit.monitor.recorder.boundary()
+    scaler.scale(model(torch.ones(2)).sum()).backward()
+    probe.attempt(through(optimizer))
+    scaler.step(optimizer)
+    scaler.update()
+    fit.monitor.micro_batch(None, None, complete=True)
+    fit.finish()
+
+    assert fit.facts("overflows") == [0]
+
+
+@pytest.mark.parametrize("log_every", [2, 50])
+def test_the_scale_is_read_once_a_group(log_every: int) -> None:
+    """Without `get_scale()`; the last one read is the scaler's own."""
+    loop = Loop("SGD", log_every=log_every)
+    for poisoned in ((), (0,), (0,), ()):
+        loop.step(*poisoned)
+    fit = loop.fit.finish()
+
+    scales = [scale for scale in fit.facts("loss_scale") if scale is not None]
+    assert scales[-1] == loop.scaler.get_scale() == 256.0
+    assert len(scales) <= 3
+
+
+def test_hooks_are_removed_at_the_end() -> None:
+    """The optimizer outlives the fit."""
+    loop = Loop("SGD", "AdamW fused")
+    loop.step()
+    loop.fit.finish()
+
+    assert [len(o._optimizer_step_pre_hooks) for o in loop.optimizers] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "scaler",
+    [None, torch.amp.GradScaler("cpu", enabled=False), object()],
+    ids=["none", "off", "other"],
+)
+def test_without_a_scaler_overflows_do_not_apply(scaler: object) -> None:
+    """Not zero percent: bf16 has none, and one that is switched off is none."""
+    chosen = choose(Objects(device=CPU, scaler=scaler, precision="bf16"), EVERYTHING)
+
+    assert chosen.scaler is None
+    assert chosen.reasons["overflows"] == "not applicable: bf16 uses no GradScaler"

@@ -1,0 +1,207 @@
+"""How many tokens a mask keeps, wherever it comes from and wherever it lies."""
+
+from collections import UserDict
+from collections.abc import Callable
+from typing import ClassVar
+
+import pytest
+import torch
+from support.live import HostFit
+
+from trainperf.recording.probes.tokens import TokensProbe
+
+
+class OnDevice(TokensProbe):
+    """Takes every mask for one on a device: it goes through the ring."""
+
+    _host: ClassVar[str] = "nowhere"
+
+
+KINDS = pytest.mark.parametrize("kind", [TokensProbe, OnDevice])
+
+
+def counted(
+    *batches: object, kind: type[TokensProbe] = TokensProbe, mask: Callable | None = None
+) -> tuple[HostFit, TokensProbe]:
+    """A fit of one step per batch."""
+    fit = HostFit(probe := kind(mask))
+    for batch in batches:
+        fit.micro_batch(batch)
+    return fit.finish(), probe
+
+
+def masks(*lengths: int, width: int = 8) -> torch.Tensor:
+    """Ones up to each length."""
+    return (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
+
+
+@KINDS
+def test_the_attention_mask_is_summed(kind: type[TokensProbe]) -> None:
+    """Each step has its own tokens, kept and all."""
+    batches = [{"attention_mask": masks(3, 8, 1)}, {"attention_mask": masks(2)}]
+    fit, _ = counted(*batches, kind=kind)
+
+    assert fit.facts("tokens_effective") == [12, 2]
+    assert fit.facts("tokens_padded") == [24, 8]
+    assert fit.totals.notes == {"tokens": "attention_mask"}
+    assert fit.totals.reasons == {}
+
+
+@KINDS
+def test_without_it_labels_say_which_tokens_count(kind: type[TokensProbe]) -> None:
+    """Those that the loss leaves out do not."""
+    labels = torch.tensor([[5, 6, -100, -100], [7, 8, 9, -100]])
+    fit, _ = counted({"input_ids": labels, "labels": labels}, kind=kind)
+
+    assert fit.facts("tokens_effective") == [5]
+    assert fit.facts("tokens_padded") == [8]
+    assert fit.totals.notes == {"tokens": "labels != -100"}
+
+
+@KINDS
+def test_the_users_function_goes_first(kind: type[TokensProbe]) -> None:
+    """They know what a token is."""
+    batch = {"attention_mask": masks(8), "mine": masks(1, 2)}
+    fit, _ = counted(batch, kind=kind, mask=lambda b: b["mine"])
+
+    assert fit.facts("tokens_effective") == [3]
+    assert fit.totals.notes == {"tokens": "the user's mask function"}
+
+
+@KINDS
+@pytest.mark.parametrize(
+    "dtype", [torch.bool, torch.uint8, torch.int32, torch.float32, torch.float16, torch.bfloat16]
+)
+def test_masks_of_any_type_are_counted(dtype: torch.dtype, kind: type[TokensProbe]) -> None:
+    """Mixed precision turns an attention mask into bfloat16."""
+    fit, _ = counted({"attention_mask": masks(3, 5).to(dtype)}, kind=kind)
+
+    assert fit.facts("tokens_effective") == [8]
+    assert fit.monitor.guard.faults == {}
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("mask", "effective", "padded"),
+    [
+        (torch.tensor([1, 1, 0]), 2, 3),
+        (torch.ones(2, 3, 4), 24, 24),
+        (torch.ones(()), 1, 1),
+        (torch.ones(0, 5), 0, 0),
+    ],
+    ids=["1-D", "3-D", "0-D", "empty"],
+)
+def test_a_users_mask_may_have_any_shape(
+    mask: torch.Tensor, effective: int, padded: int, kind: type[TokensProbe]
+) -> None:
+    """A packed sequence is one row; leading dimensions are a batch."""
+    fit, _ = counted(object(), kind=kind, mask=lambda batch: mask)
+
+    assert fit.facts("tokens_effective") == [effective]
+    assert fit.facts("tokens_padded") == [padded]
+    assert fit.monitor.guard.faults == {}
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"attention_mask": torch.ones(2, 1, 8, 8)},
+        {"attention_mask": torch.ones(8)},
+        {"attention_mask": [[1, 1]]},
+        {"labels": torch.tensor([1, 2])},
+        {},
+        torch.ones(2, 8),
+        [torch.ones(2, 8)],
+        None,
+    ],
+    ids=["4-D", "1-D", "list", "classes", "empty", "tensor", "list of tensors", "none"],
+)
+def test_what_is_no_mask_of_tokens_is_not_taken_for_one(batch: object) -> None:
+    """Not measured, and the reason says what to pass."""
+    fit, _ = counted(batch, batch)
+
+    assert fit.facts("tokens_effective") == [None, None]
+    assert "tokens=lambda batch" in fit.totals.reasons["tokens_effective"]
+    assert fit.totals.notes == {}
+    assert fit.monitor.guard.faults == {}
+
+
+def test_labels_stand_in_for_a_mask_that_is_none() -> None:
+    """A 4-D mask says who attends to whom, not which tokens are padding."""
+    labels = torch.tensor([[1, 2, -100]])
+    fit, _ = counted({"attention_mask": torch.ones(1, 1, 3, 3), "labels": labels})
+
+    assert fit.facts("tokens_effective") == [2]
+
+
+def test_a_mapping_that_is_no_dict_is_one_all_the_same() -> None:
+    """The `BatchEncoding` of transformers is a `UserDict`."""
+    fit, _ = counted(UserDict(attention_mask=masks(4, 4)))
+
+    assert fit.facts("tokens_effective") == [8]
+
+
+@KINDS
+def test_micro_batches_of_a_step_add_up(kind: type[TokensProbe]) -> None:
+    """Of different widths and sizes, over the seal between them."""
+    fit = HostFit(probe := kind(), log_every=1)
+    for micro, lengths in enumerate([(3, 4), (8,), (1, 1, 1)]):
+        fit.micro_batch({"attention_mask": masks(*lengths)}, complete=micro == 2)
+    fit.micro_batch({"attention_mask": masks(2, width=50)})
+    fit.finish()
+
+    assert fit.facts("tokens_effective") == [18, 2]
+    assert fit.facts("tokens_padded") == [48, 50]
+    assert probe.lengths == {16: 7}
+
+
+@KINDS
+def test_a_flush_in_the_middle_of_a_group_counts_nothing_twice(kind: type[TokensProbe]) -> None:
+    """A checkpoint wants the totals of complete steps, and the group goes on."""
+    fit = HostFit(kind())
+    known = []
+    for number in range(6):
+        fit.micro_batch({"attention_mask": masks(3)}, complete=number % 3 == 2)
+        known.append(fit.monitor.settled_progress().get("tokens_effective", 0))
+    fit.finish()
+
+    assert known == [0, 0, 9, 9, 9, 18]
+    assert fit.facts("tokens_effective") == [9, 9]
+    assert fit.monitor.progress["tokens_effective"] == 18
+
+
+@KINDS
+def test_sequence_lengths_are_counted_in_bins_of_sixteen(kind: type[TokensProbe]) -> None:
+    """By their upper edge; a sequence of padding only is one of length 0."""
+    _, probe = counted(
+        {"attention_mask": masks(0, 1, 16, 17, 64, width=64)},
+        {"attention_mask": masks(33, 16, width=64)},
+        kind=kind,
+    )
+
+    assert probe.lengths == {0: 1, 16: 3, 32: 1, 48: 1, 64: 1}
+
+
+def test_a_mask_that_needs_gradients_is_only_looked_at() -> None:
+    """Learned sparsity: no graph is kept."""
+    mask = torch.ones(2, 3, requires_grad=True)
+    fit, _ = counted(None, mask=lambda batch: mask)
+
+    assert fit.facts("tokens_effective") == [6]
+
+
+def test_a_mask_function_that_raises_disables_this_meter_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What was counted before stands; the rest is not measured."""
+
+    def mask(batch: object) -> torch.Tensor:
+        if batch == "bad":
+            raise KeyError("mask")
+        return masks(4)
+
+    fit, _ = counted("good", "bad", "good", mask=mask)
+
+    assert fit.facts("tokens_effective") == [4, None, None]
+    assert fit.totals.faults == {"tokens": "KeyError: 'mask'"}
+    assert len(caplog.records) == 1

@@ -1,0 +1,262 @@
+"""Traces are read by a process of low priority, one at a time, and the loop never waits for it."""
+
+import gzip
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import psutil
+import pytest
+from support.profiler import Captured, schedule
+
+from trainperf.core.phases import Gap
+from trainperf.recording.profiling.background_reader import Analyst, Errand
+from trainperf.recording.profiling.options import trace_scalars
+from trainperf.recording.profiling.tracer import TraceFolder
+from trainperf.traces.capture_files import (
+    CaptureFacts,
+    CaptureReport,
+    analysis_file,
+    groups,
+    read_all,
+)
+
+
+class Shown:
+    """What would be drawn."""
+
+    def __init__(self) -> None:
+        self.figures: dict[int, Mapping[str, float]] = {}
+
+    def __call__(self, step: int, figures: Mapping[str, float]) -> None:
+        """Take it."""
+        self.figures[step] = figures
+
+
+def captured(run: Path, analyst: Analyst | None, *, rank: int = 0, repeat: int = 1) -> Captured:
+    """A fit whose traces go into *run*, offset by a checkpoint at step 1000."""
+    folder = TraceFolder(run / "traces", rank=rank, max_bytes=1 << 30, max_traces=100)
+    plan = schedule(repeat=repeat, wait=2, warmup=1, active=2)
+    timeline = Captured(run, plan, offset=1000, folder=folder, analyst=analyst)
+    return timeline.train(5 * repeat + 3)
+
+
+def children() -> list[psutil.Process]:
+    """Processes that read traces for this one; of one that has ended nothing can be asked."""
+    reading = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):
+            if "trainperf.traces.background_process" in child.cmdline():
+                reading.append(child)
+    return reading
+
+
+def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:
+    """With the steps it is of, by both their numbers, and a copy for torch-tb-profiler."""
+    shown = Shown()
+    timeline = captured(tmp_path, Analyst(shown))
+    timeline.finish()
+
+    (report,) = read_all(tmp_path)
+    assert report.capture == CaptureFacts(first_step=1003, first_index=3, complete_steps=2)
+    assert [step.step for step in report.ranks[0].steps] == [1003, 1004]
+    assert (tmp_path / "traces" / "rank0-step001003-2steps.analysis.json").exists()
+    assert (tmp_path / "tb" / "step001003-2steps" / "rank_0.pt.trace.json.gz").exists()
+    assert list(shown.figures) == [1004]
+    assert shown.figures[1004]["step_s"] == median(s.step_s for s in report.ranks[0].steps)
+    assert timeline.guard.faults == {}
+    assert "captures_unread" not in timeline.probe.notes()
+
+
+def test_one_process_at_a_time_reads_them_all(tmp_path: Path) -> None:
+    """The others wait for their turn."""
+    analyst = Analyst()
+    timeline = captured(tmp_path, analyst, repeat=3)
+
+    assert len(children()) == 1
+    timeline.finish()
+    assert children() == []
+    assert [report.capture.first_step for report in read_all(tmp_path)] == [1003, 1008, 1013]
+
+
+def test_what_it_takes_to_start_it_and_to_hear_it_is_in_no_step(tmp_path: Path) -> None:
+    """Both are the profiler's gap; the accounts still tile the fit."""
+    shown = Shown()
+    timeline = captured(tmp_path, Analyst(shown))
+    for _ in range(2000):  # half a second of the timeline's own clock is 83 of its steps
+        timeline.train(1)
+        if shown.figures:
+            break
+        psutil.wait_procs(children(), timeout=0.1)
+    dumps = len([gap for gap in timeline.recorder.gaps if gap.gap == Gap.PROFILER_DUMP.label])
+    timeline.finish()
+
+    assert list(shown.figures) == [1004]
+    assert dumps == 4
+    assert timeline.attributed_ns() == timeline.fit_ns
+
+
+def test_steps_are_tagged_while_a_trace_is_being_read(tmp_path: Path) -> None:
+    """On a small machine they are slower for it; afterwards they are ordinary again."""
+    analyst = Analyst()
+    timeline = captured(tmp_path, analyst)
+    timeline.train(10)
+    assert analyst.busy
+    last = timeline.recorder.index
+    while analyst.busy:
+        psutil.wait_procs(children(), timeout=0.1)
+        timeline.train(100)
+    until = timeline.recorder.index
+    timeline.train(5).finish()
+
+    profiled = timeline.profiled()
+    assert set(range(2, last)) <= set(profiled)
+    assert max(profiled) <= until
+
+
+def test_a_trace_that_cannot_be_read_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With what is wrong with it; the fit does not care."""
+    trace = tmp_path / "traces" / "rank0-step000007-3steps.trace.json.gz"
+    trace.parent.mkdir()
+    trace.write_text("hello")
+    analyst = Analyst()
+    with caplog.at_level(logging.WARNING):
+        analyst.send(Errand((trace,), 9))
+        said = analyst.finish()["captures_unread"]
+
+    assert said in caplog.text
+    assert trace.name in said
+    assert "TraceError" in said
+    assert read_all(tmp_path) == []
+
+
+def test_a_trace_of_somebody_else_is_said_to_be_none_of_a_run(tmp_path: Path) -> None:
+    """It has no steps of this run."""
+    trace = tmp_path / "theirs.json.gz"
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    trace.write_bytes(gzip.compress(json.dumps({"traceEvents": [event]}).encode()))
+    analyst = Analyst()
+    analyst.send(Errand((trace,)))
+
+    assert "does not say which steps of a run it is of" in analyst.finish()["captures_unread"]
+
+
+def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
+    """What is still being read is killed; on rank 0 that is said."""
+    timeline = captured(tmp_path, None)
+    (trace,) = (tmp_path / "traces").iterdir()
+    for patience_ns, said in ((1, True), (0, False)):
+        analyst = Analyst(None, patience_ns)
+        analyst.send(Errand((trace,)))
+        assert len(children()) == 1
+        assert bool(analyst.finish()) == said
+        assert children() == []
+    timeline.finish()
+
+    assert read_all(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_process_that_is_ended_takes_its_drafts_along(tmp_path: Path) -> None:
+    """However far it has come: nothing half-written stays in the run directory."""
+    captured(tmp_path, None).finish()
+    (trace,) = (tmp_path / "traces").iterdir()
+    whole = json.loads(gzip.decompress(trace.read_bytes()))
+    whole["traceEvents"] = whole["traceEvents"] * 3000
+    trace.write_bytes(gzip.compress(json.dumps(whole).encode(), 1))
+    analyst = Analyst(None, 0)
+    analyst.send(Errand((trace,)))
+    while not list(tmp_path.rglob("*.tmp")):  # the copy is being written
+        assert children(), "it has ended before it could be"
+        psutil.wait_procs(children(), timeout=0.02)
+    analyst.finish()
+
+    assert children() == []
+    assert list(tmp_path.rglob("*.tmp")) == []
+    assert list(tmp_path.rglob("*.pt.trace.json.gz")) == []
+
+
+def test_traces_of_several_ranks_become_one_answer(tmp_path: Path) -> None:
+    """In place of those of each; the ranks are told apart by the files' names."""
+    for rank in (0, 1):
+        captured(tmp_path, Analyst(), rank=rank).finish()
+    assert len(read_all(tmp_path)) == 2
+    (traces,) = groups(tmp_path)
+
+    analyst = Analyst()
+    analyst.send(Errand(tuple(traces)))
+    assert analyst.finish() == {}
+
+    (report,) = read_all(tmp_path)
+    assert [rank.file for rank in report.ranks] == [
+        "rank0-step001003-2steps.trace.json.gz",
+        "rank1-step001003-2steps.trace.json.gz",
+    ]
+    assert [path.name for path in (tmp_path / "traces").glob("*.analysis.json")] == [
+        "step001003-2steps.analysis.json"
+    ]
+    assert len(list((tmp_path / "tb" / "step001003-2steps").iterdir())) == 2
+
+
+def test_the_process_is_nice_and_loads_no_torch(tmp_path: Path) -> None:
+    """It must not take from the loop what the loop needs."""
+    captured(tmp_path, None).finish()
+    (trace,) = (tmp_path / "traces").iterdir()
+    program = (
+        "import os, sys; from trainperf.traces.background_process import main; main(sys.argv[1:]); "
+        "print(os.nice(0), 'torch' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, trace], capture_output=True, text=True, check=True
+    )
+
+    figures, facts = ran.stdout.splitlines()
+    assert facts == "19 False"
+    assert json.loads(figures)["figures"]["step_s"] > 0
+
+
+def test_a_directory_of_the_user_cannot_stand_in_for_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file `json.py` beside the training script is common."""
+    (tmp_path / "json.py").write_text("raise SystemExit('theirs')")
+    (tmp_path / "numpy.py").write_text("raise SystemExit('theirs')")
+    monkeypatch.chdir(tmp_path)
+    captured(Path("run"), Analyst()).finish()
+
+    assert len(read_all(Path("run"))) == 1
+
+
+def test_a_damaged_answer_is_left_out(tmp_path: Path) -> None:
+    """The trace is there, and can be read again."""
+    captured(tmp_path, Analyst()).finish()
+    (good,) = (tmp_path / "traces").glob("*.analysis.json")
+    good.with_name("rank0-step000001-2steps.analysis.json").write_bytes(good.read_bytes()[:-20])
+
+    assert len(read_all(tmp_path)) == 1
+
+
+def test_an_answer_is_also_what_the_command_prints(tmp_path: Path) -> None:
+    """The same report, with where in the run it belongs."""
+    captured(tmp_path, Analyst()).finish()
+    (path,) = (tmp_path / "traces").glob("*.analysis.json")
+    (trace,) = (tmp_path / "traces").glob("*.trace.json.gz")
+
+    assert path == analysis_file([trace])
+    whole = msgspec.json.decode(path.read_bytes())
+    assert whole["ranks"][0]["file"] == trace.name
+    assert CaptureReport.__struct_fields__[-1] == "capture"
+    assert sorted(trace.parent.iterdir()) == sorted([path, trace])
+
+
+def test_key_figures_have_a_name_of_their_own() -> None:
+    """Beside the always-on readings, never over them."""
+    assert trace_scalars({"step_s": 0.5}) == {"trainperf/trace/step_s": 0.5}

@@ -1,0 +1,398 @@
+"""Real fits under `ScheduledProfiler`."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.profilers import PyTorchProfiler
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from support.fits import Loader, Model, Ran, Stream, Validated, assert_tiles, read, trainer
+from support.profiler import torch_profiles, traces_of
+from torch_tb_profiler.consts import WORKER_PATTERN
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.errors import ConfigError
+from trainperf.core.phases import Gap, Tag
+from trainperf.lightning import ScheduledProfiler, TrainPerf
+
+
+NEVER = 1_000_000
+
+
+class Recognised(Validated):
+    """A validation that can be found in a trace."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_validation = lambda: torch.zeros(3).cumsum(0)  # type: ignore[assignment,return-value]
+
+
+class Failing(Model):
+    """Fails in the forward of a batch."""
+
+    def __init__(self, batch: int, error: BaseException) -> None:
+        super().__init__()
+        self.batch = batch
+        self.error = error
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        """Or not."""
+        if batch_idx == self.batch:
+            raise self.error
+        return super().training_step(batch, batch_idx)
+
+
+class Each(Callback):
+    """Calls a function before every batch."""
+
+    def __init__(self, act: Callable[[int], None]) -> None:
+        self.act = act
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+        """Now."""
+        self.act(batch_idx)
+
+
+def fit(path: Path, loader: object, *callbacks: Callback, **options: Any) -> Ran:
+    """Train under `TrainPerf`; the run, which must tile the fit, is in `path/trainperf`."""
+    trainer(path, TrainPerf(report=False), *callbacks, **options).fit(Model(), loader)
+    ran = read(path / "trainperf")
+    assert_tiles(ran)
+    return ran
+
+
+def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path) -> None:
+    """Lightning's own profiler would keep one; the phases are those of the records."""
+    ran = fit(tmp_path, Loader(26), ScheduledProfiler(analyse=False, repeat=2))
+
+    traces = traces_of(tmp_path / "trainperf")
+    assert {name: trace.steps() for name, trace in traces.items()} == {
+        "rank0-step000007-3steps.trace.json.gz": [7, 8, 9],
+        "rank0-step000017-3steps.trace.json.gz": [17, 18, 19],
+    }
+    for trace in traces.values():
+        for step in trace.steps():
+            phases = [name for name in trace.phases(step) if name != "callbacks"]
+            # Lightning runs forward and backward inside the optimizer's step.
+            assert phases == [
+                "data_wait",
+                "h2d",
+                "optimizer",
+                "forward",
+                "optimizer",
+                "backward",
+                "loop",
+            ]
+    assert ran.tagged(Tag.PROFILED) == [*range(5, 11), *range(15, 21)]
+    assert ran.gap_places(Gap.PROFILER_DUMP) == [4, 6, 9, 14, 16, 19]
+    assert not any(WORKER_PATTERN.match(name) for name in traces)
+
+
+def test_profiled_steps_are_in_no_steady_statistic_and_captures_are_compared(
+    tmp_path: Path,
+) -> None:
+    """The report has the step time before and after, from the tags alone."""
+    fit(tmp_path, Loader(120), ScheduledProfiler(analyse=False, wait=60))
+
+    summary = summarize(Run.open(tmp_path / "trainperf"))
+
+    (capture,) = summary.captures
+    assert (capture.first_step, capture.last_step) == (60, 65)
+    assert capture.before_s is not None
+    assert capture.after_s is not None
+    assert summary.excluded["profiled"] == 6
+    assert summary.run.steady_steps == 120 - sum(summary.excluded.values())
+    assert summary.run.notes["captures"] == "rank0-step000062-3steps.trace.json.gz"
+
+
+def test_alone_it_measures_step_time_and_nothing_listens_between_captures(tmp_path: Path) -> None:
+    """No other callback is needed, and phases are marked in traced steps only."""
+    profiler = ScheduledProfiler(analyse=False)
+    listened = []
+
+    def look(batch_idx: int) -> None:
+        assert profiler.session is not None
+        if profiler.session.recorder.listener is not None:
+            listened.append(batch_idx)
+
+    trainer(tmp_path, profiler, Each(look)).fit(Model(), Loader(14))
+
+    ran = read(tmp_path / "trainperf")
+    assert_tiles(ran)
+    assert len(ran.steps) == 14
+    assert listened == [7, 8, 9]
+
+
+def test_validation_is_never_in_a_trace(tmp_path: Path) -> None:
+    """Every third step is followed by one: each trace ends where it begins."""
+    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=4, repeat=0)
+    whole = trainer(tmp_path, TrainPerf(report=False), profiler, val_check_interval=3)
+    whole.fit(Recognised(), Loader(24), Loader(2))
+
+    ran = read(tmp_path / "trainperf")
+    assert_tiles(ran)
+    traces = traces_of(tmp_path / "trainperf").values()
+    assert [trace.steps() for trace in traces] == [
+        [2],
+        [8],
+        [14],
+        [20],
+    ]
+    assert not any("aten::cumsum" in trace.names for trace in traces)
+    assert all("val_next" not in name for trace in traces for name in trace.names)
+    assert {trace.facts["ended_by"] for trace in traces} == {"validation"}
+
+
+def test_steps_are_numbered_on_after_a_resume(tmp_path: Path) -> None:
+    """Four steps before the checkpoint: the fifth step of this fit is number 8."""
+    before = trainer(tmp_path)
+    before.fit(Model(), Loader(4))
+    before.save_checkpoint(tmp_path / "kept.ckpt")
+
+    profiler = ScheduledProfiler(analyse=False, wait=2, warmup=2, active=2)
+    resumed = trainer(tmp_path, profiler, max_epochs=2)
+    resumed.fit(Model(), Loader(20), ckpt_path=tmp_path / "kept.ckpt")
+
+    traces = traces_of(tmp_path / "trainperf")
+    assert {name: trace.steps() for name, trace in traces.items()} == {
+        "rank0-step000008-2steps.trace.json.gz": [8, 9]
+    }
+
+
+def test_a_touched_file_captures_the_next_steps(tmp_path: Path) -> None:
+    """While training runs, without any plan; the file is taken away."""
+    asked = tmp_path / "trainperf" / "capture"
+    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER)
+
+    fit(
+        tmp_path,
+        Loader(12),
+        profiler,
+        Each(lambda batch_idx: asked.touch() if batch_idx == 0 else None),
+    )
+
+    (trace,) = traces_of(tmp_path / "trainperf").values()
+    assert trace.steps() == [3, 4, 5]
+    assert not asked.exists()
+
+
+def test_a_touched_file_is_left_alone_where_that_is_not_wanted(tmp_path: Path) -> None:
+    """`on_demand=False` looks for nothing."""
+    asked = tmp_path / "trainperf" / "capture"
+    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER, on_demand=False)
+
+    fit(tmp_path, Loader(12), profiler, Each(lambda _: asked.touch()))
+
+    assert asked.exists()
+    assert not (tmp_path / "trainperf" / "traces").exists()
+
+
+def test_a_capture_counts_optimizer_steps_under_accumulation(tmp_path: Path) -> None:
+    """Four micro-batches a step, the last group being short."""
+    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=2)
+    fit(tmp_path, Loader(15), profiler, accumulate_grad_batches=4)
+
+    (trace,) = traces_of(tmp_path / "trainperf").values()
+    assert trace.steps() == [2, 3]
+    assert [trace.phases(step).count("forward") for step in (2, 3)] == [4, 3]
+
+
+def test_a_trace_over_an_epoch_boundary_has_each_step_once(tmp_path: Path) -> None:
+    """Of a loader of unknown length, too, which asks once more than it has batches."""
+    loader = torch.utils.data.DataLoader(Stream(6), batch_size=None)
+    profiler = ScheduledProfiler(analyse=False, wait=2, warmup=2, active=4)
+    fit(tmp_path, loader, profiler, max_epochs=2)
+
+    (trace,) = traces_of(tmp_path / "trainperf").values()
+    assert trace.steps() == [4, 5, 6, 7]
+    assert trace.names.count("trainperf::epoch_boundary") == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("planted"), KeyboardInterrupt()])
+def test_an_exception_in_a_traced_step_keeps_the_complete_ones(
+    tmp_path: Path, error: BaseException
+) -> None:
+    """The profiler is stopped, the accounts are right, and the next fit works."""
+    profiler = ScheduledProfiler(analyse=False)
+    fails = trainer(tmp_path, TrainPerf(report=False), profiler)
+    with pytest.raises((RuntimeError, SystemExit)):
+        fails.fit(Failing(9, error), Loader(20))
+
+    assert not torch_profiles()
+    ran = read(tmp_path / "trainperf")
+    assert_tiles(ran)
+    (trace,) = traces_of(tmp_path / "trainperf").values()
+    assert (trace.facts["complete_steps"], trace.facts["ended_by"]) == (2, "shutdown")
+    assert trace.phases(8)[-1] == "loop"
+    assert ran.tagged(Tag.PROFILED) == [5, 6, 7, 8]
+
+    trainer(tmp_path, profiler).fit(Model(), Loader(12))
+    assert [t.steps() for t in traces_of(tmp_path / "trainperf-1").values()] == [[7, 8, 9]]
+
+
+def test_a_fit_that_ends_inside_a_cycle_keeps_the_complete_steps(tmp_path: Path) -> None:
+    """Two of three, and no profiler is left behind."""
+    ran = fit(tmp_path, Loader(40), ScheduledProfiler(analyse=False), max_steps=9)
+
+    (trace,) = traces_of(tmp_path / "trainperf").values()
+    assert trace.steps() == [7, 8]
+    assert not torch_profiles()
+    assert ran.tagged(Tag.PROFILED) == [5, 6, 7, 8]
+
+
+def test_shapes_stacks_and_memory_come_when_asked_for(tmp_path: Path) -> None:
+    """And not otherwise."""
+    plain = ScheduledProfiler(analyse=False)
+    rich = ScheduledProfiler(
+        analyse=False, record_shapes=True, with_stack=True, profile_memory=True
+    )
+    found = []
+    for number, profiler in enumerate((plain, rich)):
+        path = tmp_path / str(number)
+        trainer(path, profiler).fit(Model(), Loader(11))
+        (trace,) = traces_of(path / "trainperf").values()
+        events = trace.content["traceEvents"]
+        found.append(
+            (
+                any("Input Dims" in event.get("args", {}) for event in events),
+                any(event.get("cat") == "python_function" for event in events),
+                any(event["name"] == "[memory]" for event in events),
+            )
+        )
+
+    assert found == [(False, False, False), (True, True, True)]
+
+
+def test_fast_dev_run_captures_nothing_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no run directory to write to."""
+    monkeypatch.chdir(tmp_path)
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        trainer(tmp_path, ScheduledProfiler(analyse=False, wait=0), fast_dev_run=12).fit(
+            Model(), Loader(12)
+        )
+
+    said = [record.message for record in caplog.records if record.name == "trainperf"]
+    assert said == ["trainperf: no captures: there is no run directory to write them to"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ours", [[], [TrainPerf(report=False)]])
+def test_the_trainers_own_torch_profiler_is_refused(tmp_path: Path, ours: list[Callback]) -> None:
+    """Before anything runs, whoever of our callbacks leads."""
+    theirs = PyTorchProfiler(dirpath=tmp_path)
+    both = trainer(tmp_path, *ours, ScheduledProfiler(analyse=False), profiler=theirs)
+
+    with pytest.raises(ConfigError, match="torch has room for one profiler; take out the trainer"):
+        both.fit(Model(), Loader(2))
+
+    assert both.profiler is theirs
+    theirs.profiler = None  # it fails in its own `__del__` after a fit that never began
+
+
+def test_two_of_them_on_one_trainer_are_refused(tmp_path: Path) -> None:
+    """With what to do instead."""
+    two = trainer(
+        tmp_path, ScheduledProfiler(analyse=False), ScheduledProfiler(analyse=False, wait=9)
+    )
+
+    with pytest.raises(ConfigError, match="attach one, with repeat=2 for two cycles"):
+        two.fit(Model(), Loader(2))
+
+
+def test_ranks_that_the_fit_does_not_have_are_refused(tmp_path: Path) -> None:
+    """Otherwise nothing would be captured, and nothing said."""
+    with pytest.raises(ConfigError, match=r"ranks=\(1, 2\): the last rank of this fit is 0"):
+        trainer(tmp_path, ScheduledProfiler(analyse=False, ranks=(1, 2))).fit(Model(), Loader(2))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"ranks": ()}, "ranks=(): must name at least one rank; try ranks=(0,)"),
+        ({"ranks": (0, -1)}, "ranks=-1: must be a whole number, at least 0; try ranks=0"),
+        ({"warmup": 0}, "warmup=0: must be a whole number, at least 1; try warmup=1"),
+        ({"max_traces": 0}, "max_traces=0: must be a whole number, at least 1; try max_traces=1"),
+        (
+            {"max_trace_bytes": 9.5},
+            "max_trace_bytes=9.5: must be a whole number, at least 1; try max_trace_bytes=1",
+        ),
+    ],
+)
+def test_a_refused_value_is_named_with_rule_and_remedy(value: dict[str, Any], message: str) -> None:
+    """At construction, where the user made the choice."""
+    with pytest.raises(ConfigError) as refused:
+        ScheduledProfiler(analyse=False, **value)
+
+    assert str(refused.value) == message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "names"), [((1,), []), ((0,), ["rank0"]), ((0, 1), ["rank0"])])
+def test_a_rank_that_is_not_chosen_traces_nothing(
+    tmp_path: Path, ranks: tuple[int, ...], names: list[str]
+) -> None:
+    """And none of its steps is tagged on its account."""
+    first_of_two = SingleDeviceStrategy(device="cpu")
+    first_of_two.world_size = 2
+    profiler = ScheduledProfiler(analyse=False, ranks=ranks)
+    ran = fit(tmp_path, Loader(12), profiler, strategy=first_of_two)
+
+    assert [name.partition("-")[0] for name in traces_of(tmp_path / "trainperf")] == names
+    assert bool(ran.tagged(Tag.PROFILED)) is bool(names)
+
+
+class AskOnRankZero(Callback):
+    """Asks for a capture before the second batch of rank 0, and spreads batches over seconds."""
+
+    def __init__(self, asked: Path) -> None:
+        self.asked = asked
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+        """A real second must pass: the clock of a fit is the host's."""
+        if batch_idx == 1 and trainer.global_rank == 0:
+            self.asked.touch()
+        time.sleep(0.25)
+
+
+def fit_on_two_ranks(path: Path, profiler: ScheduledProfiler, *callbacks: Callback) -> Path:
+    """A fit of two processes; returns its run directory."""
+    two = trainer(path, profiler, *callbacks, strategy="ddp_spawn", devices=2)
+    two.fit(Model(), torch.utils.data.DataLoader(torch.ones(96, 4), batch_size=2))
+    return path / "trainperf"
+
+
+@pytest.mark.slow
+@pytest.mark.ddp
+def test_only_the_chosen_rank_traces(tmp_path: Path) -> None:
+    """The other one has no trace, and its steps count as profiled all the same."""
+    profiler = ScheduledProfiler(analyse=False, wait=1, warmup=1, active=2, ranks=(1,))
+    run = fit_on_two_ranks(tmp_path, profiler)
+
+    assert {name: trace.steps() for name, trace in traces_of(run).items()} == {
+        "rank1-step000002-2steps.trace.json.gz": [2, 3]
+    }
+    assert read(run, 0).tagged(Tag.PROFILED) == []
+    assert read(run, 1).tagged(Tag.PROFILED) == [1, 2, 3, 4]
+    (capture,) = summarize(Run.open(run)).captures
+    assert (capture.first_step, capture.last_step) == (1, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.ddp
+def test_ranks_that_are_asked_while_training_capture_the_same_steps(tmp_path: Path) -> None:
+    """Each looks at a moment of its own, yet the traces can be laid side by side."""
+    profiler = ScheduledProfiler(analyse=False, skip_first=NEVER, warmup=1, active=2, ranks=(0, 1))
+    ask = AskOnRankZero(tmp_path / "trainperf" / "capture")
+    run = fit_on_two_ranks(tmp_path, profiler, ask)
+
+    first, second = (trace.steps() for trace in traces_of(run).values())
+    assert first == second
+    assert len(first) == 2

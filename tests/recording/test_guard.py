@@ -1,0 +1,176 @@
+"""When trainperf itself fails: one part is switched off, once, and training goes on."""
+
+import logging
+
+import pytest
+
+from trainperf.recording.guard import Guard
+
+
+class Part:
+    """Fails on its *fails_at*-th call."""
+
+    def __init__(self, fails_at: int = 0) -> None:
+        self.calls = 0
+        self._fails_at = fails_at
+
+    def __call__(self, *args: object) -> None:
+        """Count, and perhaps fail."""
+        self.calls += 1
+        if self.calls == self._fails_at:
+            raise ValueError(f"call {self.calls}")
+
+
+def test_a_wrapped_function_returns_what_it_returns() -> None:
+    """Arguments and results pass through."""
+
+    def quotient(a: float, b: float) -> float:
+        return a / b
+
+    assert Guard().wrap("part", quotient)(6, b=3) == 2
+
+
+def test_a_part_that_failed_is_not_called_again() -> None:
+    """Its fault is kept with the error's class and message."""
+    guard, part = Guard(), Part(fails_at=2)
+    guarded = guard.wrap("part", part)
+    for _ in range(5):
+        guarded()
+
+    assert part.calls == 2
+    assert guard.faults == {"part": "ValueError: call 2"}
+
+
+def test_a_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With what it means for the training; a thousand steps do not say it a thousand times."""
+    guard = Guard()
+    for _ in range(3):
+        guard.fault("tokens", ValueError("no mask"))
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    said = caplog.records[0].getMessage()
+    assert "tokens is switched off" in said
+    assert "ValueError: no mask" in said
+    assert "training is not affected" in said
+
+
+def test_the_traceback_is_for_those_who_debug(caplog: pytest.LogCaptureFixture) -> None:
+    """At the usual level one line; at DEBUG the whole story."""
+    with caplog.at_level(logging.DEBUG, logger="trainperf"):
+        Guard().run("part", Part(fails_at=1))
+
+    assert caplog.records[0].exc_info
+
+
+@pytest.mark.parametrize("arguments", [1, 2])
+def test_a_fault_in_one_part_silences_no_other(arguments: int) -> None:
+    """Each hook of a chain is switched off by its own fault only."""
+    guard, good, bad, last = Guard(), Part(), Part(fails_at=1), Part()
+    hooks = [("good", good), ("bad", bad), ("last", last)]
+    if arguments == 1:
+        chain = guard.each(hooks)
+        for _ in range(3):
+            chain(1)
+    else:
+        pair = guard.each_of_two(hooks)
+        for _ in range(3):
+            pair(1, 2)
+
+    assert (good.calls, bad.calls, last.calls) == (3, 1, 3)
+    assert set(guard.faults) == {"bad"}
+
+
+def test_a_part_that_failed_in_one_hook_is_off_in_all() -> None:
+    """Half a probe would feed numbers that are half right."""
+    guard, fails, other = Guard(), Part(fails_at=1), Part()
+    first = guard.each([("probe", fails)])
+    second = guard.each([("probe", other), ("fine", fine := Part())])
+    second(0)
+    first(0)
+    second(0)
+
+    assert (other.calls, fine.calls) == (1, 2)
+
+
+def test_a_part_that_has_failed_already_is_left_out() -> None:
+    """Hooks made after a fault do not bring it back."""
+    guard, part = Guard(), Part()
+    guard.fault("part", ValueError())
+    guard.each([("part", part)])(0)
+    guard.run("part", part)
+
+    assert part.calls == 0
+
+
+def test_the_consequence_of_a_fault_comes_once() -> None:
+    """The relay goes silent, for instance."""
+    guard, act = Guard(), Part()
+    guard.when_faulty("part", act)
+    guard.fault("other", ValueError())
+    assert act.calls == 0
+
+    guard.fault("part", ValueError())
+    guard.fault("part", ValueError())
+    assert act.calls == 1
+
+
+def test_several_consequences_come_in_turn() -> None:
+    """One that fails keeps no other from coming."""
+    guard, first, second = Guard(), Part(fails_at=1), Part()
+    guard.when_faulty("part", first)
+    guard.when_faulty("part", second)
+    guard.fault("part", ValueError())
+
+    assert (first.calls, second.calls) == (1, 1)
+
+
+def test_a_part_may_clean_up_after_its_fault() -> None:
+    """That is not what it was switched off for; a second fault is no news."""
+    guard, cleaned = Guard(), Part(fails_at=2)
+    guard.fault("part", ValueError("first"))
+    guard.last("part", cleaned)
+    guard.last("part", cleaned)
+
+    assert cleaned.calls == 2
+    assert guard.faults == {"part": "ValueError: first"}
+
+
+def test_a_consequence_that_fails_is_a_fault_too() -> None:
+    """Even then training goes on."""
+    guard = Guard()
+    guard.when_faulty("part", Part(fails_at=1))
+    guard.fault("part", ValueError("first"))
+
+    assert guard.faults["part"] == "ValueError: first"
+    assert len(guard.faults) == 2
+
+
+@pytest.mark.parametrize("fails", ["enter", "leave"])
+def test_a_bracket_keeps_both_of_its_faults(fails: str) -> None:
+    """Whatever is inside runs, and its own result stands."""
+    guard, enter, leave = Guard(), Part(int(fails == "enter")), Part(int(fails == "leave"))
+    with guard.bracket("part", enter, leave):
+        inside = True
+
+    assert inside
+    assert (enter.calls, leave.calls) == (1, 1)
+    assert set(guard.faults) == {"part"}
+
+
+def test_a_bracket_lets_the_users_error_through() -> None:
+    """Only our own faults are ours to keep."""
+    guard = Guard()
+    with pytest.raises(ZeroDivisionError), guard.bracket("part", Part(), Part(fails_at=1)):
+        _ = 1 / 0
+
+
+def test_an_interrupt_is_not_a_fault() -> None:
+    """Ctrl-C inside our code stops the training, as anywhere."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    guard = Guard()
+    with pytest.raises(KeyboardInterrupt):
+        guard.run("part", interrupted)
+    assert guard.faults == {}

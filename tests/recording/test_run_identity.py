@@ -1,0 +1,86 @@
+"""Who a run is: software, hardware, model and loader."""
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import trainperf
+from trainperf.core.machine.limits import cpu_count, memory_bytes
+from trainperf.core.steps.codec import decode_info, encode_entry
+from trainperf.core.steps.records import RunInfo
+from trainperf.recording import run_identity
+
+
+def loader(**settings: int) -> DataLoader:
+    """A loader of four samples."""
+    return DataLoader(TensorDataset(torch.zeros(4, 2)), **settings)
+
+
+def test_versions_a_number_can_depend_on() -> None:
+    """Ours, Python's and torch's."""
+    found = run_identity.software()
+
+    assert found["trainperf"] == trainperf.__version__
+    assert found["torch"] == torch.__version__
+
+
+def test_the_hardware_is_what_this_process_may_use() -> None:
+    """Not what the machine has: a container sees fewer CPUs."""
+    found = run_identity.hardware(torch.device("cpu"))
+
+    assert found["cpu_count"] == cpu_count()
+    assert found["device_memory_bytes"] == memory_bytes()
+    assert found["threads"] == torch.get_num_threads()
+    assert found["device_name"]
+
+
+def test_a_model_is_its_class_and_its_size() -> None:
+    """Frozen parameters are counted apart."""
+    module = torch.nn.Linear(3, 2)
+    module.bias.requires_grad_(requires_grad=False)
+
+    assert run_identity.model(module) == {
+        "model": "Linear",
+        "parameters": 8,
+        "trainable_parameters": 6,
+    }
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda source: source,
+        lambda source: [source],
+        lambda source: {"a": source, "b": None},
+        lambda source: ({"a": [source]}, loader(batch_size=1)),
+    ],
+)
+def test_the_first_loader_is_found_however_it_is_nested(nest: object) -> None:
+    """Settings that decide how fast it can be."""
+    found = run_identity.loader(nest(loader(batch_size=2, num_workers=1, prefetch_factor=5)))
+
+    assert found == {
+        "loader": "DataLoader",
+        "dataset": "TensorDataset",
+        "batch_size": 2,
+        "num_workers": 1,
+        "pin_memory": False,
+        "prefetch_factor": 5,
+        "persistent_workers": False,
+    }
+
+
+def test_what_is_no_loader_has_a_name() -> None:
+    """A generator, a list of batches."""
+    assert run_identity.loader([1, 2]) == {"loader": "list"}
+    assert run_identity.loader(batch for batch in ()) == {"loader": "generator"}
+
+
+def test_identity_survives_the_file() -> None:
+    """A loader with a batch sampler has no batch size: `None`, not a word."""
+    sampler = torch.utils.data.BatchSampler(range(4), 2, drop_last=False)
+    config = run_identity.loader(loader(batch_sampler=sampler))
+    info = RunInfo(config=config, hardware=run_identity.hardware(torch.device("cpu")))
+
+    assert decode_info(encode_entry(info)) == info
+    assert config["batch_size"] is None

@@ -1,0 +1,80 @@
+"""When something is due: a few steps or seconds, and never so often that it costs."""
+
+import itertools
+
+from trainperf.recording.schedule import FlushSchedule, Interval, Thinning
+
+
+SECOND = 1_000_000_000
+
+
+def test_a_flush_is_due_every_so_many_steps() -> None:
+    """As many as the points in the logger are apart."""
+    schedule = FlushSchedule(10)
+    schedule.done(0, 0)
+
+    assert not schedule.due(9, SECOND)
+    assert schedule.due(10, SECOND)
+
+
+def test_fifty_steps_are_the_most_that_gather() -> None:
+    """Memory is bounded, whatever a flush cost."""
+    schedule = FlushSchedule(1000)
+    schedule.done(0, SECOND)
+
+    assert not schedule.due(49, SECOND)
+    assert schedule.due(50, 1)
+
+
+def test_slow_steps_are_flushed_after_five_seconds() -> None:
+    """A killed run has lost no more than that."""
+    schedule = FlushSchedule(50)
+    schedule.done(SECOND, 0)
+
+    assert not schedule.due(1, 6 * SECOND - 1)
+    assert schedule.due(1, 6 * SECOND)
+
+
+def test_nothing_is_flushed_when_nothing_waits() -> None:
+    """However long it has been."""
+    schedule = FlushSchedule(50)
+    schedule.done(0, 0)
+
+    assert not schedule.due(0, 100 * SECOND)
+
+
+def test_a_flush_that_cost_a_second_is_not_repeated_for_two_hundred() -> None:
+    """Half a percent at most, as long as fifty steps do not gather."""
+    schedule = FlushSchedule(1)
+    schedule.done(0, SECOND)
+
+    assert not schedule.due(5, 199 * SECOND)
+    assert schedule.due(5, 200 * SECOND)
+
+
+def test_every_step_can_be_asked_for() -> None:
+    """`log_every_n_steps=1`, and nothing smaller."""
+    for every in (1, 0, -3):
+        schedule = FlushSchedule(every)
+        schedule.done(0, 0)
+        assert schedule.due(1, 1)
+        assert not schedule.due(0, 1)
+
+
+def test_an_interval_is_due_once_per_interval() -> None:
+    """The first time at once, then no sooner than so long after."""
+    interval = Interval(10)
+
+    assert [now for now in range(0, 45, 3) if interval.due(now)] == [0, 12, 24, 36]
+
+
+def test_a_thinning_schedule_is_due_ever_less_often() -> None:
+    """The pauses are a thirty-second of what has passed, within their limits."""
+    schedule = Thinning(10, 40)
+    due = [now for now in range(100, 3000) if schedule.due(now)]
+    pauses = [later - at for at, later in itertools.pairwise(due)]
+
+    assert due[0] == 100
+    assert pauses[:3] == [10, 10, 10]
+    assert pauses == sorted(pauses)
+    assert max(pauses) == 40

@@ -1,0 +1,116 @@
+"""The sentences of a comparison that must be read before its verdict is believed."""
+
+import msgspec
+import pytest
+
+from trainperf.analysis.summary.loss_parity import Parity
+from trainperf.comparison.results import Comparison, Explained, Noise, Side, Speedup
+from trainperf.core.stats.bootstrap import Source
+from trainperf.reports.comparison.rows import causes, notes, speed
+
+
+def comparison(noise: Noise, *, fastest: float | None, runs: int = 1) -> Comparison:
+    """A step that takes ten times as long, in so many runs on either side."""
+    before, after = (
+        Side(name=name, paths=(name,) * runs, steady_steps=500, world_size=1) for name in "ab"
+    )
+    return Comparison(
+        before=before,
+        after=after,
+        verdict="no clear change",
+        reason="a step is the same work in both",
+        primary="step_s",
+        speedup=Speedup(value=0.1, low=0.05, high=1.2, per_rank=False, fastest=fastest),
+        noise=noise,
+        parity=Parity(verdict="unknown", why="nothing was counted"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "runs", "said"),
+    [
+        ("assumed", 1, "one run each: 8.0 % from run to run is assumed; "),
+        (
+            "drift",
+            1,
+            "one run each: 8.0 % from run to run is expected, as their parts differ too; ",
+        ),
+        ("turns", 3, "the same run differs by 8.0 % from its repeat (6 runs), in turns; "),
+        ("repeats", 3, "the same run differs by 8.0 % from its repeat (6 runs), not in turns; "),
+    ],
+)
+def test_the_noise_is_said_with_where_it_comes_from(source: Source, runs: int, said: str) -> None:
+    """And with the smallest change that could be told from it."""
+    noise = Noise(relative=0.08, assumed=runs == 1, source=source, resolution=0.25)
+    note = notes(comparison(noise, fastest=None, runs=runs))[1]
+
+    assert note.startswith(f"{said}a change below 25 % cannot be told here")
+    assert note.endswith("repeat both to measure it") == (runs == 1)
+
+
+@pytest.mark.parametrize(("apart_s", "said"), [(None, False), (60.0, False), (7200.0, True)])
+def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: bool) -> None:
+    """Nothing inside either shows what the machine did between them."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, apart_s=apart_s)
+    note = notes(comparison(noise, fastest=None))[1]
+
+    assert note.startswith("one run each, 2.00 h apart: 2.0 % from run to run is") == said
+    assert ("repeat both, in turns: a machine whose speed changed" in note) == said
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (None, None),
+        (1.04, None),
+        (
+            1.42,
+            ("1.42", "b", "of the difference may be the machine"),
+        ),
+        (
+            0.5,
+            ("2.00", "a", "may be missing from the difference"),
+        ),
+    ],
+)
+def test_a_machine_that_changed_its_speed_is_said_to(
+    machine: float | None, said: tuple[str, str, str] | None
+) -> None:
+    """Where b is the slower one: a slow machine explains it, a fast one makes it worse."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, machine=machine)
+    about = [note for note in notes(comparison(noise, fastest=None)) if "machine itself" in note]
+
+    assert about == [
+        f"the machine itself was {much} × slower during {run} (the same small work, timed at "
+        f"either end of each run): up to that much {what}"
+        for much, run, what in ([said] if said else [])
+    ]
+
+
+def test_fastest_steps_that_say_something_else_are_pointed_out() -> None:
+    """The machine may have been busy: not where they say nearly the same."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
+
+    assert any("a busy machine" in note for note in notes(comparison(noise, fastest=0.7)))
+    assert not any("a busy machine" in note for note in notes(comparison(noise, fastest=0.101)))
+
+
+def test_what_took_less_than_is_known_is_said_so() -> None:
+    """An operator that is not among the top ones of the trace before."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
+    operator = Explained(
+        kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
+    )
+    found = comparison(noise, fastest=None)
+    (row,) = causes(msgspec.structs.replace(found, explained=(operator,)))
+
+    assert (row.before, row.after, row.ratio) == ("< 1.00 ms", "3.00 ms", "> +2.00 ms")
+
+
+def test_an_interval_that_tells_nothing_has_no_numbers() -> None:
+    """Two repeats that differ by half have ends a million times apart."""
+    wide = Speedup(value=1.83, low=0.00099, high=1090.0, per_rank=False)
+    narrow = Speedup(value=1.83, low=1.7, high=1.9, per_rank=False)
+
+    assert speed(wide) == "1.83 × as fast [may be anything]"
+    assert speed(narrow) == "1.83 × as fast [1.7–1.9]"

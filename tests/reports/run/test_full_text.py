@@ -1,0 +1,254 @@
+"""Everything that is known of a run, as a person sees it: compared whole."""
+
+from pathlib import Path
+
+import msgspec
+from support.doctor import Planted
+from support.light import CHIP, COMPUTE, MEMORY, make_audit
+from support.runs import make_steps
+
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
+from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
+from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
+from trainperf.reports.run import markdown
+from trainperf.reports.run.full_text import full_lines
+from trainperf.reports.run.text import MOST_LINES, lines
+
+
+def anatomy() -> LoaderAnatomy:
+    """Samples cost most."""
+    return LoaderAnatomy(
+        batches=20,
+        workers=2,
+        timed_workers=1,
+        kind="map",
+        dataset="Texts",
+        samples=8.0,
+        tensors=2.0,
+        batch_bytes=65536.0,
+        getitem=Spread(mean_s=0.020, p95_s=0.025),
+        collate=Spread(mean_s=0.001, p95_s=0.002),
+        transport=Spread(mean_s=0.0005, p95_s=0.001),
+        pinning=None,
+        packing_s=0.0002,
+        receiving_s=0.0003,
+        interval_s=0.011,
+        start_s=0.1,
+        took_s=0.5,
+        workers_needed=3,
+    )
+
+
+def ledger() -> MemoryLedger:
+    """A million parameters under Adam, in fp32."""
+    return MemoryLedger(
+        step=20,
+        device="cpu",
+        parameters_bytes=4_000_000,
+        gradients_bytes=4_000_000,
+        optimizer_state_bytes={"exp_avg": 4_000_000, "exp_avg_sq": 4_000_000},
+        parameters=1_000_000,
+        activations_bytes=10 << 20,
+        activations=(ModuleActivations(module="GPT.blocks.0", size_bytes=6 << 20),),
+        peak_bytes=30 << 20,
+        at_peak_bytes={"parameters": 4_000_000, "activations": 10 << 20},
+        capacity_bytes=32 << 30,
+        precision="16-mixed",
+        held=(
+            Holder(
+                kind="list",
+                name="GPT.losses",
+                where="gpt.py:12",
+                count=3,
+                graphs=3,
+                size_bytes=12,
+            ),
+        ),
+    )
+
+
+def compilation() -> Compilation:
+    """One break, one guard that failed."""
+    return Compilation(
+        graphs=3,
+        compile_s=4.5,
+        compiled=(
+            Compiled(function="forward", where="gpt.py:30", step=0, seconds=3.0, reason=None),
+            Compiled(
+                function="forward",
+                where="gpt.py:30",
+                step=41,
+                seconds=1.5,
+                reason="size mismatch at index 1",
+            ),
+        ),
+        breaks=(GraphBreak(reason="call to print", where="gpt.py:33", times=2),),
+    )
+
+
+FOUND = Finding(
+    id="data_wait",
+    title="37 % of the step is spent waiting for data",
+    advice="Fix the loader",
+    evidence=("20.0 ms a step",),
+    action="DataLoader(num_workers=3)",
+    fraction=0.37,
+    gain_upper_bound=1.58,
+    effort="hours",
+    where="train.py:31",
+    confirm="data_wait_fraction falls",
+)
+
+
+def summary(path: Path) -> Summary:
+    """A run of which everything is known, with one finding."""
+    uses = (
+        msgspec.structs.replace(COMPUTE, host_s=0.020, line="gpt.py:31"),
+        msgspec.structs.replace(MEMORY, host_s=0.001, part="backward"),
+    )
+    planted = Planted(
+        steps=make_steps(200, data_wait=20, forward=14, backward=14, optimizer=2),
+        documents=(
+            make_audit(*uses, step=20),
+            MeasuredChip(chip=CHIP),
+            anatomy(),
+            ledger(),
+            compilation(),
+        ),
+    )
+    return msgspec.structs.replace(planted.evidence(path / "gpt2").summary, findings=(FOUND,))
+
+
+FULL = """\
+
+  What the step is spent on
+                      share
+    compute ←        40.0 %
+    memory traffic    2.0 %
+    launch overhead  18.0 %
+    transfer          0.0 %
+    synchronisation   0.0 %
+    the rest         40.0 %
+    the work is divided by the audited step
+    ← largest: mm (gpt.py:31) 100 % of it
+
+  How far from the speed of light
+               measured    floor    fused  measured / floor
+    step        50.0 ms  2.00 ms  1.25 ms              25 ×
+    forward     14.0 ms  1.00 ms  1.00 ms              14 ×
+    backward    14.0 ms  1.00 ms   250 µs              14 ×
+    optimizer   2.00 ms        –        –                 –
+    on planted (this test)
+    1 GFLOP a step, MFU 2.0 %
+
+  Operators of the audited step 20
+    operator     where      part      bound    in    calls     time    floor   share
+    mm           gpt.py:31  forward   compute  fp32      1  20.0 ms  1.00 ms  95.2 %
+    add.Tensor*  –          backward  memory   fp32      1  1.00 ms  1.00 ms   4.8 %
+    * three quarters of its roof or more: leave it alone, or fuse it away
+
+  What a batch takes to make
+                  mean      p95
+    samples    20.0 ms  25.0 ms
+    collate    1.00 ms  2.00 ms
+    transport   500 µs  1.00 ms
+    8 samples in 2 tensors, 64.0 KiB a batch; timed: 20
+    2 workers; 1 would keep up with this step
+
+  What torch.compile did
+                where      times / step  why
+    break       gpt.py:33  2             call to print
+    recompiled  gpt.py:30  step 41       size mismatch at index 1
+    3 graphs in 4.50 s, 1 graph break, 1 compiled again
+
+  What fills the memory
+                               size  bytes a parameter
+    parameters             3.81 MiB                4.0
+    gradients              3.81 MiB                4.0
+    optimizer: exp_avg     3.81 MiB                4.0
+    optimizer: exp_avg_sq  3.81 MiB                4.0
+    activations            10.0 MiB                  –
+      in GPT.blocks.0      6.00 MiB                  –
+    16.0 bytes a parameter for the model and its update; the textbook has 16 for half precision with
+    Adam; under 16-mixed the parameters stay in fp32, so it is 4 + 4 + 4 + 4 without a master copy
+    peak of the audited step 30.0 MiB: activations 10.0 MiB, parameters 3.81 MiB
+    there is room for 32.0 GiB
+    GPT.losses (gpt.py:12) gathered 3 tensors, 12 B, 3 with a graph
+
+  What would need less memory
+                                                 saves at most
+    an optimizer sharded over 8 ranks (ZeRO-1)        6.68 MiB
+    half the micro-batch, twice as many of them       5.00 MiB
+    an optimizer sharded over 8 ranks (ZeRO-1): torch.distributed.optim.ZeroRedundancyOptimizer; the
+    updated parameters are broadcast each step
+    half the micro-batch, twice as many of them: batch_size // 2 and accumulate_grad_batches=2;
+    smaller products, and twice the launches
+    reckoned from the ledger: nothing was measured with the change made
+
+  Findings, the largest gain first
+    1. 37 % of the step is spent waiting for data: at most 1.58 × faster
+                20.0 ms a step
+       next     DataLoader(num_workers=3)
+       where    train.py:31
+       effort   hours of work: saves up to 6.2 % of the step an hour
+       sure     high confidence, medium severity
+       confirm  data_wait_fraction falls
+"""
+
+
+def test_the_full_report_is_the_one_that_was_read_and_approved(tmp_path: Path) -> None:
+    """Every letter."""
+    said = "".join(line.plain.rstrip() + "\n" for line in full_lines(summary(tmp_path), 100))
+
+    assert said == FULL
+
+
+def test_no_line_is_wider_than_the_terminal(tmp_path: Path) -> None:
+    """The ends of paths stay, their beginnings give way."""
+    long = msgspec.structs.replace(FOUND, where="/".join(["directory"] * 20) + "/train.py:31")
+    known = msgspec.structs.replace(summary(tmp_path), findings=(long,))
+
+    for width in (60, 80, 110):
+        assert max(line.cell_len for line in full_lines(known, width)) <= width
+
+
+def test_a_narrow_terminal_cuts_no_number(tmp_path: Path) -> None:
+    """Columns of words give way: half a number is a wrong one."""
+    wide, narrow = (full_lines(summary(tmp_path / str(columns)), columns) for columns in (100, 60))
+    ends = [
+        [line.plain.split()[-4:] for line in said if line.plain.lstrip().startswith("mm ")]
+        for said in (wide, narrow)
+    ]
+
+    assert ends[0] == ends[1] == [["1.00", "ms", "95.2", "%"]]
+
+
+def test_the_answer_stays_within_its_lines_whatever_is_known(tmp_path: Path) -> None:
+    """And says what the step is spent on, and how far that is from its floor."""
+    answer = [line.plain for line in lines(summary(tmp_path))]
+
+    assert len(answer) <= MOST_LINES
+    assert any(line.startswith("  spent on compute 40 %") for line in answer)
+    assert any(line.startswith("  speed of light 2.00 ms: the step takes") for line in answer)
+    assert "  next  DataLoader(num_workers=3) (train.py:31)" in answer
+
+
+def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
+    """With their notes, and each finding with all that is known of it."""
+    said = markdown.render(summary(tmp_path))
+
+    titles = [line for line in said.splitlines() if line.startswith("#### ")]
+    assert titles == [
+        "#### What the step is spent on",
+        "#### How far from the speed of light",
+        "#### Operators of the audited step 20",
+        "#### What a batch takes to make",
+        "#### What torch.compile did",
+        "#### What fills the memory",
+        "#### What would need less memory",
+    ]
+    assert "   next: DataLoader\\(num\\_workers=3\\) (train.py:31)  " in said
+    assert "   hours of work: saves up to 6.2 % of the step an hour; high confidence  " in said
+    assert "   confirm: data\\_wait\\_fraction falls" in said

@@ -1,0 +1,49 @@
+"""What a finding is worth, in words."""
+
+import pytest
+
+from trainperf.analysis.summary.schema import Effort, Finding
+from trainperf.reports.run.gains import effort, gain, return_per_hour, to_act_on
+
+
+def finding(fraction: float | None, work: Effort = "minutes", *, urgent: bool = False) -> Finding:
+    """One that takes that share."""
+    bound = None if fraction is None else 1 / (1 - fraction)
+    return Finding(
+        id="x",
+        title="t",
+        advice="a",
+        evidence=(),
+        action="c",
+        fraction=fraction,
+        gain_upper_bound=bound,
+        effort=work,
+        urgent=urgent,
+    )
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        ("minutes", "minutes of work: saves up to 48 % of the step an hour"),
+        ("hours", "hours of work: saves up to 8.0 % of the step an hour"),
+        ("days", "days of work: saves up to 2.0 % of the step an hour"),
+    ],
+)
+def test_the_same_gain_is_worth_less_the_longer_it_takes(work: Effort, said: str) -> None:
+    """By round figures."""
+    assert effort(finding(0.48, work)) == said
+
+
+def test_a_gain_that_is_not_known_promises_nothing() -> None:
+    """Neither a factor nor a return."""
+    assert return_per_hour(finding(None)) is None
+    assert (gain(finding(None)), effort(finding(None))) == ("", "minutes of work")
+
+
+def test_a_finding_that_gains_nothing_is_nothing_to_act_on() -> None:
+    """It says what to leave alone; what is urgent is acted on, whatever it gains."""
+    leave, act, urgent = finding(0.0), finding(0.2), finding(0.0, urgent=True)
+
+    assert to_act_on([leave, act, urgent]) == [act, urgent]
+    assert gain(leave) == ""

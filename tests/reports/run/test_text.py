@@ -1,0 +1,268 @@
+"""The report for a terminal: short, the answer first, and never obeying a name."""
+
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from support.cases import CASES, Case
+from support.golden import summary_of_case
+from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
+
+from trainperf.core.steps.records import Totals
+from trainperf.reports.run import text
+from trainperf.reports.run.formats import FORMATS
+from trainperf.reports.run.headline import headline
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("name", CASES)
+def test_it_fits_the_terminal(name: str, width: int, tmp_path: Path) -> None:
+    """At most 25 lines, none wider than the terminal."""
+    lines = text.lines(summary_of_case(CASES[name](), tmp_path), width)
+
+    assert len(lines) <= text.MOST_LINES
+    assert max(cell_len(line.plain) for line in lines) <= width
+
+
+def test_with_everything_to_say_it_is_still_short(tmp_path: Path) -> None:
+    """Sixty-four ranks, warnings from all over, every fact and several findings."""
+    facts = {"tail_ns": 2_000_000, "tokens_effective": 10, "tokens_padded": 99, "loss": 1.0}
+    specs = [
+        RankSpec(
+            steps=make_steps(
+                40, data_wait=20, forward=20, backward=30, callbacks=20, loop=20, facts=facts
+            ),
+            info=make_info(rank=rank, world_size=70, config={"num_workers": 0}),
+            totals=Totals(at_step=1, faults={f"probe {n}": "KeyError: 'x'" for n in range(40)}),
+        )
+        for rank in range(64)
+    ]
+
+    lines = [line.plain for line in text.lines(summary_of(tmp_path, specs), 80)]
+
+    assert len(lines) <= text.MOST_LINES
+    assert any(line.startswith("  next") for line in lines)
+    assert any(line.startswith("  note  64 of 70 ranks read") for line in lines)
+
+
+def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
+    """Step time, the largest share, what to do and the most it can gain."""
+    steps = make_steps(200, data_wait=20, forward=15, backward=15)
+    report = text.render(summary_of(tmp_path, [RankSpec(steps=steps)])).splitlines()
+
+    assert report[0].startswith("trainperf · gpt2 · 1 rank · CPU · 188 steady steps")
+    assert report[2] == (
+        "  50.0 ms a step, 40 % of it waiting for data. Fix the loader first: "
+        "at most 1.67 × faster."
+    )
+
+
+def test_when_steps_vary_the_answer_says_the_mean_too(tmp_path: Path) -> None:
+    """The phases are means: where those do not add up to the median, a reader must know why."""
+    fast = make_steps(112, data_wait=10, forward=30)
+    slow = [make_step(112 + n, start_ns=10**12 + n, data_wait=10, forward=230) for n in range(25)]
+
+    said = headline(summary_of(tmp_path, [RankSpec(steps=[*fast, *slow])]))
+
+    assert said.startswith("40.0 ms a step, 80.0 ms on average, 12 % of it waiting for data and")
+
+
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ("data_wait", "waiting for data"),
+        ("h2d", "moving the batch to the device"),
+        ("forward", "computing (forward, backward, optimizer)"),
+        ("backward", "computing (forward, backward, optimizer)"),
+        ("optimizer", "computing (forward, backward, optimizer)"),
+        ("callbacks", "in callbacks"),
+        ("loop", "in the framework's loop between steps"),
+        ("other", "outside every phase"),
+    ],
+)
+def test_the_largest_share_is_named_whatever_it_is(tmp_path: Path, phase: str, said: str) -> None:
+    """60 of 65 ms."""
+    phases = {"forward": 5.0, phase: 60.0}
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, **phases))])
+
+    assert f"of it {said}." in headline(summary)
+
+
+def test_the_share_to_act_on_is_named_before_a_larger_one_that_is_just_work(
+    tmp_path: Path,
+) -> None:
+    """80 % is computing; what can be removed is the loader's 20 %."""
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, data_wait=10, forward=40))])
+
+    assert headline(summary) == (
+        "50.0 ms a step, 20 % of it waiting for data and 80 % computing. "
+        "Fix the loader first: at most 1.25 × faster."
+    )
+
+
+def test_a_phase_that_nobody_could_see_is_not_shown_as_nothing(tmp_path: Path) -> None:
+    """A step that fetches by itself copies the batch where no bracket is."""
+    info = make_info(device="cuda", reasons={"phase_h2d_s": "training_step fetches by itself"})
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(100, forward=9), info=info)])
+
+    assert "\n  h2d       not measured\n" in text.render(summary)
+
+
+def test_no_action_is_invented_where_nothing_can_be_removed(tmp_path: Path) -> None:
+    """A compute-bound run is told so."""
+    summary = summary_of_case(CASES["compute_bound"](), tmp_path)
+
+    assert "faster" not in text.render(summary)
+    assert "Nothing stands out" in headline(summary)
+
+
+def test_the_wait_for_data_is_no_answer_where_the_device_hides_it(tmp_path: Path) -> None:
+    """Named for what it is, and nothing is promised for it."""
+    summary = summary_of_case(CASES["hidden_wait"](), tmp_path)
+
+    assert "a wait for data behind a busy device. Nothing stands out" in headline(summary)
+
+
+def test_host_time_of_an_asynchronous_device_is_not_called_computing(tmp_path: Path) -> None:
+    """The host only enqueues there."""
+    spec = RankSpec(steps=make_steps(100, forward=20, backward=30), info=make_info(device="cuda"))
+
+    assert "in forward, backward and optimizer (host time)" in headline(
+        summary_of(tmp_path, [spec])
+    )
+
+
+def test_a_running_fit_says_how_far_it_is(tmp_path: Path) -> None:
+    """So far, not at the end."""
+    report = text.render(summary_of_case(CASES["running"](), tmp_path))
+
+    assert "still running, 130 steps so far" in report
+
+
+def test_a_run_that_was_not_closed_is_not_called_an_error(tmp_path: Path) -> None:
+    """The script came to its end, and nobody called `close()`."""
+    spec = RankSpec(steps=make_steps(50, forward=9), end="not closed")
+    report = text.render(summary_of(tmp_path, [spec]))
+
+    assert "ended without close() after 50 steps" in report
+    assert "ended by" not in report
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown"])
+def test_names_cannot_steer_a_terminal(format_: str, tmp_path: Path) -> None:
+    """No escape, no bell, no reversed text, no line of their own."""
+    report = FORMATS[format_](summary_of_case(CASES["hostile"](), tmp_path))
+
+    assert not set(report) & set("\x1b\x07\u202e\r")
+    assert "\nB" not in report
+
+
+def test_markup_in_a_name_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    """Rich's square brackets are letters here."""
+    assert "[bold]x[/bold]" in text.render(summary_of_case(CASES["hostile"](), tmp_path))
+
+
+def test_the_last_lines_go_first_when_there_are_too_many(tmp_path: Path) -> None:
+    """Warnings and further findings, never the answer or the phases."""
+    summary = summary_of_case(Case(ranks=CASES["loader_bound"]().ranks), tmp_path)
+    many = text.lines(summary, 100)
+
+    assert [line.plain[2:11] for line in many[4:6]] == ["data wait", "h2d      "]
+
+
+def test_sequence_lengths_are_summed_up_in_two_numbers(tmp_path: Path) -> None:
+    """Of five sequences three are at most 128 tokens long, and one is 512."""
+    totals = Totals(at_step=1, sequence_lengths={512: 1, 64: 1, 128: 2, 256: 1})
+    spec = RankSpec(steps=make_steps(50, forward=50), totals=totals)
+
+    assert "sequences half ≤ 128, longest ≤ 512" in text.render(summary_of(tmp_path, [spec]))
+
+
+@pytest.mark.parametrize(("kind", "waits"), [("lightning", True), ("plain", False)])
+def test_only_a_loop_that_waits_for_ranks_is_said_to(
+    tmp_path: Path, kind: str, *, waits: bool
+) -> None:
+    """A plain loop does not."""
+    specs = [
+        RankSpec(
+            steps=make_steps(50, forward=40, loop=10),
+            info=make_info(rank=rank, world_size=2, config={"loop": kind}),
+        )
+        for rank in (0, 1)
+    ]
+
+    assert ("with the wait for ranks" in text.render(summary_of(tmp_path, specs))) == waits
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_became_of_a_capture_is_said(tmp_path: Path, rank: int) -> None:
+    """On whichever rank it was; a name in it cannot steer the terminal."""
+    notes = {
+        "captures": "rank0-step000007.trace.json.gz",
+        "captures_declined": "the capture at step 9 is declined\x1b[31m",
+        "tokens": "attention_mask",
+    }
+    specs = [
+        RankSpec(
+            steps=make_steps(50, forward=50),
+            info=make_info(rank=r, world_size=2),
+            totals=Totals(at_step=1, notes=notes if r == rank else {}),
+        )
+        for r in (0, 1)
+    ]
+
+    summary = summary_of(tmp_path, specs)
+
+    for report in (text.render(summary), FORMATS["markdown"](summary)):
+        assert "declined" in report
+        assert "traces: rank0" in report
+        assert "attention" not in report
+        assert "\x1b" not in report
+
+
+def test_notes_give_way_to_everything_else(tmp_path: Path) -> None:
+    """Forty of them, and one warning."""
+    notes = {f"captures_{n}": f"said {n}" for n in range(40)}
+    totals = Totals(at_step=1, notes=notes, faults={"tokens": "KeyError: 'x'"})
+    spec = RankSpec(steps=make_steps(50, data_wait=30, forward=50), totals=totals)
+
+    lines = [line.plain for line in text.lines(summary_of(tmp_path, [spec]), 100)]
+
+    assert len(lines) == text.MOST_LINES
+    assert any("tokens was switched off" in line for line in lines)
+    assert any(line.startswith("  next") for line in lines)
+    assert "  note  said 0" in lines
+    assert "  note  said 39" not in lines
+
+
+def test_the_mask_that_counted_the_tokens_is_printed(tmp_path: Path) -> None:
+    """Effective means something only with it."""
+    facts = {"tokens_effective": 50, "tokens_padded": 80}
+    totals = Totals(at_step=1, notes={"tokens": "attention_mask"})
+    spec = RankSpec(steps=make_steps(50, forward=50, facts=facts), totals=totals)
+
+    assert "1,000 effective tokens/s (attention_mask)" in text.render(summary_of(tmp_path, [spec]))
+
+
+def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> None:
+    """Every word of what is shown can be read, and what is not shown is seen to be missing."""
+    long = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+    spec = RankSpec(
+        steps=make_steps(50, forward=50),
+        totals=Totals(at_step=1, notes={"captures": long}),
+    )
+    many = RankSpec(
+        steps=make_steps(50, forward=50),
+        totals=Totals(at_step=1, notes={str(n): f"{n} {long}" for n in range(9)}),
+    )
+
+    whole = [line.plain for line in text.lines(summary_of(tmp_path / "a", [spec]), 60)]
+    cut = [line.plain for line in text.lines(summary_of(tmp_path / "b", [many]), 60)]
+
+    start = next(n for n, line in enumerate(whole) if line.startswith("  note"))
+    note = whole[start:]
+    assert " ".join(line[8:].strip() for line in note).endswith(long)
+    assert len(note) > 1
+    assert all(line.startswith("        ") for line in note[1:])
+    assert len(cut) == text.MOST_LINES
+    assert cut[-1].endswith("…") == (not cut[-1].endswith("fourteen"))

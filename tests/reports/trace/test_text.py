@@ -1,0 +1,74 @@
+"""The trace report for a terminal."""
+
+import msgspec
+import pytest
+
+from trainperf.reports.trace.text import WIDTH, render
+from trainperf.traces.results import Collective, RankTrace, Totals, TraceReport, TraceStep
+
+
+def report_of(**given: object) -> TraceReport:
+    """A trace of two steps without a device."""
+    steps = (TraceStep(step=7, step_s=0.1), TraceStep(step=8, step_s=0.1))
+    totals = Totals(steps=2, step_s=0.1, cpu_op_s=0.05)
+    usual = {"ranks": (RankTrace(file="a.json", steps=steps, totals=totals),), **given}
+    return TraceReport(**usual)
+
+
+@pytest.mark.parametrize("words", range(1, 40, 3))
+def test_no_line_is_too_long_and_none_ends_between_a_number_and_its_unit(words: int) -> None:
+    """Whatever the length of what is said before."""
+    said = f"{'word ' * words}takes 12.5 ms or 17 % of it, at most 1.51 × faster, 3.0 GiB"
+
+    lines = render(report_of(answer=said, warnings=(said,))).splitlines()
+
+    assert max(map(len, lines)) <= WIDTH
+    assert not any(line.rstrip().endswith(("12.5", "17", "1.51", "3.0")) for line in lines)
+    assert "\N{NO-BREAK SPACE}" not in "".join(lines)
+
+
+def test_a_step_says_which_of_its_times_the_shares_are_of() -> None:
+    """The median; the mean, and the device's time, where they are others."""
+    rank = report_of().ranks[0]
+    slow = (TraceStep(step=7, step_s=0.1, device_span_s=0.2), TraceStep(step=8, step_s=0.3))
+    uneven = msgspec.structs.replace(rank, steps=(*slow, slow[0]))
+    lagging = msgspec.structs.replace(rank, steps=(slow[0],))
+    told = [
+        next(line for line in render(TraceReport(ranks=(one,))).splitlines() if "median" in line)
+        for one in (rank, uneven, lagging)
+    ]
+
+    assert [line.split("median, ")[1] for line in told] == [
+        "on the host",
+        "on the host; 167 ms on average; 200 ms on the device",
+        "on the host; 200 ms on the device",
+    ]
+
+
+def test_tables_of_several_steps_and_ranks_say_whose_they_are() -> None:
+    """A count without these could be a step's, or the job's."""
+    kind = Collective(kind="all_reduce", count=6, total_s=0.5, exposed_s=0.25)
+    rank = msgspec.structs.replace(report_of().ranks[0], rank=3, collectives=(kind,))
+    other = msgspec.structs.replace(rank, rank=4)
+    heads = [
+        next(
+            line for line in render(TraceReport(ranks=ranks)).splitlines() if "collectives" in line
+        )
+        for ranks in ((rank,), (rank, other))
+    ]
+
+    assert heads == ["  collectives, 2 steps together", "  collectives, rank 3, 2 steps together"]
+    row = next(line for line in render(TraceReport(ranks=(rank,))).splitlines() if "all_re" in line)
+    assert row.split()[:6] == ["all_reduce", "6", "500", "ms", "250", "ms"]
+
+
+def test_it_begins_with_the_answer_and_ends_with_what_is_next() -> None:
+    """Warnings are said in between, one by one."""
+    lines = render(report_of(answer="This is it.", warnings=("one", "two"))).splitlines()
+
+    assert lines[:3] == ["trainperf trace · a.json · no device · 2 steps", "", "  This is it."]
+    assert [line for line in lines if line.startswith("  note  ")] == [
+        "  note  one",
+        "  note  two",
+    ]
+    assert lines[-1] == "  next  nothing stands out that could be removed"

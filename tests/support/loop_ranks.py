@@ -1,0 +1,96 @@
+"""What each of two ranks runs: a plain loop under DDP, in which rank 1 is late."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from support.loops import Loader, Sleeper
+from torch.nn.parallel import DistributedDataParallel
+
+from trainperf.loop import LoopMonitor
+from trainperf.recording.profiling.options import ScheduledProfile
+
+
+STEPS = 30
+LATE_MS = 20.0
+
+
+@contextmanager
+def one_of_two(rank: int, base: Path) -> Iterator[None]:
+    """The process group of the two ranks, on one thread each."""
+    store = dist.FileStore(str(base / "store"), 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    yield
+    dist.destroy_process_group()
+
+
+def model_of(layers: int) -> tuple[DistributedDataParallel, torch.optim.Optimizer]:
+    """So many layers under DDP, and what steps them."""
+    model = DistributedDataParallel(torch.nn.Sequential(*[torch.nn.Linear(4, 4)] * layers))
+    return model, torch.optim.SGD(model.parameters(), 0.01)
+
+
+def late_steps(
+    monitor: LoopMonitor,
+    model: DistributedDataParallel,
+    optimizer: torch.optim.Optimizer,
+    steps: int,
+    late_ms: float,
+) -> None:
+    """Steps with a sleep of *late_ms* in every forward."""
+    sleeper = Sleeper()
+    for batch in monitor.batches(Loader(sleeper, steps)):
+        with monitor.phase("forward"):
+            loss = model(batch["x"]).square().mean()
+            sleeper.sleep("forward", late_ms)
+        with monitor.phase("backward"):
+            loss.backward()
+        with monitor.phase("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+        monitor.end_step(loss)
+
+
+def train(rank: int, base: Path) -> None:
+    """One rank of two; rank 1 sleeps in every forward."""
+    with one_of_two(rank, base):
+        model, optimizer = model_of(3)
+        with LoopMonitor(base / "runs", report=False).watch(model, optimizer) as monitor:
+            late_steps(monitor, model, optimizer, STEPS, LATE_MS * rank)
+
+
+def train_measured_on(measured: int, rank: int, base: Path) -> None:
+    """One rank of two under DDP, of which only *measured* has a monitor."""
+    with one_of_two(rank, base):
+        model, optimizer = model_of(1)
+        loader = Loader(Sleeper(), STEPS)
+        monitor = LoopMonitor(base / "runs", report=False) if rank == measured else None
+        if monitor is not None:
+            monitor.watch(model, optimizer)
+        for batch in loader if monitor is None else monitor.batches(loader):
+            loss = model(batch["x"]).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if monitor is not None:
+                monitor.end_step(loss)
+        if monitor is not None:
+            monitor.close()
+
+
+def train_measured_on_rank_0(rank: int, base: Path) -> None:
+    """Only rank 0 has a monitor."""
+    train_measured_on(0, rank, base)
+
+
+def train_traced(rank: int, base: Path) -> None:
+    """One rank of two under DDP; both trace the same steps, and rank 1 is late."""
+    with one_of_two(rank, base):
+        model, optimizer = model_of(1)
+        profile = ScheduledProfile(wait=3, warmup=1, active=3, ranks=(0, 1))
+        monitor = LoopMonitor(base / "runs", report=False).watch(model, optimizer).profile(profile)
+        with monitor:
+            late_steps(monitor, model, optimizer, 12, LATE_MS * rank)

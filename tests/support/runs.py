@@ -1,0 +1,163 @@
+"""Run directories for tests: written with the codec, as a training process would."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.phases import PHASES, Gap, Tag
+from trainperf.core.steps.block import StepSchema, row_of
+from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
+from trainperf.core.steps.records import (
+    FACTS,
+    EndMark,
+    GapRecord,
+    RunInfo,
+    Scalar,
+    StepRecord,
+    Totals,
+)
+
+
+MS = 1_000_000
+WARMUP_STEPS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSpec:
+    """What one rank wrote."""
+
+    steps: Sequence[StepRecord]
+    info: RunInfo = field(default_factory=RunInfo)
+    gaps: Sequence[GapRecord] = ()
+    totals: Totals | None = None
+    end: str | None = "finished"
+    fit_ns: int | None = None
+    attempt: int = 0
+    end_pace_ns: int | None = None
+
+
+def make_step(
+    index: int,
+    *,
+    tags: int = 0,
+    start_ns: int = 0,
+    micro_batches: int = 1,
+    facts: Mapping[str, int | float | None] | None = None,
+    **phases_ms: float,
+) -> StepRecord:
+    """A step whose phases are given by label in milliseconds."""
+    host = [round(phases_ms.get(phase.label, 0.0) * MS) for phase in PHASES]
+    unknown = phases_ms.keys() - {phase.label for phase in PHASES}
+    assert not unknown, unknown
+    return StepRecord(
+        index=index,
+        start_ns=start_ns,
+        tags=tags,
+        micro_batches=micro_batches,
+        host_ns=tuple(host),
+        facts=dict(facts or {}),
+    )
+
+
+def make_steps(
+    number: int,
+    *,
+    warmup: int = WARMUP_STEPS,
+    facts: Mapping[str, int | float | None] | None = None,
+    **phases_ms: float,
+) -> list[StepRecord]:
+    """Equal steps one after the other, of which the first *warmup* are warm-up."""
+    steps: list[StepRecord] = []
+    clock = 0
+    for index in range(number):
+        tags = int(Tag.WARMUP) if index < warmup else 0
+        step = make_step(index, tags=tags, start_ns=clock, facts=facts, **phases_ms)
+        clock += step.wall_ns
+        steps.append(step)
+    return steps
+
+
+def make_gap(
+    gap: Gap, milliseconds: float, *, start_ns: int = 0, after_step: int = -1
+) -> GapRecord:
+    """A gap of so many milliseconds."""
+    return GapRecord(
+        gap=gap.label,
+        start_ns=start_ns,
+        duration_ns=round(milliseconds * MS),
+        after_step=after_step,
+    )
+
+
+def make_info(
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    device: str = "cpu",
+    config: Mapping[str, Scalar] | None = None,
+    hardware: Mapping[str, Scalar] | None = None,
+    reasons: Mapping[str, str] | None = None,
+    pace_ns: int | None = None,
+) -> RunInfo:
+    """A header of a fit under Lightning; the columns are filled in from the steps."""
+    return RunInfo(
+        started_at="2026-11-01T12:00:00+00:00",
+        rank=rank,
+        world_size=world_size,
+        device=device,
+        config={"loop": "lightning", **(config or {})},
+        hardware=dict(hardware or {}),
+        reasons=dict(reasons or {}),
+        pace_ns=pace_ns,
+    )
+
+
+def encode_rank(spec: RankSpec) -> bytes:
+    """The bytes of one rank's record file."""
+    present = {name for step in spec.steps for name in step.facts}
+    columns = tuple(name for name in FACTS if name in present)
+    schema = StepSchema(columns, spec.info.device)
+    info = RunInfo(**{**_fields(spec.info), "columns": columns})
+    parts = [encode_entry(info), encode_rows(row_of(step, schema) for step in spec.steps)]
+    parts += [encode_entry(entry) for entry in _entries(spec)]
+    return b"".join(parts)
+
+
+def make_run_dir(path: Path, ranks: Iterable[RankSpec]) -> Path:
+    """Write a run directory and return it."""
+    path.mkdir(parents=True, exist_ok=True)
+    for spec in ranks:
+        suffix = f".attempt{spec.attempt}" if spec.attempt else ""
+        target = path / f"steps-rank{spec.info.rank}{suffix}.jsonl"
+        target.write_bytes(encode_rank(spec))
+    return path
+
+
+def _entries(spec: RankSpec) -> list[Entry]:
+    entries: list[Entry] = list(spec.gaps)
+    if spec.totals is not None:
+        entries.append(spec.totals)
+    if spec.end is not None:
+        spent = sum(step.wall_ns for step in spec.steps) + sum(g.duration_ns for g in spec.gaps)
+        fit_ns = spent if spec.fit_ns is None else spec.fit_ns
+        entries.append(
+            EndMark(
+                reason=spec.end,
+                fit_ns=fit_ns,
+                steps=len(spec.steps),
+                pace_ns=spec.end_pace_ns,
+            )
+        )
+    return entries
+
+
+def _fields(info: RunInfo) -> dict[str, object]:
+    return {name: getattr(info, name) for name in info.__struct_fields__}
+
+
+def summary_of(path: Path, ranks: Iterable[RankSpec], *, now_s: float | None = None) -> Summary:
+    """The summary of a run directory made for it."""
+    return summarize(Run.open(make_run_dir(path / "gpt2" / "trainperf", ranks)), now_s=now_s)

@@ -1,0 +1,174 @@
+"""Which collective was it, and how much did it move?"""
+
+import numpy as np
+import pytest
+from support.traces import MS, Launches, event, mark, step_mark, table_of
+
+from trainperf.traces.event_table import EventTable, Kind, TraceInfo
+from trainperf.traces.metrics.collectives import kind_of
+from trainperf.traces.rank_report import analyse
+
+
+INFO = TraceInfo(world_size=4, process_groups={"0": (0, 1, 2, 3), "1": (0, 1)})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)", "all_reduce"),
+        (
+            "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "all_reduce",
+        ),
+        ("ncclDevKernel_AllGather_RING_LL", "all_gather"),
+        ("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL", "reduce_scatter"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL", "reduce"),
+        ("ncclDevKernel_Broadcast_RING_LL", "broadcast"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "send_recv"),
+        ("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", "other"),
+        ("void vllm::cross_device_reduce_1stage<__half, 2>", "all_reduce"),
+        ("nccl:_all_gather_base", "all_gather"),
+        ("nccl:_reduce_scatter_base", "reduce_scatter"),
+        ("nccl:all_to_all", "all_to_all"),
+        ("gloo:all_reduce", "all_reduce"),
+        ("gloo:gather", "gather"),
+        ("c10d::allreduce_", "all_reduce"),
+        ("all_to_allv", "all_to_all"),
+        ("allreduce_coalesced", "all_reduce"),
+    ],
+)
+def test_kinds_by_name(name: str, kind: str) -> None:
+    """Kernels old and new, ranges, and arguments."""
+    assert kind_of(name) == kind
+
+
+def generic(**given: object) -> list[dict[str, object]]:
+    """A step with one kernel whose name says nothing."""
+    events = Launches()("ncclDevKernel_Generic", 3 * MS, 5 * MS, 2 * MS, stream=4, **given)
+    return [step_mark(1, 0, 20 * MS), *events]
+
+
+def kinds(table: EventTable) -> list[str]:
+    """Of the collectives, the longest first."""
+    return [one.kind for one in analyse(table, "x").collectives]
+
+
+def test_a_kernel_s_argument_counts_first() -> None:
+    """Before what is around it."""
+    around = mark("nccl:broadcast", 5 * MS, 3 * MS, thread=("0", "4"))
+    around["kind"] = Kind.DEVICE_ANNOTATION
+
+    assert kinds(table_of([*generic(collective="allreduce"), around])) == ["all_reduce"]
+    assert kinds(table_of([*generic(), around])) == ["broadcast"]
+
+
+def test_the_device_s_range_is_of_the_same_stream() -> None:
+    """One of another stream says nothing."""
+    elsewhere = mark("nccl:broadcast", 5 * MS, 3 * MS, thread=("0", "9"))
+    elsewhere["kind"] = Kind.DEVICE_ANNOTATION
+    above = event("record_param_comms", 2 * MS, 3 * MS, collective="reduce_scatter")
+
+    assert kinds(table_of([*generic(), elsewhere])) == ["other"]
+    assert kinds(table_of([*generic(), elsewhere, above])) == ["reduce_scatter"]
+
+
+def test_an_all_to_all_is_not_called_send_recv() -> None:
+    """NCCL runs both with one kernel; the range above the launch tells."""
+    kernel = Launches()("ncclDevKernel_SendRecv", 3 * MS, 5 * MS, 2 * MS, stream=4)
+    events = [step_mark(1, 0, 20 * MS), *kernel]
+
+    assert kinds(table_of(events)) == ["send_recv"]
+    assert kinds(table_of([*events, mark("nccl:all_to_all", 2 * MS, 3 * MS)])) == ["all_to_all"]
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "moved", "bus_share"),
+    [
+        ("allreduce", "0", 4_000, 2 * 3 / 4),
+        ("allreduce", "1", 4_000, 2 * 1 / 2),
+        ("_allgather_base", "0", 16_000, 3 / 4),
+        ("_reduce_scatter_base", "0", 4_000, 3 / 4),
+        ("all_to_all", "1", 4_000, 1 / 2),
+        ("broadcast", "0", 4_000, None),
+    ],
+)
+def test_bytes_and_bandwidth(name: str, group: str, moved: int, bus_share: float | None) -> None:
+    """Of an all-gather, what comes out; over the bus, what has to cross the slowest link."""
+    given = {"collective": name, "group": group, "elements": 1_000, "dtype": "Float"}
+
+    (one,) = analyse(table_of(generic(**given), INFO), "x").collectives
+
+    assert one.bytes == moved
+    assert one.achieved_bytes_per_s == pytest.approx(moved / 0.002)
+    expected = None if bus_share is None else pytest.approx(moved / 0.002 * bus_share)
+    assert one.bus_bytes_per_s == expected
+
+
+def test_bytes_that_are_not_given_are_not_invented() -> None:
+    """Nor is a bandwidth."""
+    (one,) = analyse(table_of(generic(collective="allreduce"), INFO), "x").collectives
+
+    assert (one.bytes, one.achieved_bytes_per_s, one.bus_bytes_per_s) == (None, None, None)
+
+
+def test_communication_on_two_streams_is_counted_once() -> None:
+    """Time is a union; kinds are sums."""
+    launches = Launches()
+    events = [step_mark(1, 0, 20 * MS)]
+    events += launches("ncclDevKernel_AllGather_RING_LL", MS, 2 * MS, 4 * MS, stream=4)
+    events += launches("ncclDevKernel_AllGather_RING_LL", MS, 3 * MS, 4 * MS, stream=5)
+
+    trace = analyse(table_of(events), "x")
+
+    assert trace.steps[0].comm_s == pytest.approx(0.005)
+    assert trace.collectives[0].total_s == pytest.approx(0.008)
+
+
+def test_collectives_of_the_host_are_those_begun_in_a_step() -> None:
+    """Gloo has no kernels: never 0 exposed."""
+    events = [
+        step_mark(1, 0, 20 * MS),
+        mark("gloo:all_reduce", 5 * MS, 4 * MS, thread=("1", "8")),
+        mark("gloo:all_reduce", 7 * MS, 4 * MS, thread=("1", "9")),
+        mark("gloo:all_reduce", 30 * MS, 4 * MS, thread=("1", "9")),
+    ]
+
+    trace = analyse(table_of(events), "x")
+
+    assert trace.steps[0].comm_s == pytest.approx(0.006)
+    assert trace.steps[0].comm_exposed_s is None
+    assert [(one.kind, one.count) for one in trace.collectives] == [("all_reduce", 2)]
+
+
+def test_a_python_stack_says_where_the_host_waits() -> None:
+    """The innermost line of the user's own, not torch's."""
+    events = [
+        step_mark(1, 0, 20 * MS),
+        event("train.py(12): main", 0, 20 * MS, kind=Kind.PYTHON),
+        event("train.py(40): log", MS, 10 * MS, kind=Kind.PYTHON),
+        event("torch/_tensor.py(9): item", 2 * MS, 8 * MS, kind=Kind.PYTHON),
+        event("<built-in method item>", 3 * MS, 6 * MS, kind=Kind.PYTHON),
+        event("aten::item", 3 * MS, 6 * MS),
+        event("cudaStreamSynchronize", 4 * MS, 4 * MS, kind=Kind.RUNTIME),
+        *Launches()("gemm", 0, MS, MS),
+    ]
+
+    (site,) = analyse(table_of(events), "x").sync_sites
+
+    assert (site.call, site.stack) == ("aten::item", ("train.py(40): log", "train.py(12): main"))
+    assert site.total_s == pytest.approx(0.004)
+
+
+def test_what_the_profiler_waits_for_at_the_end_is_no_site() -> None:
+    """It stops outside of the steps."""
+    events = [
+        step_mark(1, 0, 20 * MS),
+        event("cudaDeviceSynchronize", 21 * MS, 40 * MS, kind=Kind.RUNTIME),
+        *Launches()("gemm", 0, MS, 50 * MS),
+    ]
+
+    trace = analyse(table_of(events), "x")
+
+    assert trace.sync_sites == ()
+    assert trace.steps[0].sync_calls == 0
+    assert np.isclose(trace.totals.gpu_busy_fraction or 0.0, 1.0)

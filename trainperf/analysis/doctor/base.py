@@ -1,0 +1,146 @@
+"""What is a check?  A pure function from a run's evidence to pass, fail, not applicable, unknown.
+
+*Unknown* means that nobody looked: the action then says how to look.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.operators.audited import audited
+from trainperf.analysis.summary.loss_parity import Parity
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import times
+
+
+Status = Literal["pass", "fail", "not_applicable", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A run, and the one it is compared with."""
+
+    evidence: Evidence
+    baseline: Evidence | None = None
+    parity: Parity | None = None
+    """Their losses at equal work; `None` without a baseline."""
+
+    @property
+    def summary(self) -> Summary:
+        """Of the run itself."""
+        return self.evidence.summary
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check says."""
+
+    status: Status
+    evidence: tuple[str, ...] = ()
+    """Numbers, with their units."""
+    action: str = ""
+    """What to do, in one line; empty where there is nothing to do."""
+
+
+class Checked(Outcome, frozen=True, kw_only=True):
+    """The same with the check's name."""
+
+    id: str
+    title: str
+    """What it promises."""
+
+
+class Checkup(msgspec.Struct, frozen=True, kw_only=True):
+    """All checks of a run."""
+
+    checks: tuple[Checked, ...]
+
+    def number(self, status: Status) -> int:
+        """How many checks ended so."""
+        return sum(check.status == status for check in self.checks)
+
+
+Check = Callable[[Case], Outcome]
+
+
+def passed(*evidence: str) -> Outcome:
+    """It is as it should be, because of *evidence*."""
+    return Outcome(status="pass", evidence=tuple(filter(None, evidence)))
+
+
+def failed(action: str, *evidence: str) -> Outcome:
+    """It is not, because of *evidence*; *action* mends it."""
+    return Outcome(status="fail", evidence=tuple(filter(None, evidence)), action=action)
+
+
+def not_applicable(why: str) -> Outcome:
+    """There is nothing in this run that it could be about."""
+    return Outcome(status="not_applicable", evidence=(why,))
+
+
+def unknown(why: str, action: str) -> Outcome:
+    """Nobody looked; *action* looks."""
+    return Outcome(status="unknown", evidence=(why,), action=action)
+
+
+def found(case: Case, ids: tuple[str, ...]) -> list[Finding]:
+    """What the rules of these names found, in their rank."""
+    return [finding for finding in case.summary.findings if finding.id in ids]
+
+
+def refused(case: Case, ids: tuple[str, ...]) -> Outcome | None:
+    """Failed where one of these rules found something: a check decides nothing a second time."""
+    findings = found(case, ids)
+    if not findings:
+        return None
+    said = [fact for finding in findings for fact in (_said(finding), *finding.evidence[:2])]
+    return failed(findings[0].action, *said)
+
+
+def _said(finding: Finding) -> str:
+    """E.g. `37 % of the step is spent waiting for data: at most 1.58 × faster`."""
+    where = f" ({finding.where})" if finding.where else ""
+    bound = finding.gain_upper_bound
+    gain = f": at most {times(bound)} faster" if bound is not None and bound > 1 else ""
+    return f"{finding.title}{where}{gain}"
+
+
+def to_audit(case: Case) -> str:
+    """How to look at every operator of one step, in this kind of loop."""
+    if _under_lightning(case):
+        return "TrainPerf(audit_at=20) looks at every operator of one step"
+    return "monitor.audit(at=20) looks at every operator of one step"
+
+
+def to_trace(case: Case) -> str:
+    """How to record a trace, in this kind of loop."""
+    schedule = "(wait=5, warmup=2, active=3, repeat=1)"
+    if _under_lightning(case):
+        return f"ScheduledProfiler{schedule} beside TrainPerf() records a trace"
+    return f"monitor.profile(ScheduledProfile{schedule}) records a trace"
+
+
+def not_judged(case: Case) -> str:
+    """Why rules about operators had nothing to stand on; empty where they had."""
+    if audited(case.evidence) is not None:
+        return ""
+    audit, summary = case.evidence.documents.audit, case.summary
+    if audit is None:
+        return "no step was audited"
+    if case.evidence.light is None:
+        return f"the limits of {audit.device_name} are not known, so no operator has a floor"
+    if summary.readings["flops_per_s"].value is None:
+        return reason(summary, "flops_per_s")
+    return f"too few steady steps: {summary.run.steady_steps}"
+
+
+def _under_lightning(case: Case) -> bool:
+    return case.summary.run.config.get("loop") == "lightning"
+
+
+def reason(summary: Summary, name: str) -> str:
+    """Why a reading has no value."""
+    reading = summary.readings.get(name)
+    return (reading.reason if reading else None) or "not measured"

@@ -1,0 +1,26 @@
+"""Do batches of different shapes cost compilations or padding?"""
+
+from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, refused, unknown
+from trainperf.analysis.rules.base import value
+from trainperf.core.formatting.units import count, share
+
+
+RULES = ("recompiles", "padding")
+
+
+def dynamic_shapes(case: Case) -> Outcome:
+    """Dynamic shapes do not cause recompiles or padding waste."""
+    bad = refused(case, RULES)
+    if bad is not None:
+        return bad
+    summary, known = case.summary, case.evidence.documents.compilation
+    graphs, wasted = value(summary, "recompiles"), value(summary, "padding_fraction")
+    again = None if known is None else len(known.recompiled)
+    if graphs is None and again is None and wasted is None:
+        return unknown(reason(summary, "recompiles"), "TrainPerf() counts graphs and padding")
+    built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"
+    anew = "" if again is None else f"{again} of them compiled again"
+    padded = (
+        "no padding is known" if wasted is None else f"{share(wasted)} of the tokens is padding"
+    )
+    return passed(built, anew, padded)

@@ -1,0 +1,80 @@
+"""Does a lower precision pay?  Only the same training in fp32 can tell."""
+
+from trainperf.analysis.doctor.base import (
+    Case,
+    Outcome,
+    failed,
+    not_applicable,
+    passed,
+    refused,
+    unknown,
+)
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.units import duration, size, times
+
+
+RULES = ("autocast_casts", "half_sensitive")
+"""Asked where a lower precision is used: what it costs or breaks."""
+
+
+def mixed_precision(case: Case) -> Outcome:
+    """AMP/bf16 really reduces step time and memory."""
+    summary, base = case.summary, case.baseline
+    used = precision(summary)
+    if used is None:
+        return not_applicable("the run computes in fp32")
+    bad = refused(case, RULES)
+    if bad is not None:
+        return bad
+    if base is None:
+        return unknown(f"{used} without a run in fp32 beside it", "--baseline a run in fp32")
+    before = base.summary
+    if precision(before) is not None:
+        said = f"the baseline computes in {precision(before)} too"
+        return unknown(said, "--baseline a run in fp32")
+    if _work(summary) != _work(before):
+        said = f"{_said(summary)} here, {_said(before)} in the baseline"
+        return unknown(said, "--baseline a run of the same model and batch")
+    return _compared(summary, before, used)
+
+
+def _compared(after: Summary, before: Summary, used: str) -> Outcome:
+    new, old = after.readings["step_s"], before.readings["step_s"]
+    if new.value is None or old.value is None:
+        return unknown("one of the two has no steady state", "train both past the warm-up")
+    speed = f"{duration(old.value)} in fp32, {duration(new.value)} in {used}"
+    said = f"{speed}: {times(old.value / new.value)} as fast"
+    # Where an interval is missing, its value stands for both ends.
+    fast = (new.high or new.value) < (old.low or old.value)
+    peaks = [value(one, "memory_peak_bytes") for one in (before, after)]
+    if None in peaks:
+        memory, small = "memory of the device was not measured", True
+    else:
+        memory = f"peak memory {size(peaks[0] or 0.0)} and {size(peaks[1] or 0.0)}"
+        small = (peaks[1] or 0.0) < (peaks[0] or 0.0)
+    if fast and small:
+        return passed(said, memory)
+    action = f"stay in fp32, or find out what {used} converts: it does not pay here"
+    return failed(action, said, memory)
+
+
+def precision(summary: Summary) -> str | None:
+    """The lower precision that a run computes in; `None` for fp32 or more."""
+    config = summary.run.config
+    for name in ("autocast", "precision"):
+        said = str(config.get(name) or "")
+        if "16" in said or "transformer-engine" in said:
+            return said
+    return None
+
+
+def _work(summary: Summary) -> tuple[object, ...]:
+    names = ("model", "parameters", "batch_size", "sequence_length", "accumulate_grad_batches")
+    config = summary.run.config
+    return (*(config.get(name) for name in names), summary.run.world_size)
+
+
+def _said(summary: Summary) -> str:
+    config = summary.run.config
+    return f"{config.get('model')} with batches of {config.get('batch_size')}"

@@ -1,0 +1,33 @@
+"""Is the time of a step that of a typical one?  The first step must not be in it."""
+
+from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.units import duration, plural, times, words
+
+
+def steady_state(case: Case) -> Outcome:
+    """Steady-state, not first step, is reported."""
+    summary = case.summary
+    run, step_s = summary.run, value(summary, "step_s")
+    first_s = value(summary, "first_step_s")
+    if not run.steps:
+        return unknown("no step was recorded", "train some steps")
+    if step_s is None:
+        more = "train until the warm-up is over: the report says when"
+        said = f"{reason(summary, 'step_s')} in {plural(run.steps, 'step')}"
+        return unknown(said, more) if run.state == "running" else failed(more, said)
+    if run.steady_steps == run.steps:
+        return failed(
+            "leave the first steps out: compilation, allocation and autotuning are in them",
+            f"all {plural(run.steps, 'step')} count, the first one too",
+        )
+    first = ""
+    if first_s is not None:
+        first = f"first step {duration(first_s)}, {times(first_s / step_s)} a steady one"
+    return passed(f"{duration(step_s)} a steady step", first, _left_out(summary))
+
+
+def _left_out(summary: Summary) -> str:
+    reasons = [f"{steps:,} {words(tag)}" for tag, steps in summary.excluded.items()]
+    return f"left out: {', '.join(reasons)}"

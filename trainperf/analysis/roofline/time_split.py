@@ -1,0 +1,250 @@
+"""Which of five things does the step spend its time on?  Shares that with the rest sum to one.
+
+What stands between the step's phases and the dimensions is written in `docs/definitions.md`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from trainperf.analysis.roofline.roofline import OperatorFloor, Roofline
+from trainperf.core.formatting.units import share
+
+
+Basis = Literal["phases", "audit", "trace", "trace and audit"]
+
+FIVE = ("compute", "memory", "launch", "transfer", "synchronisation")
+MODELLED = FIVE[:3]
+"""Dimensions between which the work of operators is divided, as far as something divides it."""
+
+NAMES = (*FIVE, "undivided", "other")
+
+WORK = ("forward", "backward", "optimizer")
+"""Phases in which operators run."""
+
+_LEADING = 3
+_BETWEEN = "between operators"
+
+
+class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
+    """Exclusive shares of a step; those that are not `None` sum to one."""
+
+    compute: float | None
+    memory: float | None
+    launch: float | None
+    transfer: float | None
+    """`None` where the batch's way to the device was not measured: it is in `other` then."""
+    synchronisation: float
+    undivided: float | None
+    """Of the first three together, what neither an audit nor a trace divides."""
+    other: float
+    """Data wait, callbacks, the loop, and everything that is not the work of operators."""
+    basis: Basis
+    """What it was taken from: the phases alone, or also an audited step or a trace."""
+    dominant: str
+    """The largest of the five, or `undivided`; `other` is none of them."""
+    evidence: tuple[str, ...] = ()
+    """What says so, in words."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Those that are known by name, in the order of the documentation."""
+        known = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in known.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceShares:
+    """What a trace says of the device, as shares of the time in which it had work or could have.
+
+    Computing, the other work and the idle time sum to one.
+    """
+
+    steps: str
+    """Which steps were traced, in words."""
+    compute: float
+    comm_exposed: float
+    """Communication during which no compute kernel ran."""
+    copies_exposed: float
+    """The rest of the device's work: copies and fills during which no compute kernel ran."""
+    idle_host_bound: float
+    idle_sync: float
+    idle_other: float
+    """The data wait is in it."""
+    kernels: float | None = None
+    """Per step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a run knows about its step."""
+
+    phases_s: Mapping[str, float]
+    """Label of each measured phase to its mean host time in a step; they sum to the mean step."""
+    tail_s: float = 0.0
+    """The mean all-reduce tail of a step."""
+    loop_wait_s: float = 0.0
+    """Mean wait for other ranks between two steps."""
+    light: Roofline | None = None
+    """The audited step against its chip."""
+    timed: bool = False
+    """Whether the audit's host times are the operators' run times, as they are on a CPU."""
+    trace: DeviceShares | None = None
+
+    @property
+    def step_s(self) -> float:
+        """The mean step."""
+        return sum(self.phases_s.values())
+
+    @property
+    def waited_s(self) -> float:
+        """The tail, as far as backward can hold it: on a device it is the device's time."""
+        return min(self.tail_s, self.phases_s.get("backward", 0.0))
+
+    @property
+    def work_s(self) -> float:
+        """Forward, backward and optimizer without the wait for other ranks."""
+        return sum(self.phases_s.get(phase, 0.0) for phase in WORK) - self.waited_s
+
+
+def dimensions(facts: Facts) -> Dimensions | None:
+    """The shares; `None` of a run without steps, or of whose work no phase is known."""
+    if facts.trace is not None:
+        return _from_trace(facts.trace, facts)
+    step_s = facts.step_s
+    if step_s <= 0 or not any(phase in facts.phases_s for phase in WORK):
+        return None
+    weights = _weights(facts)
+    moving_s = facts.phases_s.get("h2d")
+    loop_s = min(facts.loop_wait_s, facts.phases_s.get("loop", 0.0))
+    return _named(
+        _divided(facts.work_s / step_s, weights),
+        transfer=None if moving_s is None else moving_s / step_s,
+        synchronisation=(facts.waited_s + loop_s) / step_s,
+        facts=facts,
+        basis="phases" if weights is None else "audit",
+    )
+
+
+def _from_trace(trace: DeviceShares, facts: Facts) -> Dimensions:
+    """Launching is measured; an audit divides the kernels' time, by their floors."""
+    weights = _weights(facts)
+    kernels = None if weights is None else {**weights, "launch": 0.0}
+    divided = {**_divided(trace.compute, kernels), "launch": trace.idle_host_bound}
+    return _named(
+        divided,
+        transfer=trace.copies_exposed,
+        synchronisation=trace.comm_exposed + trace.idle_sync,
+        facts=facts,
+        basis="trace" if divided["undivided"] is not None else "trace and audit",
+    )
+
+
+def _named(
+    divided: Mapping[str, float | None],
+    *,
+    transfer: float | None,
+    synchronisation: float,
+    facts: Facts,
+    basis: Basis,
+) -> Dimensions:
+    """What is left over is `other`; rounding must not make it negative."""
+    shares = {**divided, "transfer": transfer, "synchronisation": synchronisation}
+    known = {name: value for name, value in shares.items() if value is not None}
+    dominant = max(known, key=known.__getitem__)
+    return Dimensions(
+        compute=shares["compute"],
+        memory=shares["memory"],
+        launch=shares["launch"],
+        transfer=transfer,
+        synchronisation=synchronisation,
+        undivided=shares["undivided"],
+        other=max(0.0, 1.0 - sum(known.values())),
+        basis=basis,
+        dominant=dominant,
+        evidence=_evidence(dominant, facts),
+    )
+
+
+def _divided(work: float, weights: Mapping[str, float] | None) -> dict[str, float | None]:
+    """The work of operators by what weighs in it; undivided without weights."""
+    total = sum(weights.values()) if weights is not None else 0.0
+    if weights is None or total <= 0:
+        return {**dict.fromkeys(MODELLED), "undivided": work}
+    return {**{name: work * weights[name] / total for name in MODELLED}, "undivided": None}
+
+
+def _weights(facts: Facts) -> dict[str, float] | None:
+    """Seconds of the audited operators by what they are spent on; `None` without operators."""
+    if facts.light is None:
+        return None
+    spent = dict.fromkeys(MODELLED, 0.0)
+    for floor in _own(facts.light.operators):
+        for name, seconds in _spent(floor, facts.light, timed=facts.timed).items():
+            spent[name] += seconds
+    if sum(spent.values()) <= 0:
+        return None
+    spent["launch"] += _between_s(facts)
+    return spent
+
+
+def _between_s(facts: Facts) -> float:
+    """Host time of the phases in which no operator ran: Python, autograd, and the launching."""
+    if facts.light is None or not facts.timed:
+        return 0.0
+    ran_s = sum(floor.use.host_s for floor in _own(facts.light.operators))
+    return max(0.0, facts.work_s - ran_s) if ran_s > 0 else 0.0
+
+
+def _spent(floor: OperatorFloor, light: Roofline, *, timed: bool) -> dict[str, float]:
+    """An operator's time: what launching takes of it, and the rest by what binds it.
+
+    Traffic counts here whether memory or a cache serves it: the operator waits for either.
+    """
+    moving_s = floor.use.moved_bytes / light.chip.memory_bytes_per_s
+    bound = "compute" if (floor.compute_s or 0.0) >= moving_s else "memory"
+    if timed and floor.use.host_s > 0:
+        launch_s = min(floor.launch_s, floor.use.host_s)
+        return {"launch": launch_s, bound: floor.use.host_s - launch_s}
+    # Launches hide behind the work of a device that is behind the host, and only there.
+    if floor.launch_s > floor.floor_s:
+        return {"launch": floor.launch_s}
+    return {bound: floor.floor_s}
+
+
+def _own(operators: Iterable[OperatorFloor]) -> list[OperatorFloor]:
+    return [floor for floor in operators if floor.use.place == "device"]
+
+
+def _evidence(dominant: str, facts: Facts) -> tuple[str, ...]:
+    said = []
+    if facts.trace is not None:
+        kernels = facts.trace.kernels
+        many = "" if kernels is None else f", {kernels:,.0f} kernels a step"
+        said.append(f"trace of {facts.trace.steps}{many}")
+    if dominant == "undivided":
+        said.append("no step was audited")
+    elif facts.light is not None and dominant in MODELLED:
+        said += _leading(dominant, facts, facts.light)
+    return tuple(said)
+
+
+def _leading(dominant: str, facts: Facts, light: Roofline) -> list[str]:
+    """The operators that weigh most in a dimension, and by how much of it."""
+    weights = {_BETWEEN: _between_s(facts)} if dominant == "launch" else {}
+    for floor in _own(light.operators):
+        place = floor.use.line or floor.use.module
+        name = f"{_plain(floor.use.name)}{f' ({place})' if place else ''}"
+        spent = _spent(floor, light, timed=facts.timed)
+        weights[name] = weights.get(name, 0.0) + spent.get(dominant, 0.0)
+    total = sum(weights.values())
+    first = sorted(weights.items(), key=lambda item: -item[1])[:_LEADING]
+    return [f"{name} {share(spent / total)} of it" for name, spent in first if spent > 0]
+
+
+def _plain(name: str) -> str:
+    """`aten.addmm.default` as people write it: `addmm`."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and parts[0] == "aten" else name

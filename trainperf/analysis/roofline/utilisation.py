@@ -1,0 +1,121 @@
+"""How much of the device's arithmetic does the fit use?  FLOPs of an audited step over the time.
+
+One step was counted and many are timed.  Where their batches differ a little in size the count is
+taken in proportion, where they differ much there is no answer.
+"""
+
+from collections.abc import Sequence
+
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.artifacts.folder import Documents
+from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.steps.block import StepBlock
+from trainperf.meters.fold import NO_STEADY_STATE, Reading
+
+
+NOT_AUDITED = "no FLOP count was made of this model"
+
+ALIKE = 0.10
+"""Relative difference in size up to which the audit of one step is told of a typical one."""
+
+_SIZES = ("tokens_padded", "samples")
+"""Facts that say how large a step's batches are; the first one that is known counts."""
+
+
+class UtilisationFold:
+    """Sums what the readings need, over the steps of the rank that audited.
+
+    Args:
+        documents: Those of the run.
+    """
+
+    def __init__(self, documents: Documents) -> None:
+        self._reason = documents.problems.get(StepAudit.file, NOT_AUDITED)
+        self._audit = documents.audit
+        self._steps = 0
+        self._wall_s = 0.0
+        self._sizes: dict[str, list[float]] = {name: [0.0, 0.0] for name in _SIZES}
+        """Sum over steady steps that have it, and how many they are."""
+        self._audited: dict[str, float] = {}
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: one block a rank; the first rank audits."""
+        block = blocks[0]
+        if self._audit is None or not len(block):
+            return
+        steady = block.steady()
+        self._steps += len(steady)
+        self._wall_s += float(steady.wall_ns.sum()) / 1e9
+        audited = block.select(block.index == self._audit.step)
+        for name in _SIZES:
+            known, mine = steady.having(name), audited.having(name)
+            if known is not None:
+                self._sizes[name][0] += known.total(name)
+                self._sizes[name][1] += len(known)
+            if mine is not None:
+                self._audited[name] = mine.total(name)
+
+    def typical(self) -> StepAudit | None:
+        """The audit, as of a step that is as large as the steady ones; `None` if it cannot be told.
+
+        Layers do work in proportion to their tokens or samples.  Attention scores do not: their
+        share is off by as much as the mean square of the lengths is from that of the audited step.
+        """
+        if self._audit is None or self._obstacle() is not None:
+            return None
+        sizes = self._compared()
+        return self._audit if sizes is None else self._audit.resized(sizes[1] / sizes[2])
+
+    def readings(self) -> dict[str, Reading]:
+        """`flops_per_s`, `mfu` and `hfu`, or why not."""
+        audit = self.typical()
+        if audit is None:
+            reason = self._reason if self._audit is None else self._obstacle()
+            missing = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
+            return {
+                name: Reading(value=None, unit=unit, reason=reason)
+                for name, unit in missing.items()
+            }
+        rate = self._steps / self._wall_s
+        chip = chip_of(audit.device_name)
+        return {
+            "flops_per_s": Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
+            "mfu": self._share(audit, chip, audit.model_flops * rate),
+            "hfu": self._share(audit, chip, audit.hardware_flops * rate),
+        }
+
+    def _obstacle(self) -> str | None:
+        if not self._steps or self._wall_s <= 0:
+            return NO_STEADY_STATE
+        sizes = self._compared()
+        if sizes is None:
+            return None
+        name, typical, audited = sizes
+        if abs(typical / audited - 1) <= ALIKE:
+            return None
+        return (
+            f"the audited step is not like the others: {audited:,.0f} {_WORDS[name]}, a steady "
+            f"step has {typical:,.0f} on average"
+        )
+
+    def _compared(self) -> tuple[str, float, float] | None:
+        """What is counted, in a mean steady step and in the audited one; `None` if nothing is."""
+        for name in _SIZES:
+            total, steps = self._sizes[name]
+            if self._audited.get(name) and steps:
+                return name, total / steps, self._audited[name]
+        return None
+
+    def _share(self, audit: StepAudit, chip: Chip | None, flops_per_s: float) -> Reading:
+        precision = audit.precision
+        if chip is None:
+            reason = f"the peak of {audit.device_name} is not in the table of chips"
+            return Reading(value=None, unit="1", reason=reason)
+        peak = None if precision is None else chip.flops_per_s.get(precision)
+        if peak is None:
+            reason = f"the peak of {chip.name} in {precision} is not known"
+            return Reading(value=None, unit="1", reason=reason)
+        return Reading(value=flops_per_s / peak, unit="1", n=self._steps)
+
+
+_WORDS = {"tokens_padded": "tokens with padding", "samples": "samples"}

@@ -1,0 +1,1 @@
+"""Rules about `torch.compile`: first step, recompiles, graph breaks."""

@@ -1,0 +1,52 @@
+"""Is the fit too short to pay back what compiling took?"""
+
+import math
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, own_fit_s, severity, value
+from trainperf.analysis.rules.compiler.compiling import once_s
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, plural, share, times
+
+
+def compile_latency(evidence: Evidence) -> Finding | None:
+    """Compiling took longer than compiled steps can have saved in this fit.
+
+    What a compiled step saves is not known without an uncompiled run; the speed-up that torch
+    reports on average stands for it.  Recompilations have a finding of their own.
+    """
+    summary, document = evidence.summary, evidence.documents.compilation
+    step_s, fit_s = value(summary, "step_s"), own_fit_s(summary)
+    # A running fit will be longer than it is now.
+    if document is None or not step_s or not fit_s or summary.run.state == "running":
+        return None
+    cost_s = once_s(document, summary)
+    saved_s = (LIMITS.compiled_gain - 1) * step_s
+    needed = math.ceil(cost_s / saved_s)
+    lost = min(cost_s / fit_s, 1.0)
+    if cost_s < LIMITS.compile_s or needed <= summary.run.steps or lost < LIMITS.first_step:
+        return None
+    return Finding(
+        id="compile_latency",
+        title=f"compiling takes {share(lost)} of the fit",
+        advice="Compile long runs only",
+        evidence=(
+            (
+                f"{duration(cost_s)} to compile {plural(document.graphs, 'graph')}, then "
+                f"{duration(step_s)} a step"
+            ),
+            (
+                f"at the {times(LIMITS.compiled_gain)} that torch reports on average it pays back "
+                f"after {plural(needed, 'step')}; this fit had {summary.run.steps:,}"
+            ),
+        ),
+        action="leave torch.compile out of short runs, train longer in one go, or keep the cache "
+        "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
+        fraction=lost,
+        scope="fit",
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        effort="minutes",
+        confirm="first_step_s is near step_s; trainperf compare before after",
+    )

@@ -1,0 +1,36 @@
+"""Is the run too short to pay back its first step?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, own_fit_s, severity, value
+from trainperf.analysis.rules.compiler.compiling import once_s
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+
+
+def first_step(evidence: Evidence) -> Finding | None:
+    """Compilation or autotuning in the first step takes a notable part of the whole fit."""
+    summary = evidence.summary
+    first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
+    # A running fit will be longer than it is now.
+    if first_s is None or step_s is None or summary.run.state == "running":
+        return None
+    compiled = evidence.documents.compilation
+    if compiled is not None and once_s(compiled, summary) >= (first_s - step_s) / 2:
+        return None  # compiling has a finding of its own, or has paid back
+    extra_s = first_s - step_s
+    if extra_s < LIMITS.first_step_s or extra_s < LIMITS.first_step * own_fit_s(summary):
+        return None
+    lost = extra_s / own_fit_s(summary)
+    return Finding(
+        id="first_step",
+        title=f"the first step takes {share(lost)} of the fit",
+        advice="Pay for the first step once",
+        evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
+        action="train longer in one go, keep the compilation cache, or do not compile short runs",
+        fraction=lost,
+        scope="fit",
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        confirm="trainperf compare before after: first_step_s is a smaller part of the fit",
+    )

@@ -1,0 +1,83 @@
+"""Is the model compiled again and again?"""
+
+from collections import Counter
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, own_fit_s, severity
+from trainperf.analysis.rules.compiler.compiling import (
+    dimension,
+    excess_s,
+    name_of,
+    plain,
+    recompiled_late,
+    short,
+)
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.artifacts.compilation import Compiled
+from trainperf.core.formatting.units import duration, plural, share
+
+
+def recompiles(evidence: Evidence) -> Finding | None:
+    """Guards fail step after step, and each time the step waits for the compiler.
+
+    The share is what those steps took beyond a steady one.  Where torch has given up on a function
+    it may also run slower from then on, by how much is not known: then there is no bound.
+    """
+    summary, document = evidence.summary, evidence.documents.compilation
+    late = recompiled_late(document) if document is not None else []
+    steps = {one.step for one in late if one.step is not None}
+    if document is None or len(steps) < LIMITS.recompiled_steps or not own_fit_s(summary):
+        return None
+    lost = min(excess_s(document, summary, steps) / own_fit_s(summary), 1.0)
+    if lost < LIMITS.recompiles:
+        return None
+    worst = _most_often(late)
+    given_up = [one for one in late if one.gave_up]
+    return Finding(
+        id="recompiles",
+        title=f"compiling again takes {share(lost)} of the fit",
+        advice="Stop the recompilations",
+        evidence=(
+            (
+                f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
+                f"first, {duration(lost * own_fit_s(summary))} beyond what a steady step takes"
+            ),
+            f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
+            *(
+                f"torch gave up on {name_of(one)} in step {one.step}: new shapes run uncompiled"
+                for one in given_up[:1]
+            ),
+        ),
+        action=_action(worst),
+        fraction=lost,
+        scope="fit",
+        gain_upper_bound=None if given_up else at_most(lost),
+        confidence="high",
+        severity=severity(lost),
+        effort="minutes",
+        where=worst.where,
+        confirm="the reading recompiles is 0 after the first steps; trainperf compare before after",
+    )
+
+
+def _most_often(late: list[Compiled]) -> Compiled:
+    """The latest recompilation of the function that has most of them."""
+    often = Counter((one.function, one.where) for one in late).most_common(1)[0][0]
+    return [one for one in late if (one.function, one.where) == often][-1]
+
+
+def _action(one: Compiled) -> str:
+    reason = plain(one.reason or "")
+    changed = dimension(reason)
+    if changed is not None:
+        name, dim = changed
+        return (
+            f"torch._dynamo.mark_dynamic({name}, {dim}) before the call, torch.compile(…, "
+            "dynamic=True), or a few fixed lengths (bucketing)"
+        )
+    if "grad_mode" in reason or "GLOBAL_STATE" in reason:
+        return "call it under one grad mode, or compile a copy for each mode"
+    return (
+        "keep what the guard checks the same in every step: pass a number that changes as a "
+        "tensor, and leave dynamic=False out"
+    )

@@ -1,0 +1,1 @@
+"""Rules about several ranks: all-reduce, stragglers, parallelism."""

@@ -1,0 +1,42 @@
+"""Is the model trained under `DataParallel`?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import setting
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import plural
+
+
+def data_parallel(evidence: Evidence) -> Finding | None:
+    """One process drives all devices: it copies the module to each of them in every forward.
+
+    How much that costs depends on the devices, so no bound is given.
+    """
+    summary = evidence.summary
+    if summary.run.config.get("wrapper") != "DataParallel":
+        return None
+    devices = round(setting(summary, "data_parallel_devices") or 0)
+    several = devices > 1
+    said = "the model is copied to each of them in every forward, by one process"
+    idle = "there is nothing to spread the batch over: the wrapper only passes it on"
+    lightning = summary.run.config.get("loop") == "lightning"
+    return Finding(
+        id="data_parallel",
+        title=f"DataParallel drives {plural(devices, 'device')} from one process"
+        if several
+        else "DataParallel wraps the model and has no second device",
+        advice="Use DistributedDataParallel" if several else "Take the wrapper off",
+        evidence=(f"{plural(devices, 'device')}; {said}" if several else idle,),
+        action=_distributed(devices, lightning=lightning) if several else "train the model itself",
+        confidence="medium",
+        severity="high" if several else "low",
+        effort="hours" if several else "minutes",
+        confirm="trainperf compare before after: the step is faster"
+        if several
+        else "wrapper is gone from the run's configuration",
+    )
+
+
+def _distributed(devices: int, *, lightning: bool) -> str:
+    if lightning:
+        return f'Trainer(strategy="ddp", devices={devices}), and no wrapper in the module'
+    return f"torchrun --nproc-per-node={devices}, DistributedDataParallel(model) in each process"

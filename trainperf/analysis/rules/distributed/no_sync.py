@@ -1,0 +1,48 @@
+"""Are gradients reduced over the ranks on micro-batches that do not update?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value, worst
+from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import count, duration, share
+
+
+def no_sync(evidence: Evidence) -> Finding | None:
+    """Gradient accumulation with an all-reduce in every micro-batch: all but the last are wasted.
+
+    The bound is their part of what reductions take at most.
+    """
+    summary = evidence.summary
+    extra, whole = redundant(summary), reduction_fraction(evidence, named_only=True)
+    if extra < LIMITS.redundant or whole is None or summary.run.steady_steps < LIMITS.steps:
+        return None
+    lost = extra * whole
+    return Finding(
+        id="no_sync",
+        title=f"{share(extra)} of the all-reduces are of micro-batches that update nothing",
+        advice="Reduce gradients once a step",
+        evidence=_evidence(summary),
+        action=f"with {_module(summary)}.no_sync(): around forward and backward of all "
+        "micro-batches but the last",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",
+    )
+
+
+def _evidence(summary: Summary) -> tuple[str, ...]:
+    reduced = setting(summary, "allreduces_per_step") or 0.0
+    passes = setting(summary, "micro_batches_per_step") or 0.0
+    tail, step_s = worst(summary, "allreduce_tail_fraction"), value(summary, "step_mean_s")
+    said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches a step",)
+    if tail is None or not step_s:
+        return said
+    waited = f"{duration(tail * step_s)} of {duration(step_s)} a step in their tails"
+    return (*said, f"{waited}, the rest beside backward")
+
+
+def _module(summary: Summary) -> str:
+    under_lightning = summary.run.config.get("loop") == "lightning"
+    return "self.trainer.model" if under_lightning else "model"

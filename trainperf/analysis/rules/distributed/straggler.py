@@ -1,0 +1,77 @@
+"""Do ranks wait for each other, and for which one?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.summary.schema import Finding, Summary, SyncPoint
+from trainperf.core.formatting.units import duration, share, words
+from trainperf.core.phases import Phase
+
+
+def straggler(evidence: Evidence) -> Finding | None:
+    """The ranks lose a notable part of the step to skew; the late one is named if it is one.
+
+    The bound is the mean of what the fastest rank waits beyond the last one.
+    """
+    summary = evidence.summary
+    step_s = value(summary, "step_mean_s")
+    points = summary.synchronisation
+    if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
+        return None
+    lost = _lost_s(summary) / step_s
+    named = [point for point in points if point.straggler is not None]
+    # A few steps with a long wait are no habit of the ranks.
+    usual = max((point.skew_s or 0.0) for point in points) / step_s
+    if not named and min(lost, usual) < LIMITS.notable:
+        return None
+    first = max(named, key=lambda point: point.lost_s, default=None)
+    title = f"ranks lose {share(lost)} of the step waiting for each other"
+    return Finding(
+        id="straggler",
+        title=title if first is None else f"rank {first.straggler} is late: {title}",
+        advice="Even out the ranks" if first is None else f"Look at rank {first.straggler}",
+        evidence=tuple(said(point) for point in points),
+        action=_action(first),
+        fraction=min(lost, 0.99),
+        gain_upper_bound=at_most(min(lost, 0.99)),
+        confidence="medium" if first is None else "high",
+        severity=severity(lost),
+        effort="hours",
+        confirm="trainperf compare before after: allreduce_skew_s falls, no rank is named",
+    )
+
+
+def said(point: SyncPoint) -> str:
+    """One synchronisation point in a line, e.g. for a report's block about ranks."""
+    if point.straggler is None or point.late_s is None:
+        return f"{duration(point.lost_s)} a step at {point.point}, not always for the same rank"
+    cause = (
+        f"{duration(point.cause_s)} in {words(point.cause)}"
+        if point.cause and point.cause_s is not None
+        else "no host phase explains it, a slower device?"
+    )
+    return (
+        f"rank {point.straggler} late by {duration(point.late_s)} at {point.point}, "
+        f"{share(point.late_fraction)} of steps: {cause}"
+    )
+
+
+def _lost_s(summary: Summary) -> float:
+    """What a step loses at all its points together.
+
+    A device that works on while its host goes ahead waits in backward, and the host waits for the
+    same delay at the end of the step: there the points are not added.
+    """
+    lost_s = [point.lost_s for point in summary.synchronisation]
+    return sum(lost_s) if summary.run.device == "cpu" else max(lost_s)
+
+
+def _action(point: SyncPoint | None) -> str:
+    if point is None:
+        return "give every rank the same work: batches of equal length, the same input speed"
+    if point.cause == Phase.DATA_WAIT.label:
+        return f"give rank {point.straggler} a loader as fast as the others'"
+    if point.cause:
+        return (
+            f"find what rank {point.straggler} does in {words(point.cause)} that the others do not"
+        )
+    return f"compare the device and host of rank {point.straggler} with the others'"

@@ -1,0 +1,1 @@
+"""Rules about the whole fit: gaps, validation, checkpoints, noise."""

@@ -1,0 +1,43 @@
+"""Is there a steady state to speak about at all?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import plural, share
+from trainperf.core.stats.warmup import TOLERANCE, WINDOW
+
+
+def no_steady_state(evidence: Evidence) -> Finding | None:
+    """The warm-up was never seen to end, so there are no steady statistics.
+
+    A run that is still being written may yet settle.
+    """
+    summary = evidence.summary
+    run = summary.run
+    if run.steady_steps or not run.steps or run.state == "running":
+        return None
+    least = 2 * WINDOW + 1
+    if run.steps < least and run.state != "finished":
+        return None
+    if run.steps < least:
+        return Finding(
+            id="no_steady_state",
+            title=f"{plural(run.steps, 'step')} are too few for a steady state",
+            advice="Train longer",
+            evidence=(f"at least {least} ordinary steps are needed to see the warm-up end",),
+            action="Trainer(max_steps=200) is enough for a first answer",
+            severity="low",
+            confirm="trainperf report counts steady steps",
+        )
+    return Finding(
+        id="no_steady_state",
+        title="the step time never settled",
+        advice="Find what keeps changing",
+        evidence=(
+            f"{plural(run.steps, 'step')}; medians of {WINDOW} differ by over {share(TOLERANCE)}",
+        ),
+        action="look for changing shapes, recompilations, or other work on this machine",
+        # It says how much the other findings are worth: one that gains something comes first.
+        severity="low",
+        effort="hours",
+        confirm="trainperf report counts steady steps",
+    )

@@ -1,0 +1,38 @@
+"""Are the steps of this run too different from each other to conclude anything?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, phase_fraction, value
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+from trainperf.core.phases import Phase
+
+
+def noisy_run(evidence: Evidence) -> Finding | None:
+    """The middle half of the steady steps lies far apart, and no loader explains it.
+
+    It is no cause and has no gain: it says how much the other numbers are worth.
+    """
+    summary = evidence.summary
+    step_s, apart_s = value(summary, "step_s"), value(summary, "step_iqr_s")
+    if not step_s or apart_s is None or summary.run.steady_steps < LIMITS.steps:
+        return None
+    waited = phase_fraction(summary, Phase.DATA_WAIT) or 0.0
+    # A loader with workers brings batches in bursts, and has a rule of its own.
+    if apart_s / step_s < LIMITS.noise or waited >= LIMITS.notable:
+        return None
+    last_s = value(summary, "step_p95_s")
+    return Finding(
+        id="noisy_run",
+        title=f"the middle half of the steps spreads over {share(apart_s / step_s)} of the median",
+        advice="Measure on a quiet machine",
+        evidence=(
+            f"median {duration(step_s)}, middle half {duration(apart_s)} wide"
+            + (f", p95 {duration(last_s)}" if last_s is not None else ""),
+            "differences below that are not to be believed",
+        ),
+        action="stop what else runs on the machine, fix clocks and lengths, train more steps; "
+        "batches of unequal length spread like that too",
+        confidence="low",
+        severity="low",
+        confirm="step_iqr_s is below a tenth of step_s",
+    )

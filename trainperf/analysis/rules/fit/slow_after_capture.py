@@ -1,0 +1,33 @@
+"""Did profiling leave the run slower than it was?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import at_most, severity
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+
+
+def slow_after_capture(evidence: Evidence) -> Finding | None:
+    """The steady steps after a capture are slower than those before it."""
+    summary = evidence.summary
+    slower = [capture for capture in summary.captures if capture.slower]
+    if not slower:
+        return None
+    last = slower[-1]
+    if last.before_s is None or last.after_s is None:
+        return None
+    lost = 1 - last.before_s / last.after_s
+    return Finding(
+        id="slow_after_capture",
+        title=f"steps are {share(last.after_s / last.before_s - 1)} slower since a capture",
+        advice="Measure again without the profiler",
+        evidence=(
+            f"steps {last.first_step}–{last.last_step} were profiled",
+            f"{duration(last.before_s)} a step before, {duration(last.after_s)} after",
+        ),
+        action="TEARDOWN_CUPTI=1 in the environment, or start the fit anew after profiling",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        confirm="trainperf compare with a run without captures: no clear change",
+    )

@@ -1,0 +1,33 @@
+"""Does validation take a notable part of the fit?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, setting
+from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.phases import Gap
+
+
+def validation(evidence: Evidence) -> Finding | None:
+    """The fit stands still for validation.
+
+    The bound is the whole of it: validating less often, or on fewer batches, saves a part.
+    """
+    summary = evidence.summary
+    remedy = Remedy(advice="Validate less", action=_action(summary))
+    return gap_finding(summary, Gap.VALIDATION, LIMITS.validation, remedy)
+
+
+def _action(summary: Summary) -> str:
+    fewer, config = less_often(summary, Gap.VALIDATION), summary.run.config
+    if config.get("loop") != "lightning":
+        return f"validate {fewer} × less often, or on fewer batches"
+    every = config.get("val_check_interval")
+    # As an int it counts batches, as a float it is a part of the epoch.
+    if isinstance(every, int) and not isinstance(every, bool):
+        interval = f"val_check_interval={every * fewer}"
+    elif isinstance(every, float) and every < 1:
+        interval = f"val_check_interval={min(1.0, every * fewer):.2}"
+    else:
+        epochs = setting(summary, "check_val_every_n_epoch") or 1
+        interval = f"check_val_every_n_epoch={epochs * fewer:.0f}"
+    return f"Trainer({interval}), or limit_val_batches={1 / fewer:.2g}"

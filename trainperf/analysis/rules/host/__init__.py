@@ -1,0 +1,1 @@
+"""Rules about host code: synchronisations, callbacks, logging, garbage collection."""

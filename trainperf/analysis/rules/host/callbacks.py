@@ -1,0 +1,36 @@
+"""Do callbacks and hooks take a notable part of the step, and which ones?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, severity, value
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+from trainperf.core.phases import Phase
+
+
+def callbacks(evidence: Evidence) -> Finding | None:
+    """User hooks are a notable part of the step; the most expensive one is named.
+
+    What trainperf costs, which is mostly in its own hooks, is not theirs.
+    """
+    summary = evidence.summary
+    lost, step_s = phase_fraction(summary, Phase.CALLBACKS), value(summary, "step_mean_s")
+    if lost is None or not step_s:
+        return None
+    lost -= (value(summary, "overhead_s") or 0.0) / step_s
+    if lost < LIMITS.notable:
+        return None
+    named = list(summary.actions_s.items())[:2]
+    worst_hook = named[0][0] if named else None
+    return Finding(
+        id="callbacks",
+        title=f"callbacks take {share(lost)} of the step",
+        advice=f"Lighten {worst_hook}" if worst_hook else "Lighten the callbacks",
+        evidence=tuple(f"{hook}: {duration(spent_s)} a step" for hook, spent_s in named)
+        or ("no hook was timed by name",),
+        action=f"do the work of {worst_hook or 'the callbacks'} every n-th step, or not at all",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        severity=severity(lost),
+        effort="hours",
+        confirm="trainperf compare before after: phase_callbacks_s falls",
+    )

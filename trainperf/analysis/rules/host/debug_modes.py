@@ -1,0 +1,70 @@
+"""Is something left on that is meant for finding bugs, or held back that could run?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, setting, value
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.artifacts.audit import StepAudit
+
+
+def debug_modes(evidence: Evidence) -> Finding | None:
+    """Switches of torch that slow a step down, by what was recorded when the fit began.
+
+    What anomaly detection costs is bounded where the audit has timed the operators on a CPU: all
+    that they do not explain.  For the others nothing is known but that they cost.
+    """
+    summary = evidence.summary
+    on = _switched_on(summary)
+    if not on or summary.run.steady_steps < LIMITS.steps:
+        return None
+    lost = _beyond_operators(evidence) if "detect_anomaly" in on else None
+    first = next(iter(on))
+    return Finding(
+        id="debug_modes",
+        title=f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on in training",
+        advice="Switch it off" if len(on) == 1 else "Switch them off",
+        evidence=tuple(on.values()),
+        action=_ACTIONS[first],
+        fraction=lost,
+        gain_upper_bound=at_most(lost) if lost is not None else None,
+        confidence="medium",
+        severity="high" if first == "detect_anomaly" else "low",
+        confirm="phase_backward_s falls; trainperf compare before after",
+    )
+
+
+_ACTIONS = {
+    "detect_anomaly": "Trainer(detect_anomaly=False), and no torch.autograd.set_detect_anomaly",
+    "the autograd profiler": "no torch.autograd.profiler around the loop; a ScheduledProfiler "
+    "records a few steps",
+    "one thread": "torch.set_num_threads(cores), or leave OMP_NUM_THREADS unset",
+    "deterministic": "torch.use_deterministic_algorithms(False) unless the runs must be equal bit "
+    "by bit",
+}
+
+
+def _switched_on(summary: Summary) -> dict[str, str]:
+    """Name to what it does, the most expensive first."""
+    config = summary.run.config
+    found: dict[str, str] = {}
+    if config.get("detect_anomaly"):
+        found["detect_anomaly"] = "every operator keeps its Python stack, every gradient is read"
+    if config.get("autograd_profiler"):
+        found["the autograd profiler"] = "every operator of every step is recorded"
+    threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
+    alone = summary.run.device == "cpu" and summary.run.world_size == 1
+    if alone and threads == 1 and cores is not None and cores >= LIMITS.idle_cores:
+        found["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
+    if config.get("deterministic"):
+        found["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"
+    return found
+
+
+def _beyond_operators(evidence: Evidence) -> float | None:
+    """Share of the step in forward and backward that even the operators' floors do not explain."""
+    summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
+    step_s = value(summary, "step_mean_s")
+    if not isinstance(audit, StepAudit) or light is None or audit.device != "cpu" or not step_s:
+        return None
+    work_s = sum(value(summary, f"phase_{name}_s") or 0.0 for name in ("forward", "backward"))
+    floors = (light.phases["forward"].floor_s, light.phases["backward"].floor_s)
+    return min(max(0.0, work_s - sum(floors)) / step_s, 0.99)

@@ -1,0 +1,36 @@
+"""Does the device wait for the host?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, value
+from trainperf.analysis.rules.host.launch_bound import launch_bound
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import share
+
+
+def host_bound(evidence: Evidence) -> Finding | None:
+    """At the end of most forwards and backwards the device had already caught up.
+
+    How much that costs cannot be told without a trace or an audit, so no bound is given.
+    """
+    summary = evidence.summary
+    bound = value(summary, "host_bound_fraction")
+    stalled = value(summary, "data_stall_fraction") or 0.0
+    if bound is None or summary.run.steady_steps < LIMITS.steps:
+        return None
+    # A device that starved in the loader has caught up for a reason that has its own rule.
+    if bound < LIMITS.host_bound or stalled >= LIMITS.notable:
+        return None
+    if launch_bound(evidence) is not None:  # it says why, and where
+        return None
+    return Finding(
+        id="host_bound",
+        title=f"the device waits for the host in {share(bound)} of the steps",
+        advice="Launch less, or larger",
+        evidence=("at most one earlier mark outstanding when forward and backward returned",),
+        action="torch.compile(model), a larger batch, or fewer .item() calls; faster kernels "
+        "gain nothing here",
+        confidence="medium",
+        severity="medium",
+        effort="hours",
+        confirm="trainperf compare before after: host_bound_fraction falls, and the step with it",
+    )

@@ -1,0 +1,74 @@
+"""Does Python do something else in the middle of forward, while no operator runs?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.rules.fit.noisy_run import noisy_run
+from trainperf.analysis.rules.host.host_lines import LOOP, HostLines, host_lines, read_in_loops
+from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.formatting.units import duration, share
+
+
+def host_code(evidence: Evidence) -> Finding | None:
+    """Much time passes before an operator that is called a few times: print, numpy, files, sleep.
+
+    Python around many small operators is not meant: that is what launching them takes.
+    """
+    known = host_lines(evidence)
+    row = _latest(known) if known is not None else None
+    if known is None or row is None:
+        return None
+    lost = known.before([row])
+    # One audited step may have been interrupted there: the steady ones must lack that time too.
+    # Where steps differ widely by themselves, others use the machine and interrupt it anywhere.
+    least = LIMITS.notable if noisy_run(evidence) is None else LIMITS.in_noise
+    if min(lost, _unexplained(evidence, known)) < least:
+        return None
+    return Finding(
+        id="host_code",
+        title=f"Python in forward takes {share(lost)} of the step while no operator runs",
+        advice="Move Python out of forward",
+        evidence=(
+            f"{duration(lost * known.step_s)} a step pass before {_name(row)} at {row.line}",
+            "whatever runs there is none of torch's operators: print, numpy, files, waiting",
+        ),
+        action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
+        "after the fit",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        where=row.line or "",
+        confirm="phase_forward_s falls by about that much; trainperf compare before after",
+    )
+
+
+def _latest(known: HostLines) -> OperatorUse | None:
+    """The operator that most time passes before, of those that no other rule speaks about."""
+    others = {id(row) for row in (*read_in_loops(known.rows), *metric_rows(known.rows))}
+    mine = [
+        row
+        for row in known.rows
+        if row.part == "forward"
+        and row.line
+        and row.calls < LOOP
+        and not row.logs
+        and id(row) not in others
+        # Autograd begins with it, after whatever lies between forward and backward.
+        and not row.name.startswith("aten.ones_like")
+    ]
+    # Looked up, because a sum over all rows for each row takes a second where there are thousands.
+    befores = {id(row): part for row, part in zip(known.rows, known.befores, strict=True)}
+    return max(mine, key=lambda row: befores[id(row)], default=None)
+
+
+def _unexplained(evidence: Evidence, known: HostLines) -> float:
+    """Share of a steady step in forward that the operators, as the audit timed them, leave."""
+    forward_s = value(evidence.summary, "phase_forward_s") or 0.0
+    run_s = sum(row.host_s for row in known.rows if row.part == "forward")
+    return max(0.0, forward_s - run_s) / known.step_s
+
+
+def _name(row: OperatorUse) -> str:
+    return row.name.split(".")[1] if row.name.count(".") > 1 else row.name

@@ -1,0 +1,76 @@
+"""Do forward and backward consist of operators too small to be worth their launch?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity, value
+from trainperf.analysis.rules.host.named_lines import named_fraction
+from trainperf.analysis.rules.operators.audited import (
+    PASSES,
+    Audited,
+    Timed,
+    audited,
+    is_large,
+    launch_s,
+    place_of,
+    total_s,
+)
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import count, duration, share
+
+
+FEWEST = 100
+"""Calls that are launched in about a millisecond, Python and autograd around them included."""
+
+
+def launch_bound(evidence: Evidence) -> Finding | None:
+    """Most operators take longer to launch than to compute, and the step waits for launches.
+
+    On a device only where the always-on marks say that it waits for the host.  The bound: all of
+    forward and backward but the other operators' time, and these at their floor.
+    """
+    known = audited(evidence)
+    if known is None or not _waits_for_host(evidence, known):
+        return None
+    passes = [row for row in known.operators if row.use.part in PASSES]
+    tiny = [row for row in passes if row.floor.bound == "launch" and not is_large(row, known)]
+    calls = sum(row.use.calls for row in tiny)
+    if calls < FEWEST or 2 * calls < sum(row.use.calls for row in passes):
+        return None
+    # Python between the launches that a line was named for is that line's.
+    lost = known.fraction(_saved_s(known, passes, tiny)) - named_fraction(evidence)
+    if lost < LIMITS.launch:
+        return None
+    return Finding(
+        id="launch_bound",
+        title=f"{count(calls)} tiny operators keep the step busy launching",
+        advice="Launch less, or larger",
+        evidence=(
+            (
+                f"up to {share(lost)} of {duration(known.step_s)} a step, for work of "
+                f"{duration(sum(row.floor.floor_s for row in tiny))}"
+            ),
+            f"one launch takes {duration(launch_s(known.light))} here",
+            *known.lines(tiny, 2),
+        ),
+        action="a larger batch, one operator instead of a Python loop over its rows or time "
+        'steps, or torch.compile(model, mode="reduce-overhead")',
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        effort="hours",
+        where=place_of(tiny),
+        confirm="trainperf compare BEFORE AFTER in samples per second",
+    )
+
+
+def _waits_for_host(evidence: Evidence, known: Audited) -> bool:
+    """On a CPU the host is the device."""
+    bound = value(evidence.summary, "host_bound_fraction")
+    return known.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
+
+
+def _saved_s(known: Audited, passes: list[Timed], tiny: list[Timed]) -> float:
+    rest_s = total_s(passes) - total_s(tiny)
+    floor_s = sum(row.floor.floor_s for row in tiny)
+    # Python between the calls, which belongs to no operator, goes with them.
+    return known.passes_s - rest_s - floor_s

@@ -1,0 +1,50 @@
+"""Does logging take a notable part of the step?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, setting, severity
+from trainperf.analysis.rules.host.host_lines import heaviest, host_lines
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.phases import Phase
+
+
+OFTEN = 10
+"""Steps between two writes below which the loggers' part of the loop is said to be logging."""
+
+
+def logging(evidence: Evidence) -> Finding | None:
+    """`self.log` in the step, and what the framework does with the values after it.
+
+    Needs an audit on a CPU: elsewhere, and without one, the loop's share has a finding of its own.
+    """
+    summary = evidence.summary
+    known = host_lines(evidence)
+    rows = [row for row in known.rows if row.logs] if known is not None else []
+    if known is None or not rows:
+        return None
+    inside, after = known.share(rows), phase_fraction(summary, Phase.LOOP) or 0.0
+    every = setting(summary, "log_every_n_steps")
+    lost = min(inside + after, 0.99)
+    mine = inside >= LIMITS.notable / 2 or (every is not None and every < OFTEN)
+    if lost < LIMITS.notable or not mine:
+        return None
+    lines = heaviest(known, rows)
+    where = lines[0][0] if lines else ""
+    operators = plural(sum(row.calls for row in rows), "operator")
+    return Finding(
+        id="logging",
+        title=f"logging takes {share(lost)} of the step",
+        advice="Log fewer values, less often",
+        evidence=(
+            f"{duration(inside * known.step_s)} a step in the {operators} that it calls",
+            f"{duration(after * known.step_s)} after the last hook"
+            + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
+        ),
+        action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        where=where,
+        confirm="phase_forward_s and phase_loop_s fall; trainperf compare before after",
+    )

@@ -1,0 +1,43 @@
+"""Does the framework itself take a notable part of the step between the steps' work?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, severity, value
+from trainperf.analysis.rules.host.logging import logging
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+from trainperf.core.phases import Phase
+
+
+def loop(evidence: Evidence) -> Finding | None:
+    """Logging, progress bars and metrics after the last hook take a notable part of the step.
+
+    On several ranks only what even the last rank spends there counts.  Where a device works on
+    while the host waits there, the wait is not lost: no finding, unless the run is host-bound.
+    """
+    summary = evidence.summary
+    lost, step_s = phase_fraction(summary, Phase.LOOP), value(summary, "step_mean_s")
+    if lost is None or not step_s:
+        return None
+    together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == "loop"]
+    lost = min([lost, *together])
+    host_bound = value(summary, "host_bound_fraction") or 0.0
+    hidden = summary.run.device != "cpu" and host_bound < LIMITS.host_bound
+    if lost < LIMITS.notable or hidden or logging(evidence) is not None:
+        return None
+    shown = summary.run.config.get("prog_bar_metrics")
+    return Finding(
+        id="loop",
+        title=f"the framework takes {share(lost)} of the step after the last hook",
+        advice="Log less often",
+        evidence=(
+            f"{duration(lost * step_s)} of {duration(step_s)} between hook and fetch",
+            *((f"on the progress bar: {shown}",) if shown else ()),
+        ),
+        action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
+        "progress bar is read back in every batch",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        confirm="trainperf compare before after: phase_loop_s falls",
+    )

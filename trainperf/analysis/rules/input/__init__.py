@@ -1,0 +1,1 @@
+"""Rules about input: loader, workers, transfer, padding."""

@@ -1,0 +1,32 @@
+"""Does the host wait for data without any loss, because the device works on meanwhile?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, phase_fraction, worst
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import share
+from trainperf.core.phases import Phase
+
+
+def data_hidden(evidence: Evidence) -> Finding | None:
+    """The loader takes much of the host's time and none of the device's: nothing is to be done.
+
+    A finding without gain, so that nobody speeds up a loader that costs nothing.
+    """
+    summary = evidence.summary
+    waited = phase_fraction(summary, Phase.DATA_WAIT)
+    stalled = worst(summary, "data_stall_fraction")
+    if waited is None or stalled is None or summary.run.device == "cpu":
+        return None
+    if waited < LIMITS.notable or stalled >= min(LIMITS.notable, LIMITS.hidden * waited):
+        return None
+    return Finding(
+        id="data_hidden",
+        title=f"{share(waited)} of the step is a wait for data that the device hides",
+        advice="Leave the loader as it is",
+        evidence=(f"the device was idle because of it for {share(stalled)} of the step",),
+        action="nothing: while the host waits, the device still has work; a faster loader gains "
+        "nothing",
+        fraction=0.0,
+        severity="low",
+        confirm="data_stall_fraction stays small when the step gets faster",
+    )

@@ -1,0 +1,123 @@
+"""Does the step wait for its batches, and what would make them come in time?"""
+
+import math
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import (
+    LIMITS,
+    at_most,
+    late_s,
+    phase_fraction,
+    setting,
+    severity,
+    value,
+    worst,
+)
+from trainperf.analysis.rules.input.loader_parts import Remedy, by_anatomy
+from trainperf.analysis.rules.input.loading import lost_to_loader, small_tensors_wait
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import duration, share
+from trainperf.core.phases import Phase
+
+
+def data_wait(evidence: Evidence) -> Finding | None:
+    """The loader keeps the device waiting.
+
+    Judged by the stall where it is known: a wait that hides behind queued device work is
+    `data_hidden`.  With an anatomy of the loader the part that costs is named; batches of
+    `many_small_tensors` are left to that rule.
+    """
+    summary = evidence.summary
+    waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
+    step_s = value(summary, "step_mean_s")
+    if waited is None or lost is None or not step_s:
+        return None
+    if lost < LIMITS.notable or small_tensors_wait(summary):
+        return None
+    remedy = _remedy(summary, lost, step_s)
+    return Finding(
+        id="data_wait",
+        title=_title(lost, summary, remedy.part),
+        advice=remedy.advice,
+        evidence=(
+            f"{duration(waited * step_s)} of {duration(step_s)} a step in the loader's next()",
+            *_late(summary),
+            *_stall(summary),
+            *remedy.evidence,
+        ),
+        action=remedy.action,
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        # Workers share the processor with the model where the model runs on it too.
+        confidence="medium" if summary.run.device == "cpu" else "high",
+        severity=severity(lost),
+        effort=remedy.effort,
+        where=remedy.where,
+        confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
+    )
+
+
+def _title(lost: float, summary: Summary, part: str) -> str:
+    where = ""
+    if len(summary.run.ranks) > 1:
+        # What one late rank waits beyond the others is the straggler's.
+        late = late_s(summary, Phase.DATA_WAIT) > 0
+        where = " on every rank" if late else " on the rank that waits longest"
+    mainly = f", mainly for {part}" if part else ""
+    return f"{share(lost)} of the step is spent waiting for data{mainly}{where}"
+
+
+def _late(summary: Summary) -> tuple[str, ...]:
+    more_s = late_s(summary, Phase.DATA_WAIT)
+    if not more_s:
+        return ()
+    return (f"the late rank waits {duration(more_s)} longer: a finding of its own",)
+
+
+def _stall(summary: Summary) -> tuple[str, ...]:
+    stalled = worst(summary, "data_stall_fraction")
+    if stalled is None or summary.run.device == "cpu":
+        return ()
+    return (f"the device was idle because of it for {share(stalled)} of the step",)
+
+
+def _remedy(summary: Summary, lost: float, step_s: float) -> Remedy:
+    if summary.loader is not None:
+        return by_anatomy(summary, summary.loader)
+    workers, cpus = setting(summary, "num_workers"), setting(summary, "cpu_count")
+    rest = max(1.0 - lost, 1e-3)
+    if workers is None:
+        return Remedy(
+            evidence=("the loader's settings are not known",),
+            action="give the DataLoader more workers",
+        )
+    asked = _to_ask(summary)
+    if workers == 0:
+        # Workers only have to make a batch in the time the rest of the step takes.
+        needed = _capped(math.ceil(lost / rest), cpus)
+        made = f"num_workers=0: {duration(lost * step_s)} a step to make batches in this process"
+        return Remedy(
+            evidence=(made, asked),
+            action=f"DataLoader(num_workers={needed}, persistent_workers=True)",
+        )
+    needed = math.ceil(workers / rest)
+    if cpus is None or needed <= cpus:
+        return Remedy(
+            evidence=(f"num_workers={workers:.0f}: too few or too slow", asked),
+            action=f"DataLoader(num_workers={needed}, persistent_workers=True, prefetch_factor=4)",
+        )
+    return Remedy(
+        evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", asked),
+        action="make a sample cheaper: cache or preprocess what __getitem__ and collate_fn compute",
+        effort="hours",
+    )
+
+
+def _to_ask(summary: Summary) -> str:
+    plain = summary.run.config.get("loop") == "plain"
+    ask = "LoopMonitor.loader_anatomy()" if plain else "TrainPerf(loader_anatomy=True)"
+    return f"{ask} says which part of a batch costs"
+
+
+def _capped(needed: int, cpus: float | None) -> int:
+    return max(1, needed if cpus is None else min(needed, int(cpus)))

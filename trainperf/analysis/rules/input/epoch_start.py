@@ -1,0 +1,92 @@
+"""Does every epoch begin with a wait for new workers?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import (
+    LIMITS,
+    all_steps_s,
+    at_most,
+    own_fit_s,
+    setting,
+    severity,
+    value,
+)
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import duration, plural, share
+
+
+NOT_OURS = 2.0
+"""Starting the workers explains what lies between epochs if it takes no less than half of it."""
+
+
+def epoch_start(evidence: Evidence) -> Finding | None:
+    """The loader's workers end with every epoch, and the next one waits for new ones.
+
+    Counted are the gaps between epochs, in which Lightning starts them, and what the first batches
+    of the epochs wait beyond the others, which steady steps leave out.
+    """
+    summary = evidence.summary
+    epochs, workers = summary.gaps.get("epoch_boundary", 0), setting(summary, "num_workers")
+    fit_s = own_fit_s(summary)
+    if epochs < 2 or not workers or setting(summary, "persistent_workers") or not fit_s:
+        return None
+    first_s, between_s = _first_batches_s(summary), _between_s(summary)
+    if first_s is None:
+        return None
+    lost = (first_s + between_s) / fit_s
+    if lost < LIMITS.epoch_start or not _explained(summary, first_s + between_s, epochs):
+        return None
+    each_s = (first_s + between_s) / epochs
+    return Finding(
+        id="epoch_start",
+        title=f"{share(lost)} of the fit goes into starting epochs",
+        advice="Keep the loader's workers",
+        evidence=(
+            f"{duration(each_s)} in each of {plural(epochs, 'epoch')}: {_said(first_s, between_s)}",
+            *_started(summary),
+        ),
+        action="DataLoader(persistent_workers=True)",
+        fraction=lost,
+        scope="fit",
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "
+        "in the ledger shrink",
+    )
+
+
+def _first_batches_s(summary: Summary) -> float | None:
+    """What the fit waits for data beyond what it would if every step were a steady one."""
+    steady, every = value(summary, "data_wait_fraction"), value(summary, "data_wait_all_fraction")
+    if steady is None or every is None:
+        return None
+    return max(0.0, every - steady) * all_steps_s(summary)
+
+
+def _between_s(summary: Summary) -> float:
+    """The gaps between epochs, where nothing else can hide in them.
+
+    In a plain loop the user's own code between epochs is there too: then only a look into the
+    loader tells that it is the workers.
+    """
+    if summary.run.config.get("loop") == "plain" and summary.loader is None:
+        return 0.0
+    return summary.ledger_s.get("epoch_boundary", 0.0)
+
+
+def _explained(summary: Summary, lost_s: float, epochs: int) -> bool:
+    """Whether starting the workers takes that long, as far as it was timed."""
+    if summary.loader is None:
+        return True
+    return summary.loader.start_s * epochs * NOT_OURS >= lost_s
+
+
+def _said(first_s: float, between_s: float) -> str:
+    return f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
+
+
+def _started(summary: Summary) -> tuple[str, ...]:
+    if summary.loader is None:
+        return ()
+    workers = plural(summary.loader.workers, "worker")
+    return (f"{duration(summary.loader.start_s)} to start {workers} and have a batch",)

@@ -1,0 +1,76 @@
+"""Is a batch so many small tensors that handling them is what it costs?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.rules.input.loader_parts import parts
+from trainperf.analysis.rules.input.loading import (
+    lost_to_loader,
+    moved,
+    small_copies,
+    small_tensors_wait,
+)
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import count, duration, rate, share, size
+
+
+def many_small_tensors(evidence: Evidence) -> Finding | None:
+    """The batch is many small tensors, and the step pays for the handling of each.
+
+    On a device for a copy of each, which every run shows; in the loader for making, stacking and
+    sending each, which an anatomy of the loader shows.
+    """
+    summary = evidence.summary
+    if small_copies(summary):
+        return _copied(summary)
+    return _loaded(summary) if small_tensors_wait(summary) else None
+
+
+def _copied(summary: Summary) -> Finding | None:
+    lost, step_s = moved(summary), value(summary, "step_mean_s")
+    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    if lost is None or not step_s or not tensors or copied is None:
+        return None
+    speed = value(summary, "h2d_bytes_per_s")
+    return _finding(
+        f"{share(lost)} of the step goes into copying {count(round(tensors))} small tensors",
+        (
+            f"{duration(lost * step_s)} of {duration(step_s)} a step",
+            f"{size(copied / tensors)} a tensor" + (f", at {rate(speed)}" if speed else ""),
+        ),
+        "one tensor a batch: torch.cat the fields in collate_fn, and split them on the device",
+        lost,
+    )
+
+
+def _loaded(summary: Summary) -> Finding | None:
+    lost, anatomy = lost_to_loader(summary), summary.loader
+    if lost is None or anatomy is None:
+        return None
+    each = anatomy.batch_bytes / anatomy.tensors
+    return _finding(
+        f"{share(lost)} of the step is a wait for batches of {count(round(anatomy.tensors))} "
+        "small tensors",
+        (*parts(anatomy), f"{size(each)} a tensor"),
+        "one tensor a sample in __getitem__ for all its fields, taken apart in the model",
+        lost,
+        where=anatomy.getitem_line or "",
+    )
+
+
+def _finding(
+    title: str, evidence: tuple[str, ...], action: str, lost: float, *, where: str = ""
+) -> Finding:
+    return Finding(
+        id="many_small_tensors",
+        title=title,
+        advice="Put the batch into fewer tensors",
+        evidence=evidence,
+        action=action,
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(lost),
+        effort="hours",
+        where=where,
+        confirm=f"a batch of fewer than {LIMITS.many_tensors} tensors, and a shorter step",
+    )

@@ -1,0 +1,106 @@
+"""Is much of the work done on padding, and would packing or bucketing save it?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import count, share
+
+
+ROOMY = 0.75
+"""Share of the padded length below which even the longest sequence leaves room."""
+
+
+def padding(evidence: Evidence) -> Finding | None:
+    """Many of the tokens that are computed are padding.
+
+    The bound is on effective tokens per second: full sequences spread the whole step, its data
+    wait excepted, over more of them.  Attention over shorter rows gains more than its tokens: what
+    the audit says of it is added.
+    """
+    summary = evidence.summary
+    wasted = value(summary, "padding_fraction")
+    waited = value(summary, "data_wait_fraction") or 0.0
+    if wasted is None or wasted < LIMITS.padding or summary.run.steady_steps < LIMITS.steps:
+        return None
+    advice, action, quadratic = _remedy(summary)
+    squared = attention_share(evidence) if quadratic else 0.0
+    # Rows of (1 - wasted) of the length take (1 - wasted)² of attention's time.
+    lost = (1 - waited) * (wasted + squared * wasted * (1 - wasted))
+    return Finding(
+        id="padding",
+        title=f"{share(wasted)} of the tokens are padding",
+        advice=advice,
+        evidence=(*_rates(summary), *_lengths(summary)),
+        action=action,
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="medium",
+        severity=severity(wasted),
+        effort="hours",
+        confirm="trainperf compare before after: more effective tokens/s, padding_fraction near 0",
+    )
+
+
+def attention_share(evidence: Evidence) -> float:
+    """Share of the audited operators' time that is attention; 0 without an audit."""
+    audit = evidence.documents.audit
+    if audit is None:
+        return 0.0
+    spent = sum(use.host_s for use in audit.operators)
+    attends = sum(use.host_s for use in audit.operators if "attention" in use.name)
+    return attends / spent if spent else 0.0
+
+
+def _remedy(summary: Summary) -> tuple[str, str, bool]:
+    """What to do first and how, and whether rows get shorter by it."""
+    lengths, padded_to = summary.sequence_lengths, setting(summary, "sequence_length")
+    if not lengths:
+        return (
+            "Pack the sequences",
+            "pack documents into full sequences, or batch those of similar length together",
+            True,
+        )
+    longest = max(lengths)
+    capacity = max(padded_to or 0, longest)
+    if longest <= ROOMY * capacity:
+        return (
+            "Pad less",
+            f"pad to the longest of the batch, or to {longest:,} tokens instead of {capacity:,.0f}",
+            True,
+        )
+    if _quantile(lengths, 0.5) <= capacity / 2:
+        return (
+            "Pack the sequences",
+            f"put several into one row of {capacity:,.0f} tokens, with attention kept apart",
+            False,
+        )
+    return (
+        "Batch sequences of similar length",
+        "a batch_sampler that sorts by length within some batches, and padding to the longest",
+        True,
+    )
+
+
+def _rates(summary: Summary) -> tuple[str, ...]:
+    useful, every = (value(summary, f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
+    if useful is None or every is None:
+        return ()
+    return (f"{count(round(useful))} of {count(round(every))} tokens/s are effective",)
+
+
+def _lengths(summary: Summary) -> tuple[str, ...]:
+    lengths = summary.sequence_lengths
+    if not lengths:
+        return ()
+    half, longest = _quantile(lengths, 0.5), max(lengths)
+    return (f"half of the sequences have at most {half:,} tokens, the longest {longest:,}",)
+
+
+def _quantile(lengths: dict[int, int], part: float) -> int:
+    """Upper edge of the bin in which that part of the sequences is reached."""
+    least, seen = part * sum(lengths.values()), 0
+    for edge in sorted(lengths):
+        seen += lengths[edge]
+        if seen >= least:
+            return edge
+    return max(lengths)

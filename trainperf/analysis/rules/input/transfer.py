@@ -1,0 +1,81 @@
+"""Does copying the batch to the device take a notable part of the step?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value
+from trainperf.analysis.rules.input.loading import moved, small_copies
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import count, duration, rate, share, size
+from trainperf.core.machine.chips import chip_of
+
+
+def transfer(evidence: Evidence) -> Finding | None:
+    """The host-to-device copy takes a notable part of the step.
+
+    What a trace shows to run beside computing is not counted.  A batch of many small tensors has a
+    rule of its own.
+    """
+    summary = evidence.summary
+    lost, step_s = moved(summary), value(summary, "step_mean_s")
+    if lost is None or not step_s or small_copies(summary):
+        return None
+    overlapped = _overlapped(evidence)
+    lost *= 1.0 - overlapped
+    if lost < LIMITS.notable:
+        return None
+    said = [f"{duration(lost * step_s)} of {duration(step_s)} a step", *_evidence(summary)]
+    if overlapped:
+        said.append(f"{share(overlapped)} of the copying runs beside computing: not counted")
+    return Finding(
+        id="transfer",
+        title=f"moving the batch to the device takes {share(lost)} of the step",
+        advice="Make the batch transfer cheaper",
+        evidence=tuple(said),
+        action=_action(summary),
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
+        severity=severity(lost),
+        effort="minutes" if _pageable(summary) else "hours",
+        confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
+    )
+
+
+def _overlapped(evidence: Evidence) -> float:
+    """Share of the copying that ran beside kernels, in the latest trace; 0 where none says so."""
+    for capture in reversed(evidence.captures):
+        for rank in capture.ranks:
+            if rank.totals.h2d_overlap_fraction is not None:
+                return rank.totals.h2d_overlap_fraction
+    return 0.0
+
+
+def _evidence(summary: Summary) -> list[str]:
+    copied, speed = value(summary, "h2d_bytes"), value(summary, "h2d_bytes_per_s")
+    tensors, pinned = value(summary, "h2d_tensors"), setting(summary, "pin_memory")
+    chip = chip_of(str(summary.run.hardware.get("device_name", "")))
+    said = []
+    if copied is not None:
+        said.append(f"{size(copied)} a step" + (f" at {rate(speed)}" if speed else ""))
+    if speed and chip is not None and chip.link_bytes_per_s:
+        said.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
+    if tensors is not None:
+        said.append(f"{count(tensors)} tensors a step")
+    if pinned is not None:
+        said.append(f"pin_memory={bool(pinned)}")
+    return said
+
+
+def _pageable(summary: Summary) -> bool:
+    return setting(summary, "pin_memory") == 0
+
+
+def _action(summary: Summary) -> str:
+    plain = summary.run.config.get("loop") == "plain"
+    if summary.run.device == "cpu":
+        return "nothing is copied on a CPU: look at the batch-transfer hooks of the module"
+    if _pageable(summary):
+        if plain:
+            return "DataLoader(pin_memory=True), and batch.to(device, non_blocking=True)"
+        return "DataLoader(pin_memory=True): Lightning then copies without blocking"
+    less = "send less: smaller dtypes, or make on the device what can be made there"
+    return f"batch.to(device, non_blocking=True); {less}" if plain else less

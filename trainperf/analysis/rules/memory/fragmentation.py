@@ -1,0 +1,34 @@
+"""Is much of the device's memory reserved, and in pieces that nobody can use?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, setting, value
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import share, size
+
+
+def fragmentation(evidence: Evidence) -> Finding | None:
+    """The allocator holds much more than tensors ever did, and nearly all that there is.
+
+    Below that the holes do no harm.  An upper bound: the two peaks need not fall together.
+    """
+    summary = evidence.summary
+    holes, reserved = (
+        value(summary, "fragmentation_bytes"),
+        value(summary, "memory_reserved_peak_bytes"),
+    )
+    capacity = setting(summary, "device_memory_bytes")
+    if holes is None or not reserved or not capacity:
+        return None
+    if holes < LIMITS.fragmentation * reserved or reserved < LIMITS.reserved * capacity:
+        return None
+    return Finding(
+        id="fragmentation",
+        title=f"{share(holes / reserved)} of the reserved memory is in pieces",
+        advice="Let segments grow",
+        evidence=(f"{size(reserved)} of {size(capacity)} reserved, {size(holes)} of it unused",),
+        action="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, and batches "
+        "of equal shape",
+        confidence="medium",
+        severity="medium",
+        confirm="fragmentation_bytes is lower in the next run",
+    )

@@ -1,0 +1,29 @@
+"""Does somebody keep the autograd graph of every step?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.memory.growing import graphs_held, growth, pace, said
+from trainperf.analysis.summary.schema import Finding
+
+
+def graph_held(evidence: Evidence) -> Finding | None:
+    """A container has gathered tensors that hang on a graph, about one a step or more.
+
+    It costs memory and no time, until there is none left: so there is no gain to promise.
+    """
+    holder = graphs_held(evidence)
+    if holder is None:
+        return None
+    grows = growth(evidence)
+    name = holder.name or f"a {holder.kind}"
+    made = (f"made at {holder.made}",) if holder.made else ()
+    return Finding(
+        id="graph_held",
+        title=f"{name} keeps the autograd graph of every step",
+        advice="Detach what is kept",
+        evidence=(said(holder), *((pace(grows),) if grows else ()), *made),
+        action=f"store value.detach() in {name}, or clear it when the step is over",
+        severity="high" if grows else "low",
+        urgent=grows is not None,
+        where=holder.where or holder.made,
+        confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",
+    )

@@ -1,0 +1,32 @@
+"""Does memory grow step by step until it is full?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.memory.growing import gathered, graphs_held, growth, pace, said
+from trainperf.analysis.summary.schema import Finding
+
+
+def leak(evidence: Evidence) -> Finding | None:
+    """What is held after a step grows, in the latter half of the fit too, and will fill the memory.
+
+    Says nothing where a graph is known to be held: that rule knows the cause.  What gathers is
+    named where the fit's end found it.
+    """
+    found = growth(evidence)
+    if found is None or graphs_held(evidence) is not None:
+        return None
+    holder = gathered(evidence, found)
+    return Finding(
+        id="leak",
+        title="memory grows with every step" + (f" in {holder.name}" if holder else ""),
+        advice="Stop what gathers",
+        evidence=(pace(found), said(holder) if holder else "no container was found that holds it"),
+        action=f"empty {holder.name} when it was used, or keep a running sum instead of all values"
+        if holder and holder.name
+        else "look for tensors, arrays or batches kept in a list: "
+        "trainperf.smoke.assert_no_graph_held(model)",
+        confidence="high" if holder else "medium",
+        severity="high",
+        urgent=True,
+        where=holder.where if holder else "",
+        confirm="memory_slope_bytes_per_step is 0 within its interval",
+    )

@@ -1,0 +1,45 @@
+"""Is the run close to the memory that there is?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.roofline.memory_savings import savings
+from trainperf.analysis.rules.base import LIMITS, setting, value, worst
+from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.formatting.units import share, size
+
+
+def memory_limit(evidence: Evidence) -> Finding | None:
+    """The peak leaves little room: a longer sequence, or a fragmented cache, ends the fit.
+
+    Judged by what tensors held on an accelerator, and by the resident set on a CPU; what the
+    allocator merely reserved it would give back.  Room costs no time, so no gain is promised.
+    """
+    summary, memory = evidence.summary, evidence.documents.memory
+    used = _used(summary)
+    capacity = setting(summary, "device_memory_bytes")
+    if used is None or not capacity or used / capacity < LIMITS.memory:
+        return None
+    if out_of_memory(evidence) is not None:
+        return None
+    saved = [
+        f"{one.what} saves up to {size(one.size_bytes)}, and {one.costs}"
+        for one in (savings(memory) if memory is not None else ())
+    ]
+    return Finding(
+        id="memory_limit",
+        title=f"the run takes {share(used / capacity)} of the memory that there is",
+        advice="Leave room in memory",
+        evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
+        action="a smaller micro-batch with accumulate_grad_batches, or torch.utils.checkpoint "
+        "around the blocks",
+        severity="high" if used / capacity >= LIMITS.memory_critical else "medium",
+        confirm=f"trainperf compare BEFORE AFTER shows a {_reading(summary)} that is lower",
+    )
+
+
+def _reading(summary: Summary) -> str:
+    return "resident_peak_bytes" if summary.run.device == "cpu" else "memory_peak_bytes"
+
+
+def _used(summary: Summary) -> float | None:
+    return worst(summary, _reading(summary)) or value(summary, _reading(summary))

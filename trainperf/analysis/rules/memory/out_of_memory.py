@@ -1,0 +1,100 @@
+"""Did the fit end because memory ran out, and what filled it?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.roofline.memory_savings import savings
+from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.core.artifacts.memory import MemoryLedger, OutOfMemory
+from trainperf.core.formatting.units import size
+
+
+ENDINGS = frozenset({"OutOfMemoryError", "MemoryError"})
+"""Exceptions that say so by their name."""
+
+_REMEDIES = {
+    "activations": "a smaller micro-batch with accumulate_grad_batches, shorter sequences, or "
+    "torch.utils.checkpoint around the blocks",
+    "optimizer state": "an optimizer that keeps less, e.g. torch.optim.Adafactor or SGD, or one "
+    "sharded over ranks: ZeroRedundancyOptimizer",
+    "parameters": 'a smaller or a half-precision model, or one sharded over ranks: strategy="fsdp"',
+    "gradients": 'gradients sharded over ranks: strategy="fsdp"',
+    "workspace": "CUBLAS_WORKSPACE_CONFIG=:4096:2, or a smaller micro-batch that leaves room",
+}
+
+
+def out_of_memory(evidence: Evidence) -> Finding | None:
+    """The last thing that happened was an allocation that failed.
+
+    The request counts for what was under way: activations in forward and backward, state in the
+    optimizer.  What then is largest is named.
+    """
+    summary, memory = evidence.summary, evidence.documents.memory
+    ended = memory.out_of_memory if memory is not None else None
+    if memory is None or ended is None:
+        return _unexplained(summary)
+    filled = filling(memory, ended)
+    blamed = "workspace" if ended.workspace else max(filled, key=lambda name: filled[name])
+    saved = [f"{one.what} saves up to {size(one.size_bytes)}" for one in savings(memory)[:1]]
+    return Finding(
+        id="out_of_memory",
+        title=f"the fit ran out of memory in {_during(ended)}: {blamed} filled it",
+        advice="Make room in memory" if blamed == "workspace" else f"Shrink the {blamed}",
+        evidence=(_asked(ended, memory), _parts(memory), *saved),
+        action=_REMEDIES[blamed],
+        confidence="high" if ended.during != "elsewhere" else "medium",
+        severity="high",
+        urgent=True,
+        effort="hours" if blamed in ("parameters", "gradients") else "minutes",
+        where=ended.where,
+        confirm="the fit goes on beyond this step; trainperf report shows what is left",
+    )
+
+
+def filling(memory: MemoryLedger, ended: OutOfMemory) -> dict[str, int]:
+    """Bytes by what they are for at the end, the failed request with what asked for it."""
+    asked = ended.requested_bytes or 0
+    beyond = max(0, (ended.allocated_bytes or 0) - memory.static_bytes)
+    stepping = ended.during == "optimizer"
+    return {
+        "activations": max(memory.activations_bytes or 0, beyond) + (0 if stepping else asked),
+        "optimizer state": memory.optimizer_bytes + (asked if stepping else 0),
+        "parameters": memory.parameters_bytes + memory.buffers_bytes,
+        "gradients": memory.gradients_bytes,
+    }
+
+
+def _unexplained(summary: Summary) -> Finding | None:
+    if summary.run.end_reason not in ENDINGS:
+        return None
+    return Finding(
+        id="out_of_memory",
+        title="the fit ran out of memory",
+        advice="Make room in memory",
+        evidence=(f"{summary.run.end_reason} ended it; nobody looked what filled the memory",),
+        action=_REMEDIES["activations"],
+        confidence="medium",
+        severity="high",
+        urgent=True,
+        confirm="the fit goes on beyond this step; trainperf report shows what is left",
+    )
+
+
+def _during(ended: OutOfMemory) -> str:
+    return {"optimizer": "the update", "elsewhere": "the loop"}.get(ended.during, ended.during)
+
+
+def _asked(ended: OutOfMemory, memory: MemoryLedger) -> str:
+    asked = f"{size(ended.requested_bytes)} more" if ended.requested_bytes else "more"
+    held = f", {size(ended.allocated_bytes)} held at the most" if ended.allocated_bytes else ""
+    limit = f", of {size(memory.capacity_bytes)} in all" if memory.capacity_bytes else ""
+    return f"{asked} was asked for{held}{limit}"
+
+
+def _parts(memory: MemoryLedger) -> str:
+    """What there was without the request that failed."""
+    known = {
+        "parameters": memory.parameters_bytes,
+        "gradients": memory.gradients_bytes,
+        "optimizer state": memory.optimizer_bytes,
+        "activations": memory.activations_bytes or 0,
+    }
+    return "there were " + ", ".join(f"{name} {size(of)}" for name, of in known.items() if of)

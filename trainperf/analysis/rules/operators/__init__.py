@@ -1,0 +1,1 @@
+"""Rules about operators: products, attention, casts, layouts, the optimizer."""

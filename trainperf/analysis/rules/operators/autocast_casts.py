@@ -1,0 +1,82 @@
+"""Does the step convert the same tensors to another dtype again and again?"""
+
+from collections.abc import Sequence
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity
+from trainperf.analysis.rules.operators.audited import (
+    Audited,
+    Timed,
+    audited,
+    place_of,
+    short,
+    total_s,
+)
+from trainperf.analysis.rules.operators.copies import is_cast
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+
+
+FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
+
+
+def autocast_casts(evidence: Evidence) -> Finding | None:
+    """Conversions take a notable part of the step: labels, masks, weights per micro-batch."""
+    known = audited(evidence)
+    if known is None:
+        return None
+    rows = [row for row in known.operators if is_cast(row)]
+    spent_s = total_s(rows)
+    if known.fraction(spent_s) < LIMITS.notable:
+        return None
+    lost = known.fraction(known.with_aftermath_s(rows))
+    return Finding(
+        id="autocast_casts",
+        title=f"conversions to another dtype take {share(spent_s / known.step_s)} of the step",
+        advice="Convert once",
+        evidence=(
+            f"{duration(spent_s)} of {duration(known.step_s)} a step: {_kinds(rows)}",
+            *known.lines(rows),
+            known.stands_on(),
+        ),
+        action=_action(rows, known),
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        where=place_of(rows),
+        confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
+    )
+
+
+def _kinds(rows: Sequence[Timed]) -> str:
+    """The pairs of dtypes that weigh most."""
+    weights: dict[str, float] = {}
+    for row in rows:
+        pair = f"{_before(row)} to {_after(row)}"
+        weights[pair] = weights.get(pair, 0.0) + row.time_s
+    return ", ".join(sorted(weights, key=lambda pair: -weights[pair])[:2])
+
+
+def _before(row: Timed) -> str:
+    return row.use.dtypes[-1] if short(row.use) == "copy_" else row.use.dtypes[0]
+
+
+def _after(row: Timed) -> str:
+    return row.use.dtypes[0] if short(row.use) == "copy_" else row.use.result_dtype or "another"
+
+
+def _action(rows: Sequence[Timed], known: Audited) -> str:
+    whole = [row for row in rows if _before(row) not in FLOATS]
+    if total_s(whole) >= total_s(rows) / 2:
+        return (
+            "keep masks and labels in the dtype they are used in: convert them in the dataset, or "
+            "once in register_buffer(…)"
+        )
+    repeated = [row for row in rows if row.use.calls > 1]
+    if known.audit.micro_batches > 1 and total_s(repeated) >= total_s(rows) / 2:
+        return (
+            "weights are converted in every micro-batch: fewer, larger micro-batches, or "
+            'Trainer(precision="bf16-true")'
+        )
+    return "make the tensor in the dtype it is used in, where it is made, and leave out .to(dtype)"

@@ -1,0 +1,53 @@
+"""Do convolutions get their images in the order that tensor cores do not take?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity
+from trainperf.analysis.rules.operators.audited import audited, place_of, total_s
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share
+
+
+PRECISIONS = frozenset({"tf32", "fp16", "bf16", "fp8"})
+"""What tensor cores compute in."""
+
+
+def channels_last(evidence: Evidence) -> Finding | None:
+    """Convolutions on tensor cores are given channels first, and the library reorders them.
+
+    On a CPU the gain depends on the sizes and is mostly small: nothing is said.  The bound: those
+    convolutions at their floor.
+    """
+    known = audited(evidence)
+    if known is None or known.audit.device == "cpu":
+        return None
+    first = [row for row in known.operators if row.use.channels_last is False]
+    places = {(row.use.module, row.use.line) for row in first if row.use.part == "forward"}
+    rows = [
+        row
+        for row in known.operators
+        if "convolution" in row.use.name
+        and row.use.precision in PRECISIONS
+        and (row.use.module, row.use.line) in places
+    ]
+    lost = known.fraction(sum(row.excess_s for row in rows))
+    spent = known.fraction(total_s(rows))
+    if spent < LIMITS.notable or lost <= 0:
+        return None
+    return Finding(
+        id="channels_last",
+        title=f"convolutions on channels-first images take {share(spent)} of the step",
+        advice="Put the channels last",
+        evidence=(
+            f"{duration(total_s(rows))} of {duration(known.step_s)} a step",
+            *known.lines(rows, 2),
+            known.stands_on(),
+        ),
+        action="model.to(memory_format=torch.channels_last), and the images likewise after the "
+        "copy to the device",
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        where=place_of(rows),
+        confirm="trainperf compare BEFORE AFTER",
+    )

@@ -1,0 +1,84 @@
+"""Do chains of elementwise operators carry their results through memory?"""
+
+from collections.abc import Sequence
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity
+from trainperf.analysis.rules.operators.audited import (
+    PASSES,
+    Audited,
+    Timed,
+    audited,
+    is_large,
+    place_of,
+    total_s,
+)
+from trainperf.analysis.rules.operators.scores import attention_rows
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import duration, share, size
+
+
+def elementwise_chain(evidence: Evidence) -> Finding | None:
+    """Elementwise operators hand each other large results that one kernel would not write.
+
+    The bound: each chain is one kernel at the speed of memory.  What belongs to eager attention,
+    or is made of constants, has rules of its own; a chain of tiny operators is `launch_bound`.
+    """
+    known = audited(evidence)
+    if known is None:
+        return None
+    rows = _chained(known)
+    spent_s = total_s(rows)
+    lost = known.fraction(spent_s - sum(row.floor.fused_floor_s for row in rows))
+    inner = sum(row.use.inner_bytes for row in rows)
+    if lost < LIMITS.notable or inner < LIMITS.handed_on * _moved(rows):
+        return None
+    return Finding(
+        id="elementwise_chain",
+        title=f"unfused elementwise operators take {share(spent_s / known.step_s)} of the step",
+        advice="Fuse the elementwise chain",
+        evidence=(
+            (
+                f"{duration(spent_s)} of {duration(known.step_s)} a step; {size(inner)} of the "
+                f"{size(_moved(rows))} they move pass between them"
+            ),
+            *known.lines(rows),
+            _near_roof(known, rows),
+            known.stands_on(),
+        ),
+        action="torch.compile(model), or the fused form, e.g. torch.nn.functional.gelu(x, "
+        'approximate="tanh") instead of its formula',
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        effort="hours",
+        where=place_of(rows),
+        confirm="trainperf compare BEFORE AFTER",
+    )
+
+
+def _chained(known: Audited) -> list[Timed]:
+    mine = [
+        row
+        for row in known.operators
+        if row.use.kind == "pointwise"
+        and row.use.part in PASSES
+        and row.use.inner_bytes
+        and not row.use.constant
+        and is_large(row, known)
+    ]
+    others = {id(row) for row in attention_rows(known.operators)}
+    return [row for row in mine if id(row) not in others]
+
+
+def _moved(rows: Sequence[Timed]) -> int:
+    return sum(row.use.moved_bytes for row in rows)
+
+
+def _near_roof(known: Audited, rows: Sequence[Timed]) -> str:
+    """What a better kernel of each operator by itself would bring: little, near the roof."""
+    fine = [row for row in rows if row.floor.near_roof(row.time_s)]
+    if known.basis == "modelled" or total_s(fine) < total_s(rows) / 2:
+        return "one kernel reads each input once and writes each result once"
+    return "most of them run near the memory's speed: only fusing gains, no faster kernel"

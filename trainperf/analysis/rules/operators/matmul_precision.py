@@ -1,0 +1,103 @@
+"""Are products computed in a precision that this chip is slow in?"""
+
+from collections.abc import Sequence
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity
+from trainperf.analysis.rules.operators.audited import Audited, Timed, audited, place_of, total_s
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import count, duration, share
+
+
+SHORTER = ("tf32", "bf16", "fp16")
+"""What fp32 products may be computed in instead, the least different first."""
+
+TERA = 1e12
+
+
+def matmul_precision(evidence: Evidence) -> Finding | None:
+    """Double precision, or fp32 where the chip has a much faster way to multiply.
+
+    The bound: the same operators at the floor of the faster precision.
+    """
+    known = audited(evidence)
+    if known is None:
+        return None
+    return _double(known) or _single(known)
+
+
+def _double(known: Audited) -> Finding | None:
+    rows = [row for row in known.operators if "fp64" in {row.use.precision, *row.use.dtypes}]
+    # Half the bytes, and the arithmetic at the peak of fp32.
+    peak, bandwidth = known.light.chip.flops_per_s.get("fp32"), known.light.chip.memory_bytes_per_s
+    least_s = sum(
+        max(row.use.flops / peak if peak else 0.0, row.use.memory_bytes / 2 / bandwidth)
+        for row in rows
+    )
+    lost = known.fraction(total_s(rows) - least_s)
+    if lost < LIMITS.notable:
+        return None
+    return Finding(
+        id="matmul_precision",
+        title=f"{share(total_s(rows) / known.step_s)} of the step computes in double precision",
+        advice="Compute in fp32",
+        evidence=_evidence(known, rows),
+        action="model.float(), and make batches with dtype=torch.float32: numpy's default is "
+        "float64",
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        where=place_of(rows),
+        confirm="trainperf compare BEFORE AFTER; the next audit has no fp64",
+    )
+
+
+def _single(known: Audited) -> Finding | None:
+    peaks = known.light.chip.flops_per_s
+    slow = peaks.get("fp32")
+    faster = [
+        name for name in SHORTER if slow and peaks.get(name, 0.0) >= LIMITS.faster_precision * slow
+    ]
+    rows = [
+        row for row in known.operators if row.use.kind == "matmul" and row.use.precision == "fp32"
+    ]
+    if not faster or not rows:
+        return None
+    best = max(peaks[name] for name in faster)
+    lost = known.fraction(total_s(rows) - sum(row.use.flops for row in rows) / best)
+    if lost < LIMITS.notable:
+        return None
+    peak = f"{known.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(best)} in "
+    return Finding(
+        id="matmul_precision",
+        title=f"fp32 products take {share(total_s(rows) / known.step_s)} of the step",
+        advice="Use the tensor cores" if known.audit.device == "cuda" else "Multiply in bf16",
+        evidence=(peak + faster[-1], *_evidence(known, rows)),
+        action=_SINGLE[faster[0]],
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        where=place_of(rows),
+        confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
+    )
+
+
+_SINGLE = {
+    "tf32": 'torch.set_float32_matmul_precision("high"); more with Trainer(precision="bf16-mixed")',
+    "bf16": 'Trainer(precision="bf16-mixed")',
+    "fp16": 'Trainer(precision="16-mixed"): this chip has no bf16',
+}
+
+
+def _evidence(known: Audited, rows: Sequence[Timed]) -> tuple[str, ...]:
+    return (
+        f"{duration(total_s(rows))} of {duration(known.step_s)} a step",
+        *known.lines(rows, 2),
+        known.stands_on(),
+    )
+
+
+def _rate(flops_per_s: float) -> str:
+    return f"{count(round(flops_per_s / TERA, 1))} TFLOP/s"

@@ -1,0 +1,77 @@
+"""Do products have sizes that tensor cores cannot take whole?"""
+
+from collections.abc import Iterator
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity
+from trainperf.analysis.rules.operators.audited import Timed, audited, place_of, short, total_s
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.formatting.units import duration, share
+
+
+STEPS = {"tf32": 4, "fp16": 8, "bf16": 8, "fp8": 16}
+"""Elements of 16 bytes: sizes that are no multiple of them cost alignment (NVIDIA's guide)."""
+
+VOCABULARY, TILE = 8192, 64
+"""A size from here on is padded to whole tiles at no cost worth mentioning."""
+
+
+def matmul_shapes(evidence: Evidence) -> Finding | None:
+    """Sizes are no multiple of what tensor cores take; on other devices it makes no difference.
+
+    The bound: those products at their floor.
+    """
+    known = audited(evidence)
+    if known is None or known.audit.device != "cuda":
+        return None
+    rows = [row for row in known.operators if odd_sizes(row.use)]
+    lost = known.fraction(sum(row.excess_s for row in rows))
+    spent = known.fraction(total_s(rows))
+    if spent < LIMITS.notable or lost <= 0:
+        return None
+    sizes = sorted({size for row in rows for size in odd_sizes(row.use)}, reverse=True)
+    return Finding(
+        id="matmul_shapes",
+        title=f"products of odd sizes take {share(spent)} of the step",
+        advice="Pad the odd sizes",
+        evidence=(
+            (
+                f"sizes {', '.join(map(str, sizes[:4]))}: {duration(total_s(rows))} of "
+                f"{duration(known.step_s)} a step"
+            ),
+            *known.lines(rows, 2),
+            known.stands_on(),
+        ),
+        action=_action(sizes[0], rows),
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence="low" if known.basis == "modelled" else "medium",
+        severity=severity(lost),
+        where=place_of(rows),
+        confirm="trainperf compare BEFORE AFTER",
+    )
+
+
+def odd_sizes(use: OperatorUse) -> tuple[int, ...]:
+    """Sizes of a product that are no multiple of its precision's step; empty where all are."""
+    step = STEPS.get(use.precision)
+    if step is None or use.kind != "matmul":
+        return ()
+    return tuple(size for size in _sizes(use) if size % step)
+
+
+def _sizes(use: OperatorUse) -> Iterator[int]:
+    """Rows, columns and inner size."""
+    if short(use) not in ("mm", "addmm", "bmm", "baddbmm") or len(use.shapes) < 2:
+        return
+    left, right = use.shapes[-2:]
+    if min(len(left), len(right)) >= 2:
+        yield from (left[-2], left[-1], right[-1])
+
+
+def _action(largest: int, rows: list[Timed]) -> str:
+    tile = TILE if largest >= VOCABULARY else max(STEPS[row.use.precision] for row in rows)
+    padded = -(-largest // tile) * tile
+    what = "vocab_size" if largest >= VOCABULARY else "size"
+    return f"{what}={padded} instead of {largest}: the next multiple of {tile}"

@@ -1,0 +1,51 @@
+"""Is the update made of many small operators?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, severity
+from trainperf.analysis.rules.operators.audited import Timed, audited, short, total_s
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import count, duration, share
+
+
+ELEMENTWISE = ("pointwise", "copy", "other")
+
+
+def optimizer_not_fused(evidence: Evidence) -> Finding | None:
+    """The update takes a notable part of the step and is not one fused kernel.
+
+    The bound: all of it is made at the speed of memory, each value read and written once.
+    """
+    known = audited(evidence)
+    if known is None:
+        return None
+    rows = [row for row in known.operators if row.use.part == "optimizer"]
+    update = [row for row in rows if row.use.kind in ELEMENTWISE]
+    if not update or any(short(row.use).startswith("_fused_") for row in rows):
+        return None
+    spent_s = total_s(update)
+    lost = known.fraction(spent_s - sum(row.floor.fused_floor_s for row in update))
+    if lost < LIMITS.notable:
+        return None
+    calls = sum(row.use.calls for row in update)
+    each = _is_foreach(update)
+    return Finding(
+        id="optimizer_not_fused",
+        title=f"an update that is not fused takes {share(spent_s / known.step_s)} of the step",
+        advice="Fuse the optimizer",
+        evidence=(
+            f"{duration(spent_s)} of {duration(known.step_s)} a step in {count(calls)} operators",
+            "lists of tensors (foreach)" if each else "one tensor after the other (foreach=False)",
+            known.stands_on(),
+        ),
+        action="torch.optim.AdamW(parameters, fused=True); Adam, SGD and Adagrad take it too",
+        fraction=lost,
+        gain_upper_bound=known.bound(lost),
+        confidence=known.confidence,
+        severity=severity(lost),
+        confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
+    )
+
+
+def _is_foreach(update: list[Timed]) -> bool:
+    listed = [row for row in update if short(row.use).startswith("_foreach_")]
+    return total_s(listed) >= total_s(update) / 2

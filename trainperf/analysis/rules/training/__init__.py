@@ -1,0 +1,1 @@
+"""Rules about the training loop itself: overflow, zero_grad, schedulers, validation."""

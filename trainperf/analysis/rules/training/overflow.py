@@ -1,0 +1,37 @@
+"""Does the GradScaler throw away too many updates?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import plural, scale_factor, share
+
+
+def overflow(evidence: Evidence) -> Finding | None:
+    """A storm of overflows, beyond the few with which a scaler finds its scale.
+
+    The bound is on useful updates per second: a skipped step costs what a step costs.
+    """
+    summary = evidence.summary
+    lost = value(summary, "overflow_rate")
+    if lost is None or lost < LIMITS.overflow:
+        return None
+    steps = summary.readings["overflow_rate"].n
+    if lost * steps <= LIMITS.overflows:
+        return None
+    scale = value(summary, "loss_scale")
+    return Finding(
+        id="overflow",
+        title=f"{share(lost)} of the updates overflow and are thrown away",
+        advice="Stop the overflows",
+        evidence=(
+            f"over {plural(steps, 'step')}",
+            *((f"loss scale now {scale_factor(scale)}",) if scale is not None else ()),
+        ),
+        action='precision="bf16-mixed" where the hardware has it; else look for infinities in '
+        "the loss, and clip gradients after unscaling",
+        fraction=lost,
+        gain_upper_bound=at_most(lost),
+        severity=severity(lost),
+        effort="hours",
+        confirm=f"trainperf report: overflows below {share(LIMITS.overflow)} of the updates",
+    )

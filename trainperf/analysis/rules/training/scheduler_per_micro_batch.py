@@ -1,0 +1,37 @@
+"""Does the learning-rate schedule run faster than the model is updated?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import LIMITS, setting
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import count, times
+
+
+def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
+    """The scheduler steps with every micro-batch, or more than once an update.
+
+    Nothing gets faster without it: the learning rate is not what was asked for, so the run ends
+    with another loss.
+    """
+    summary = evidence.summary
+    stepped, updates = setting(summary, "scheduler_steps"), setting(summary, "updates")
+    passes = setting(summary, "micro_batches")
+    if stepped is None or not updates or passes is None or updates < LIMITS.steps:
+        return None
+    fast = stepped / updates
+    if fast < LIMITS.schedule:
+        return None
+    with_each = abs(stepped - passes) <= LIMITS.notable * passes
+    groups = f"{count(passes)} micro-batches make these updates"
+    names = summary.run.config.get("schedulers") or "the scheduler"
+    return Finding(
+        id="scheduler_per_micro_batch",
+        title=f"the learning-rate schedule runs {times(fast)} as fast as the updates",
+        advice="Step the scheduler once an update" if with_each else "Step the scheduler less",
+        evidence=(f"{names}: {count(stepped)} steps in {count(updates)} updates", groups),
+        action="call scheduler.step() only after optimizer.step(), not in every micro-batch"
+        if with_each
+        else "call scheduler.step() once after each optimizer.step()",
+        severity="high",
+        urgent=True,
+        confirm="scheduler_steps and updates in the run's configuration are equal",
+    )

@@ -1,0 +1,31 @@
+"""Does validation build graphs that nobody needs?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import at_most, gap_fraction
+from trainperf.analysis.summary.schema import Finding
+from trainperf.core.formatting.units import share
+from trainperf.core.phases import Gap
+
+
+def validation_grad(evidence: Evidence) -> Finding | None:
+    """Autograd was on when the model was validated.
+
+    The bound is all of validation: what the graph costs in it was not measured.
+    """
+    summary = evidence.summary
+    spent = gap_fraction(summary, Gap.VALIDATION.label)
+    if summary.run.config.get("validation_grad") is not True or not spent:
+        return None
+    return Finding(
+        id="validation_grad",
+        title="validation runs with autograd on and keeps activations for nothing",
+        advice="Validate under torch.no_grad()",
+        evidence=(f"validation takes {share(spent)} of the fit, a part of it for the graph",),
+        action="with torch.no_grad(): around the validation loop, or @torch.no_grad() on it",
+        fraction=spent,
+        scope="fit",
+        gain_upper_bound=at_most(spent),
+        confidence="medium",
+        severity="medium",
+        confirm="trainperf compare BEFORE AFTER: validation is shorter, and the memory peak lower",
+    )

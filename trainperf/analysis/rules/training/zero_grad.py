@@ -1,0 +1,23 @@
+"""Do gradients add up from update to update?"""
+
+from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.summary.schema import Finding
+
+
+def zero_grad(evidence: Evidence) -> Finding | None:
+    """Between two updates no gradient was zeroed: every update follows all batches so far.
+
+    It costs no time.  It spoils what is learned, so it comes before what is merely slow.
+    """
+    if evidence.summary.run.config.get("gradients_zeroed") is not False:
+        return None
+    return Finding(
+        id="zero_grad",
+        title="gradients are never zeroed: each update follows the sum of all batches so far",
+        advice="Zero the gradients",
+        evidence=("between the first updates the gradient was only ever added to",),
+        action="optimizer.zero_grad() once per update, before the first backward of the step",
+        severity="high",
+        urgent=True,
+        confirm="this finding is gone, and the loss falls as it should",
+    )

@@ -1,0 +1,1 @@
+"""A run directory read back: records, journal, merged attempts and ranks."""

@@ -1,0 +1,133 @@
+"""Where did the wall time of the fit go, every second of it?"""
+
+from datetime import datetime
+from typing import TypeVar
+
+from trainperf.analysis.run.directory import Damaged
+from trainperf.core.phases import GAPS, PHASES, Gap
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.codec import Entry
+from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
+
+
+UNATTRIBUTED = "unattributed"
+"""Ledger entry for wall time that no record accounts for (negative: accounted for twice)."""
+
+_NO_TOTALS = Totals(at_step=-1)
+
+K = TypeVar("K", str, int)
+
+
+class Journal:
+    """All that one rank's files say, added up while they are read: its share of the fit.
+
+    It has every step of the rank, steady or not.  Times are nanoseconds on the host's clock;
+    where there is no end mark, the fit lasted up to the last line.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.steps = 0
+        self.phase_ns = [0] * len(PHASES)
+        self.gap_ns: dict[str, int] = {}
+        self.gap_counts: dict[str, int] = {}
+        self.fit_ns = 0
+        self.damaged_lines = 0
+        self.end: EndMark | None = None
+        """How the latest attempt ended; `None` while it is being written, or when it was cut."""
+        self.paces_ns: list[int] = []
+        """How fast the host was, at either end of each attempt."""
+        self.totals = _NO_TOTALS
+        """Of all attempts together."""
+        self.learned = _NO_TOTALS
+        """Of the latest attempt alone."""
+        self._earlier = _NO_TOTALS
+        self._started: datetime | None = None
+        self._reached_ns = 0
+        self._attributed_ns = 0
+
+    def begin(self, info: RunInfo) -> None:
+        """An attempt starts; the time since the one before was cut off is a `restart` gap."""
+        started = moment(info.started_at)
+        self._paced(info.pace_ns)
+        if self._started and started:
+            since_ns = round((started - self._started).total_seconds() * 1e9) - self.fit_ns
+            if since_ns >= 0:
+                self._add_gap(Gap.RESTART.label, since_ns)
+                self.fit_ns += since_ns
+        self._started = self._started or started
+        self._earlier, self.learned, self.end = self.totals, _NO_TOTALS, None
+        self._reached_ns = self._attributed_ns = 0
+
+    def close(self) -> None:
+        """The attempt's file has been read to its end."""
+        # A gap cut out of the last step ends before the step does, hence the larger of the two.
+        known_ns = max(self._reached_ns, self._attributed_ns)
+        self.fit_ns += self.end.fit_ns if self.end else known_ns
+
+    def add_steps(self, block: StepBlock) -> None:
+        """Count a block of steps."""
+        self.steps += len(block)
+        for phase in PHASES:
+            self.phase_ns[phase] += int(block.host_ns(phase).sum())
+        self._attributed_ns += int(block.wall_ns.sum())
+        self._reached_ns = max(self._reached_ns, int((block.start_ns + block.wall_ns).max()))
+
+    def add(self, entry: Entry | Damaged) -> None:
+        """Count anything that is not a step."""
+        if isinstance(entry, GapRecord):
+            self._add_gap(entry.gap, entry.duration_ns)
+            self._attributed_ns += entry.duration_ns
+            self._reached_ns = max(self._reached_ns, entry.start_ns + entry.duration_ns)
+        elif isinstance(entry, Totals):
+            self.learned, self.totals = entry, _continued(self._earlier, entry)
+        elif isinstance(entry, EndMark):
+            self.end = entry
+            self._paced(entry.pace_ns)
+        else:
+            self.damaged_lines += entry.lines
+
+    def ledger_s(self) -> dict[str, float]:
+        """Seconds per phase and gap, with what is left over: they sum to the fit exactly."""
+        spent = {phase.label: self.phase_ns[phase] for phase in PHASES}
+        known = [gap.label for gap in GAPS if gap.label in self.gap_ns]
+        spent.update({gap: self.gap_ns[gap] for gap in known})
+        # A gap of a later release is still time of this fit.
+        spent.update({gap: ns for gap, ns in self.gap_ns.items() if gap not in spent})
+        spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
+        return {slot: ns / 1e9 for slot, ns in spent.items()}
+
+    def _paced(self, pace_ns: int | None) -> None:
+        if pace_ns is not None and pace_ns > 0:
+            self.paces_ns.append(pace_ns)
+
+    def _add_gap(self, gap: str, duration_ns: int) -> None:
+        self.gap_ns[gap] = self.gap_ns.get(gap, 0) + duration_ns
+        self.gap_counts[gap] = self.gap_counts.get(gap, 0) + 1
+
+
+def moment(started_at: str) -> datetime | None:
+    """An ISO 8601 time in UTC; `None` when it is none (Python 3.10 does not know the `Z`)."""
+    try:
+        moment = datetime.fromisoformat(started_at.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _continued(earlier: Totals, now: Totals) -> Totals:
+    """Totals of an attempt on top of those of the attempts before it."""
+    return Totals(
+        at_step=now.at_step,
+        actions_ns=_added(earlier.actions_ns, now.actions_ns),
+        sequence_lengths=_added(earlier.sequence_lengths, now.sequence_lengths),
+        faults={**earlier.faults, **now.faults},
+        dropped=_added(earlier.dropped, now.dropped),
+        notes={**earlier.notes, **now.notes},
+        reasons={**earlier.reasons, **now.reasons},
+        config={**earlier.config, **now.config},
+    )
+
+
+def _added(first: dict[K, int], second: dict[K, int]) -> dict[K, int]:
+    return {key: first.get(key, 0) + second.get(key, 0) for key in {**first, **second}}

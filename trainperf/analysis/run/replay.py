@@ -1,0 +1,128 @@
+"""What happened, rank by rank, over the same steps?  One pass over a run.
+
+A synchronous step belongs to all ranks: numbers of several ranks may only be combined over steps
+that every rank recorded, and a step that is unusual on one rank is unusual.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.analysis.run.directory import Damaged, RecordFile, Run
+from trainperf.analysis.run.journal import Journal
+from trainperf.core.steps.block import Column, StepBlock, StepSchema
+
+
+_EMPTY = StepBlock.from_rows(StepSchema(), [])
+
+
+class Replay:
+    """One pass over a run.  `journals` and `left_out` are complete when `blocks` is exhausted."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.journals = {rank: Journal(rank) for rank in run.ranks}
+        self.left_out = 0
+        """Steps that some rank of their attempt does not have."""
+
+    def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
+        """Blocks of the same steps, one per rank in the order of ranks, with their tags united.
+
+        Steps of a later attempt are numbered on from the earlier one's.  The block of a rank that
+        took no part in an attempt is empty: an elastic restart may go on with fewer ranks.
+        """
+        begun = 0
+        for files in self.run.attempts:
+            lanes = self._lanes(files, begun)
+            for common in self._aligned(list(lanes.values())):
+                taken = dict(zip(lanes, common, strict=True))
+                yield tuple(taken.get(rank, _EMPTY) for rank in self.journals)
+            begun = max(begun, *(lane.last_index + 1 for lane in lanes.values()))
+
+    def _lanes(self, files: tuple[RecordFile, ...], begun: int) -> dict[int, "_Lane"]:
+        return {file.rank: _Lane(_steps(file, self.journals[file.rank], begun)) for file in files}
+
+    def _aligned(self, lanes: list["_Lane"]) -> Iterator[tuple[StepBlock, ...]]:
+        while True:
+            for lane in lanes:
+                lane.fill()
+            until = min((lane.last_index for lane in lanes if len(lane.block)), default=None)
+            if until is None:
+                return
+            blocks = [lane.take(until) for lane in lanes]
+            common, left_out = _common(blocks)
+            self.left_out += left_out
+            if len(common[0]):
+                yield common
+
+
+class _Lane:
+    """One rank's steps, taken up to a step number at a time."""
+
+    def __init__(self, blocks: Iterator[StepBlock | None]) -> None:
+        self._blocks = blocks
+        self.block = _EMPTY
+        self.last_index = -1
+
+    def fill(self) -> None:
+        """Make sure there are steps to take, unless there are no more."""
+        if len(self.block):
+            return
+        block = next(self._blocks, None)
+        if block is not None:
+            self.block = block
+            self.last_index = int(block.index[-1])
+
+    def take(self, until: int) -> StepBlock:
+        """Take the steps up to the number *until*."""
+        if not len(self.block) or self.last_index <= until:
+            taken, self.block = self.block, _EMPTY
+            return taken
+        chosen = self.block.index <= until
+        taken, self.block = self.block.select(chosen), self.block.select(np.logical_not(chosen))
+        return taken
+
+
+def _steps(file: RecordFile, journal: Journal, begun: int) -> Iterator[StepBlock]:
+    """The steps of a file, numbered from *begun*; everything in it goes into the journal."""
+    journal.begin(file.info)
+    last = -1.0
+    for entry in file.entries():
+        if not isinstance(entry, StepBlock):
+            journal.add(entry)
+            continue
+        rising = _rising(entry.index, last)
+        block = entry if rising.all() else entry.select(rising)
+        if len(block) < len(entry):
+            journal.add(Damaged(len(entry) - len(block)))
+        if len(block):
+            last = float(block.index[-1])
+            journal.add_steps(block)
+            yield block.renumbered(begun) if begun else block
+    journal.close()
+
+
+def _rising(index: Column, last: float) -> npt.NDArray[np.bool_]:
+    """Which steps come after all before them: any other line was written twice or damaged."""
+    before = np.maximum.accumulate(np.concatenate(([last], index[:-1])))
+    return index > before
+
+
+def _common(blocks: Sequence[StepBlock]) -> tuple[tuple[StepBlock, ...], int]:
+    """The steps that all blocks have, with united tags, and how many some block lacks."""
+    indices = [block.index for block in blocks]
+    if all(np.array_equal(indices[0], index) for index in indices[1:]):
+        return _united(blocks), 0
+    shared = reduce(np.intersect1d, indices)
+    every = reduce(np.union1d, indices)
+    chosen = [block.select(np.isin(block.index, shared)) for block in blocks]
+    return _united(chosen), len(every) - len(shared)
+
+
+def _united(blocks: Sequence[StepBlock]) -> tuple[StepBlock, ...]:
+    tags = reduce(np.bitwise_or, [block.tags for block in blocks])
+    return tuple(
+        block if np.array_equal(block.tags, tags) else block.retagged(tags) for block in blocks
+    )

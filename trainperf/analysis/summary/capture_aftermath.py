@@ -1,0 +1,89 @@
+"""Did the run stay slower after a capture?  The steps before and after, compared."""
+
+from collections import deque
+from itertools import islice
+
+import numpy as np
+
+from trainperf.analysis.summary.schema import Capture
+from trainperf.core.phases import DISQUALIFYING, Tag
+from trainperf.core.steps.block import Column, StepBlock
+
+
+NEIGHBOURS = 50
+"""Steady steps looked at on either side."""
+
+FEWEST = 5
+"""Below so many steps on a side their quartiles say nothing."""
+
+SLOWER = 1.05
+"""A ratio beyond which it counts, if the quartiles agree (after CUPTI 10–20 % were seen)."""
+
+
+class CaptureFold:
+    """Collects the neighbours of every stretch of profiled steps, in constant memory each."""
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=NEIGHBOURS)
+        self._stretches: list[_Stretch] = []
+
+    def observe(self, block: StepBlock, walls_s: Column) -> None:
+        """Take the next block, with the wall time to judge each step by."""
+        profiled = (block.tags & Tag.PROFILED) != 0
+        steady = (block.tags & DISQUALIFYING) == 0
+        if not profiled.any():
+            self._neighbours(walls_s[steady])
+            return
+        edges = np.flatnonzero(np.diff(profiled)) + 1
+        for part in np.split(np.arange(len(block)), edges):
+            if profiled[part[0]]:
+                self._profiled(block.index[part])
+            else:
+                self._neighbours(walls_s[part][steady[part]])
+
+    def captures(self) -> tuple[Capture, ...]:
+        """The captures seen so far."""
+        return tuple(stretch.capture() for stretch in self._stretches)
+
+    def _profiled(self, index: Column) -> None:
+        first, last = int(index[0]), int(index[-1])
+        latest = self._stretches[-1] if self._stretches else None
+        if latest and not latest.after and latest.last == first - 1:
+            latest.last = last
+            return
+        self._stretches.append(_Stretch(first, last, list(self._recent)))
+
+    def _neighbours(self, walls_s: Column) -> None:
+        if self._stretches:
+            after = self._stretches[-1].after
+            after.extend(islice(walls_s.tolist(), max(0, NEIGHBOURS - len(after))))
+        self._recent.extend(walls_s[-NEIGHBOURS:].tolist())
+
+
+class _Stretch:
+    """A stretch of profiled steps whose neighbours are still being collected."""
+
+    def __init__(self, first: int, last: int, before: list[float]) -> None:
+        self.first = first
+        self.last = last
+        self.before = before
+        self.after: list[float] = []
+
+    def capture(self) -> Capture:
+        """What is known by now."""
+        if min(len(self.before), len(self.after)) < FEWEST:
+            return self._as(None, None, slower=False)
+        before, after = np.quantile(self.before, (0.5, 0.75)), np.quantile(self.after, (0.25, 0.5))
+        ratio = after[1] / before[0]
+        slower = bool(ratio > SLOWER and after[0] > before[1])
+        return self._as(float(before[0]), float(after[1]), slower=slower)
+
+    def _as(self, before_s: float | None, after_s: float | None, *, slower: bool) -> Capture:
+        return Capture(
+            first_step=self.first,
+            last_step=self.last,
+            before_s=before_s,
+            after_s=after_s,
+            ratio=after_s / before_s if before_s and after_s else None,
+            slower=slower,
+        )

@@ -1,0 +1,202 @@
+"""Contents of `summary.json`: what is known about a run once it has been read.
+
+Plain data in SI units, made by `trainperf.analysis.summarize`, judged by
+`trainperf.analysis.rules`, shown by `trainperf.reports`.  `None` means *not measured*; a reading
+without a value says why.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
+from trainperf.analysis.roofline.time_split import Dimensions
+from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
+from trainperf.meters.fold import Reading
+
+
+State = Literal["finished", "interrupted", "failed", "running", "killed"]
+Level = Literal["high", "medium", "low"]
+Scope = Literal["step", "fit"]
+Effort = Literal["minutes", "hours", "days"]
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the run was, how far it came and how it ended."""
+
+    path: str
+    name: str
+    state: State
+    """`running` and `killed` both lack an end mark; the time of the last write tells them apart."""
+    end_reason: str | None
+    """Class name of the exception that ended the fit, or `NOT_CLOSED`."""
+    started_at: str
+    attempts: int
+    continues: str
+    ranks: tuple[int, ...]
+    """Ranks whose files were read; the order of every `per_rank`."""
+    world_size: int
+    device: str
+    steps: int
+    """Steps that every rank of their attempt recorded: the readings stand on them."""
+    steady_steps: int
+    left_out_steps: int
+    """Steps that only some ranks recorded."""
+    fit_s: float
+    """Host time of the fit on the lowest rank; up to the last line while it is running."""
+    earlier: dict[str, int]
+    """Steps, samples and tokens of earlier fits that this one continues."""
+    software: dict[str, str]
+    hardware: dict[str, Scalar]
+    config: dict[str, Scalar]
+    notes: dict[str, str]
+    faults: dict[str, str]
+    dropped: dict[str, int]
+    paces_s: tuple[float, ...] = ()
+    """What a small fixed piece of Python took on the host at the beginning and the end of each
+    attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of profiled steps, and whether the steps after it are as fast as those before.
+
+    Medians over up to fifty steady steps on either side, the slowest rank's wall time.
+    """
+
+    first_step: int
+    last_step: int
+    before_s: float | None
+    after_s: float | None
+    ratio: float | None
+    """`after_s` over `before_s`."""
+    slower: bool
+    """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One duration of the same steps by the run's records and by their trace: medians of a step."""
+
+    name: str
+    """`step`, `data_wait` or `allreduce_tail`."""
+    recorded_s: float
+    traced_s: float
+    agree: bool
+    """Within 5 % of the larger one, or within 1 % of the step."""
+
+
+class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """What the trace of a capture said, and whether the records say the same of those steps."""
+
+    file: str
+    rank: int
+    first_step: int
+    """In the records of this fit."""
+    steps: int
+    answer: str
+    """One sentence, of all ranks that were read together."""
+    comm_exposed_s: float | None
+    """Of a step: communication that no computation hides, to read beside the all-reduce tail."""
+    compared: tuple[Compared, ...]
+
+
+class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A moment of the step at which ranks wait for each other; over steady steps.
+
+    The transfer is what even the last rank waits, the skew of a rank what it waits beyond that.
+    """
+
+    point: str
+    """`backward` (the all-reduce) or, under Lightning, `loop` (before every fetch)."""
+    n: int
+    """Steps in which every rank's wait is known."""
+    wait_s: tuple[float, ...]
+    """Mean wait per rank."""
+    transfer_s: float
+    """Mean of the smallest wait."""
+    skew_s: float | None
+    """Median of the largest skew."""
+    lost_s: float
+    """Mean of the largest skew: what the fastest rank loses here in a step."""
+    straggler: int | None
+    """The rank the others wait for, if it is clearly always the same one."""
+    late_fraction: float
+    """Share of steps in which the most frequent last rank was clearly late."""
+    late_s: float | None
+    """Median time the straggler comes after the typical other rank."""
+    cause: str | None
+    """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
+    cause_s: float | None
+    """Mean excess of that phase over the fastest rank's, as far as it is waited for here."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A diagnosis: what it stands on, what to do, and what that gains at most."""
+
+    id: str
+    title: str
+    """The diagnosis in one clause."""
+    advice: str
+    """What to do first, as an imperative of a few words without a full stop."""
+    evidence: tuple[str, ...]
+    """Measured numbers, with their units."""
+    action: str
+    """The change in one line, with the code where there is code to change."""
+    fraction: float | None = None
+    """Share of the scope's wall time that would be saved if the cause vanished altogether."""
+    scope: Scope = "step"
+    """Whether that is a share of a steady step or of the whole fit."""
+    gain_upper_bound: float | None = None
+    """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
+    confidence: Level = "high"
+    severity: Level = "medium"
+    effort: Effort = "minutes"
+    """What the change takes; predicted gain over effort is the return on it."""
+    where: str = ""
+    """`file:line` of the code it is about, where one is known."""
+    confirm: str = ""
+    """How to see that the change did it, in one line."""
+    urgent: bool = False
+    """Whether it ended the fit, will end it, or spoils what is learned: named before all others."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, read: what reports show and comparisons compare."""
+
+    schema: int = SCHEMA_VERSION
+    run: RunFacts
+    readings: dict[str, Reading]
+    ledger_s: dict[str, float]
+    """Seconds of the fit per phase and gap on the lowest rank; they sum to `run.fit_s`."""
+    gaps: dict[str, int]
+    """How many gaps of each kind that was."""
+    excluded: dict[str, int]
+    """Tag to the steps left out for it; a step with several counts under the first of them."""
+    synchronisation: tuple[SyncPoint, ...]
+    captures: tuple[Capture, ...]
+    traces: tuple[TracedSteps, ...] = ()
+    """Traces that were read, in the order of their steps; per rank."""
+    sequence_lengths: dict[int, int]
+    """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
+    actions_s: dict[str, float]
+    """User hook to its host time per step, all steps, on the rank where it is largest.
+
+    Hooks of ours are not among them: their time is in the reading `overhead_s`.
+    """
+    dimensions: Dimensions | None = None
+    light: SpeedOfLight | None = None
+    """`None` without an audited step, or where the chip's limits are not known."""
+    memory: MemoryLedger | None = None
+    compilation: Compilation | None = None
+    loader: LoaderAnatomy | None = None
+    findings: tuple[Finding, ...] = ()
+    """Ranked by predicted gain."""
+    warnings: tuple[str, ...] = ()
+    """What a reader must know about the files before trusting the numbers."""
+
+
+def encode_summary(summary: Summary) -> bytes:
+    """The contents of `summary.json`, indented for people."""
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"

@@ -1,0 +1,154 @@
+"""Do a trace and the records say the same about the same steps?  Side by side, as medians."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+import numpy as np
+
+from trainperf.analysis.summary.schema import Compared, TracedSteps
+from trainperf.core.formatting.units import duration
+from trainperf.core.phases import Phase
+from trainperf.core.steps.block import Column, StepBlock
+from trainperf.traces.capture_files import CaptureReport, rank_of
+from trainperf.traces.results import RankTrace, TraceStep
+
+
+TOLERABLE = 0.05
+"""Relative difference up to which two measurements of one thing agree."""
+
+TRIFLE = 0.01
+"""Share of the step below which a difference leads nobody astray."""
+
+_WORDS = {
+    "step": "a step takes",
+    "data_wait": "data wait is",
+    "allreduce_tail": "the all-reduce tail is",
+}
+
+
+class TracedFold:
+    """Picks the records of traced steps out of a run, in constant memory each.
+
+    Args:
+        captures: The analyses of the run's traces.
+        ranks: The order of the blocks.
+        restarted: Whether the records are of several attempts: each numbers its traces anew, so
+            nothing is compared.
+    """
+
+    def __init__(
+        self, captures: Sequence[CaptureReport], ranks: Sequence[int], *, restarted: bool
+    ) -> None:
+        self._restarted = restarted
+        self._traced = [
+            _Traced(report, trace, ranks.index(rank))
+            for report in captures
+            for trace in report.ranks
+            if (rank := rank_of(trace.file)) in ranks and rank is not None
+        ]
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps of every rank."""
+        if self._restarted:
+            return
+        for traced in self._traced:
+            traced.observe(blocks[traced.place])
+
+    def traces(self) -> tuple[TracedSteps, ...]:
+        """What is known of each trace whose steps were all recorded."""
+        return tuple(traced.said() for traced in self._traced)
+
+
+def disagreements(traces: Sequence[TracedSteps]) -> list[str]:
+    """Where records and trace are more than 5 % apart, in words."""
+    return [
+        f"{steps_of(traced)} (rank {traced.rank}): {_WORDS[one.name]} {duration(one.recorded_s)} "
+        f"by the records and {duration(one.traced_s)} in the trace"
+        for traced in traces
+        for one in traced.compared
+        if not one.agree
+    ]
+
+
+def side_by_side(
+    name: str, recorded: Sequence[float], traced: Sequence[float], step_s: float
+) -> Compared:
+    """Compare a duration step by step, in seconds.
+
+    They disagree if both the medians and the median difference say so: a machine that stops us
+    between the two clocks for a moment does that in one step, not in most.
+    """
+    recorded_s, traced_s = median(recorded), median(traced)
+    typical = median(a - b for a, b in zip(recorded, traced, strict=True))
+    apart = min(abs(typical), abs(recorded_s - traced_s))
+    agree = apart <= max(TOLERABLE * max(recorded_s, traced_s), TRIFLE * step_s)
+    return Compared(name=name, recorded_s=recorded_s, traced_s=traced_s, agree=agree)
+
+
+def steps_of(traced: TracedSteps) -> str:
+    """E.g. `steps 7–9`, as the records number them."""
+    first, last = traced.first_step, traced.first_step + traced.steps - 1
+    return f"step {first}" if first == last else f"steps {first}–{last}"
+
+
+class _Traced:
+    """One trace of one rank, and the records of its steps."""
+
+    def __init__(self, report: CaptureReport, trace: RankTrace, place: int) -> None:
+        self.place = place
+        self._report = report
+        self._trace = trace
+        self._first = report.capture.first_index
+        self._end = self._first + report.capture.complete_steps
+        self._walls: list[float] = []
+        self._waits: list[float] = []
+        self._tails: list[float] = []
+
+    def observe(self, block: StepBlock) -> None:
+        index = block.index
+        if not len(block) or index[-1] < self._first or index[0] >= self._end:
+            return
+        mine = (index >= self._first) & (index < self._end)
+        self._walls += _seconds(block.wall_ns[mine])
+        self._waits += _seconds(block.host_ns(Phase.DATA_WAIT)[mine])
+        tails = block.fact("tail_ns")
+        if tails is not None:
+            self._tails += _seconds(tails[mine])
+
+    def said(self) -> TracedSteps:
+        capture = self._report.capture
+        exposed = [step.comm_exposed_s for step in self._steps()]
+        known = [value for value in exposed if value is not None]
+        return TracedSteps(
+            file=self._trace.file,
+            rank=rank_of(self._trace.file) or 0,
+            first_step=self._first,
+            steps=capture.complete_steps,
+            answer=self._report.answer,
+            comm_exposed_s=median(known) if known else None,
+            compared=tuple(self._compared()),
+        )
+
+    def _compared(self) -> Iterator[Compared]:
+        steps = self._steps()
+        if len(steps) != len(self._walls) or not steps:
+            return  # the record of a step was lost, or the steps have other numbers
+        step_s = median(self._walls)
+        for name, recorded, traced in (
+            ("step", self._walls, [step.step_s for step in steps]),
+            ("data_wait", self._waits, [step.data_wait_s for step in steps]),
+            ("allreduce_tail", self._tails, [step.allreduce_tail_s for step in steps]),
+        ):
+            there = [value for value in traced if value is not None]
+            if len(recorded) == len(there) == len(steps):
+                yield side_by_side(name, recorded, there, step_s)
+
+    def _steps(self) -> list[TraceStep]:
+        """Of a trace that was cut short, those that are complete."""
+        first = self._report.capture.first_step
+        complete = range(first, first + self._report.capture.complete_steps)
+        return [step for step in self._trace.steps if step.step in complete]
+
+
+def _seconds(nanoseconds: Column) -> list[float]:
+    return [value / 1e9 for value in nanoseconds.tolist() if not np.isnan(value)]

@@ -1,0 +1,137 @@
+"""Where does an operator call come from: part of the step, module, line of the user's code?
+
+Backward is known by its graph: each of its nodes has the sequence number of the forward call that
+made it, and is said to come from there.  Everything is learned through torch's own hooks.
+"""
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from typing_extensions import Self
+
+from trainperf.audit.fault_shield import Shield, as_it_is
+from trainperf.audit.operator_call import Site
+from trainperf.audit.stack_frames import Owner, frames, in_closure, is_torchmetrics, line_of
+from trainperf.core.artifacts.audit import Part
+
+
+class Where:
+    """Follows modules, optimizers and the autograd graph while it is entered.
+
+    Args:
+        root: Module that the others are named from; by default the outermost one that is called.
+        shield: Wraps what torch calls, so that a fault of ours ends the audit only.
+    """
+
+    def __init__(self, root: nn.Module | None = None, shield: Shield = as_it_is) -> None:
+        self._root = root
+        self._shield = shield
+        self._names: dict[nn.Module, str] = {}
+        self._running: list[nn.Module] = []
+        self._updating = 0
+        self._made: dict[int, Site] = {}
+        self._hooks = ExitStack()
+        self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
+        """The last answer of `here`."""
+
+    def __enter__(self) -> Self:
+        if self._root is not None:
+            self._learn(self._root)
+        shield = self._shield
+        for handle in (
+            register_module_forward_pre_hook(shield(self._enter_module)),
+            register_module_forward_hook(shield(self._leave_module), always_call=True),
+            register_optimizer_step_pre_hook(shield(self._enter_update)),
+            register_optimizer_step_post_hook(shield(self._leave_update)),
+        ):
+            self._hooks.callback(handle.remove)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._hooks.close()
+
+    def here(self) -> tuple[Part, Site]:
+        """Part and place of the operator call that is being dispatched."""
+        self.last = self._here()
+        return self.last
+
+    def _here(self) -> tuple[Part, Site]:
+        in_backward = torch._C._current_graph_task_id() != -1  # noqa: SLF001 no public name
+        owners, line = _stack(beyond_user=in_backward)
+        computing = torch.is_grad_enabled()
+        if in_backward and not (computing and (self._running or "checkpoint" in owners)):
+            return "backward", self._origin(line)
+        site = Site(module=self._module(), line=line, logs="logging" in owners)
+        updates = "update" in owners or bool(self._updating)
+        part: Part = "recompute" if in_backward else "forward"
+        if updates and not computing and not in_backward and not in_closure():
+            part = "optimizer"
+        # The node of this call was made just before: its number is the last one given out.
+        self._made.setdefault(torch._C._autograd._get_sequence_nr() - 1, site)  # noqa: SLF001 same
+        return part, site
+
+    def _origin(self, line: str | None) -> Site:
+        node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
+        made = None if node is None else self._made.get(node._sequence_nr())  # noqa: SLF001 same
+        return made or Site(module=None, line=line)
+
+    def _module(self) -> str | None:
+        return self._names[self._running[-1]] if self._running else None
+
+    def _learn(self, root: nn.Module) -> None:
+        kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
+        for path, module in root.named_modules(prefix=type(kept).__name__):
+            self._names.setdefault(module, path.replace("._orig_mod", ""))
+
+    def _enter_module(self, module: nn.Module, given: object) -> None:
+        del given
+        if module not in self._names:
+            self._learn(module)
+        self._running.append(module)
+
+    def _leave_module(self, module: nn.Module, given: object, result: object) -> None:
+        del given, result
+        # An exception may have skipped modules inside this one.
+        while self._running and self._running.pop() is not module:
+            pass
+
+    def _enter_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ANN401 torch's signature
+        del optimizer, args, kwargs
+        self._updating += 1
+
+    def _leave_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ANN401 torch's signature
+        del optimizer, args, kwargs
+        self._updating -= 1
+
+
+def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], str | None]:
+    """Owners of torch's frames inside the user's, and the user's line.
+
+    Beyond the user's line only checkpointing is looked for.
+    """
+    owners: set[Owner] = set()
+    line: str | None = None
+    innermost = True
+    for owner, frame in frames():
+        if owner == "checkpoint" or (innermost and owner == "update"):
+            owners.add(owner)
+        if owner == "logging" and line is None:
+            owners.add(owner)
+        innermost = innermost and owner not in ("user", "framework", "logging")
+        # Lightning keeps what it logs in a metric of its own, made with torchmetrics.
+        own = owner == "user" and not ("logging" in owners and is_torchmetrics(frame))
+        if own and line is None:
+            line = line_of(frame)
+        if line is not None and not beyond_user:
+            break
+    return frozenset(owners), line

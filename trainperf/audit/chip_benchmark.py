@@ -1,0 +1,172 @@
+"""What can this device do, where no data sheet says it?  A product per precision, a copy, a sum.
+
+The best of several runs counts: a peak is what was reached once.  Takes less than three seconds on
+an idle machine, and holds some hundred megabytes while it does.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+import torch
+from torch import Tensor
+
+from trainperf.audit.device import device_name
+from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.machine.clocks.host import monotonic_ns
+
+
+SOURCE = "measured on this machine: the best of several large products, copies and sums"
+
+PRECISIONS = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+"""What a product is timed in, everywhere; a GPU that has TF32 in that, too."""
+
+_ROUNDS = 2
+"""So that a moment in which others use the machine does not hit all runs of one kind."""
+
+_COPIED = {"cpu": 1 << 27}
+"""Bytes of the copy: beyond the caches; on accelerators more, since they are larger and faster."""
+
+
+def chip_here(device: torch.device) -> Chip:
+    """The table's row of this device; a measured one if it has none.
+
+    What the row lacks, the time of a launch, is measured.
+    """
+    known = chip_of(device_name(device.type)) if device.type != "cpu" else None
+    if known is None:
+        return probe(device)
+    return msgspec.structs.replace(known, launch_s=_launch(device, 0.1))
+
+
+def probe(device: torch.device, *, budget_s: float = 2.5) -> Chip:
+    """Measure peaks, bandwidth and the time of a launch, in about the time given.
+
+    On a busy machine that is what the others leave: floors made of it are too high then.
+
+    Args:
+        device: Where to measure.
+        budget_s: For all of it; less of it is a worse best.
+    """
+    with torch.no_grad():
+        rounds = [_measure(device, budget_s / _ROUNDS) for _ in range(_ROUNDS)]
+    return best_of(rounds)
+
+
+def best_of(chips: Sequence[Chip]) -> Chip:
+    """One chip of several measurements of it: the best of each figure."""
+    launches = [chip.launch_s for chip in chips if chip.launch_s is not None]
+    names = dict.fromkeys(name for chip in chips for name in chip.flops_per_s)
+    return msgspec.structs.replace(
+        chips[0],
+        flops_per_s={
+            name: max(chip.flops_per_s.get(name, 0.0) for chip in chips) for name in names
+        },
+        memory_bytes_per_s=max(chip.memory_bytes_per_s for chip in chips),
+        launch_s=min(launches) if launches else None,
+    )
+
+
+def _measure(device: torch.device, budget_s: float) -> Chip:
+    dtypes = dict(PRECISIONS)
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
+        dtypes["tf32"] = torch.float32
+    each_s = budget_s / (len(dtypes) + 2)
+    rates = {}
+    for name, dtype in dtypes.items():
+        with _products_of_fp32("tf32" if name == "tf32" else "ieee"):
+            rates[name] = _product(dtype, device, each_s)
+    return Chip(
+        name=device_name(device.type),
+        flops_per_s=rates,
+        memory_bytes_per_s=_bandwidth(device, each_s),
+        link_bytes_per_s=None,
+        launch_s=_launch(device, each_s),
+        source=SOURCE,
+    )
+
+
+@contextmanager
+def _products_of_fp32(precision: str) -> Iterator[None]:
+    """What CUDA makes of fp32, whatever the user has chosen: a peak in TF32 is none in fp32."""
+    switch = torch.backends.cuda.matmul
+    # Torch 2.9 has the newer one, and reading the older one is an error once both were used.
+    newer = hasattr(switch, "fp32_precision")
+    name = "fp32_precision" if newer else "allow_tf32"
+    before = getattr(switch, name)
+    setattr(switch, name, precision if newer else precision == "tf32")
+    try:
+        yield
+    finally:
+        setattr(switch, name, before)
+
+
+def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float:
+    """FLOP/s of the fastest square product that the budget allows to be repeated."""
+    best = 0.0
+    size, spent_s = 256, 0.0
+    while spent_s < budget_s and size <= 8192:
+        one = torch.ones(size, size, dtype=dtype, device=device)
+        out = torch.empty_like(one)
+        least_s, took_s = _fastest(_multiply(one, out), device, budget_s / 4)
+        best = max(best, 2 * size**3 / least_s)
+        spent_s += took_s
+        # The next one takes eight times as long: it has to fit three times.
+        if 24 * least_s > budget_s - spent_s:
+            break
+        size *= 2
+    return best
+
+
+def _multiply(one: Tensor, out: Tensor) -> Callable[[], object]:
+    return lambda: torch.mm(one, one, out=out)
+
+
+def _bandwidth(device: torch.device, budget_s: float) -> float:
+    """Bytes per second of a copy or of a sum, the faster: a CPU may read before a write."""
+    size = _COPIED.get(device.type, 1 << 30)
+    source = torch.ones(size // 4, device=device)
+    target = torch.empty_like(source)
+    copy_s, _ = _fastest(lambda: target.copy_(source), device, budget_s / 2)
+    sum_s, _ = _fastest(source.sum, device, budget_s / 2)
+    return max(2 * size / copy_s, size / sum_s)
+
+
+def _launch(device: torch.device, budget_s: float) -> float:
+    """Host time of a call that computes next to nothing; the device is not waited for."""
+    tiny = torch.ones(1, device=device)
+
+    def hundred() -> None:
+        for _ in range(100):
+            tiny.add_(1.0)
+
+    return _fastest(hundred, device, budget_s / 4)[0] / 100
+
+
+def _fastest(
+    act: Callable[[], object], device: torch.device, budget_s: float
+) -> tuple[float, float]:
+    """The shortest of at least three runs after one to warm up, and what all of them took."""
+    act()
+    begin = monotonic_ns()
+    shortest: int | None = None
+    runs = 0
+    while runs < 3 or monotonic_ns() - begin < budget_s * 1e9:
+        _drain(device)
+        start = monotonic_ns()
+        act()
+        _drain(device)
+        took = monotonic_ns() - start
+        shortest = took if shortest is None else min(shortest, took)
+        runs += 1
+    return (shortest or 1) / 1e9, (monotonic_ns() - begin) / 1e9
+
+
+def _drain(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize()

@@ -1,0 +1,134 @@
+"""What can the machine of an audited run do?  Measured after the fit, and remembered.
+
+The figures of a machine that no data sheet is for are kept in the user's cache directory, by
+device, release of torch and number of threads.  The best of each counts: of the probe after the
+first few audited runs, and of what the audited steps themselves have reached.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import torch
+
+from trainperf.audit.chip_benchmark import PRECISIONS, SOURCE, best_of, chip_here, probe
+from trainperf.core.artifacts import read_document, write_document
+from trainperf.core.artifacts.audit import OperatorUse, StepAudit
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.errors import RunError
+from trainperf.core.machine.chips import Chip, chip_of
+
+
+CACHE = "TRAINPERF_CACHE"
+"""Environment variable: the directory of the figures, instead of the user's cache directory."""
+
+PROBES = 3
+"""Runs after which the machine is no longer probed: one of them found it idle, with luck."""
+
+SHORTEST_S = 100e-6
+"""An operator that took less says nothing of rates: its launch is in it."""
+
+
+class Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a machine, in one file of the cache directory."""
+
+    probes: int
+    chip: Chip
+
+
+def note_chip(run: Path, *, measure: bool) -> None:
+    """Write what the chip of an audited run can do into its directory.  After the fit.
+
+    Args:
+        run: The run directory; without an audit in it nothing is done.
+        measure: Whether there is time for a probe, of up to three seconds.
+
+    Raises:
+        OSError: The directory cannot be written.
+    """
+    try:
+        audit = read_document(StepAudit, run)
+    except RunError:
+        return  # the report says that it is damaged
+    chip = None if audit is None else chip_for(audit, measure=measure)
+    if chip is not None:
+        write_document(MeasuredChip(chip=chip), run)
+
+
+def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = 2.5) -> Chip | None:
+    """The limits of the device of an audit; `None` if nobody knows them and none may measure.
+
+    Args:
+        audit: What ran on it.
+        measure: Whether there is time for a probe.
+        budget_s: Of a probe.
+    """
+    device = torch.device(audit.device)
+    if audit.device != "cpu" and chip_of(audit.device_name) is not None:
+        return chip_here(device) if measure else None
+    file = cache_file(audit.device_name)
+    known = _recall(file)
+    probes, chips = (known.probes, [known.chip]) if known else (0, [])
+    if measure and probes < PROBES:
+        chips.append(probe(device, budget_s=budget_s))
+        probes += 1
+    if not chips:
+        return None
+    if audit.device == "cpu":
+        chips.append(reached(audit))
+    best = best_of(chips)
+    _remember(Remembered(probes=probes, chip=best), file)
+    return best
+
+
+def reached(audit: StepAudit) -> Chip:
+    """The rates that the operators of a step on the CPU have reached: no limit is below them."""
+    long = [use for use in audit.operators if use.host_s / use.calls >= SHORTEST_S]
+    counted = [use for use in long if use.flops and use.precision in PRECISIONS]
+    return Chip(
+        name=audit.device_name,
+        flops_per_s={
+            precision: _fastest((use.flops, use) for use in counted if use.precision == precision)
+            for precision in sorted({use.precision for use in counted})
+        },
+        memory_bytes_per_s=_fastest((use.memory_bytes, use) for use in long),
+        link_bytes_per_s=None,
+        source=SOURCE,
+    )
+
+
+def cache_file(device_name: str) -> Path:
+    """Where the figures of a device are remembered, for this torch with so many threads."""
+    what = f"{device_name} torch {torch.__version__} {torch.get_num_threads()} threads"
+    name = re.sub(r"[^a-z0-9.+]+", "-", what.lower())
+    return _cache() / "chips" / f"{name}.json"
+
+
+def _cache() -> Path:
+    chosen = os.environ.get(CACHE)
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainperf"
+
+
+def _fastest(work: Iterable[tuple[int, OperatorUse]]) -> float:
+    return max((amount / use.host_s for amount, use in work), default=0.0)
+
+
+def _recall(file: Path) -> Remembered | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Remembered)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None  # measured again
+
+
+def _remember(known: Remembered, file: Path) -> None:
+    draft = file.with_name(f".{file.name}-{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(msgspec.json.encode(known) + b"\n")
+        draft.replace(file)
+    except OSError:
+        return  # measured again by the next run; this one has its figures

@@ -1,0 +1,210 @@
+"""Which operators does the step call, and with what?  Seen below autograd and autocast."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import get_ident
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from typing_extensions import Self
+
+from trainperf.audit.attribution import Where
+from trainperf.audit.constants import Constants
+from trainperf.audit.elementwise import Operator
+from trainperf.audit.fault_shield import Shield, as_it_is
+from trainperf.audit.flops import work_of
+from trainperf.audit.memory_format import channels_last
+from trainperf.audit.operator_call import Call, Work
+from trainperf.audit.traffic import accesses_of, is_traced, tensors_in
+from trainperf.core.artifacts.audit import Part
+from trainperf.core.machine.clocks.host import monotonic_ns, thread_ns
+
+
+class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Keeps one `Call` per operator call.  Holds no tensor alive.
+
+    Args:
+        where: Tells where a call comes from; entered by the caller.
+        shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
+    """
+
+    supports_higher_order_operators = True
+    """Operators that are given functions, such as flex attention, are one call like any other."""
+
+    def __init__(self, where: Where, shield: Shield = as_it_is) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # same
+        self.calls: list[Call] = []
+        self.views = 0
+        self._where = where
+        self._constants = Constants()
+        self._between = _Between()
+        self._seen = shield(self._observe)
+
+    def __enter__(self) -> Self:
+        """What ran since it was left may have used the memory of any tensor it had seen."""
+        self._constants.forget()
+        self._between = _Between()
+        super().__enter__()  # type: ignore[no-untyped-call]  # same
+        return self
+
+    def __torch_dispatch__(
+        self,
+        func: Operator,
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        """Run the operator, then look at it."""
+        given = kwargs or {}
+        if FakeTensor in types:
+            return func(*args, **given)
+        if isinstance(func, OpOverload):
+            # A tensor made of tensors takes its operator apart, and so does a composite operator
+            # where autograd is off: what they then call is seen.
+            if any(map(_takes_apart, types)):
+                return NotImplemented
+            if _is_composite(func):
+                with self:
+                    return func.decompose(*args, **given)
+        busy, start = thread_ns(), monotonic_ns()
+        out = func(*args, **given)
+        took = _Took(
+            host_ns=monotonic_ns() - start,
+            busy_ns=thread_ns() - busy,
+            before_ns=self._between.until(start),
+        )
+        if not is_traced(out):
+            self._seen(func, args, given, out, took)
+        self._between.since(monotonic_ns())
+        return out
+
+    def _observe(
+        self,
+        func: Operator,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        out: object,
+        took: "_Took",
+    ) -> None:
+        part, site = self._where.here()
+        accesses = accesses_of(func, args, kwargs, out)
+        before_ns = self._between.take(part, took, counts=bool(accesses))
+        if not accesses:
+            self.views += 1
+            self._constants.allocated(func, out)
+            return
+        given = [*tensors_in(args), *tensors_in(list(kwargs.values()))]
+        touched = given or list(tensors_in(out))
+        work = work_of(func, args, kwargs, out)
+        self.calls.append(
+            Call(
+                name=str(func),
+                part=part,
+                site=site,
+                shapes=tuple(tuple(tensor.shape) for tensor in given),
+                dtypes=tuple(dtype_name(tensor.dtype) for tensor in given),
+                precision=_precision(touched, work, str(func)),
+                devices=frozenset(_devices(given, out)),
+                work=work,
+                accesses=accesses,
+                host_ns=took.host_ns,
+                busy_ns=min(took.busy_ns, took.host_ns),
+                before_ns=before_ns,
+                constant=self._constants.made_by(func, accesses),
+                result_dtype=next((dtype_name(one.dtype) for one in tensors_in(out)), None),
+                channels_last=channels_last(func, given),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Took:
+    """What a call took of the host."""
+
+    host_ns: int
+    busy_ns: int
+    before_ns: int
+
+
+class _Between:
+    """Adds up what passes between operators; views count as such."""
+
+    def __init__(self) -> None:
+        self._since_ns: int | None = None
+        self._thread = 0
+        self._part: Part | None = None
+        self._views_ns = 0
+
+    def since(self, now_ns: int) -> None:
+        """The audit is done with a call."""
+        self._since_ns, self._thread = now_ns, get_ident()
+
+    def until(self, now_ns: int) -> int:
+        """The next call begins; backward may run on a thread of its own."""
+        if self._since_ns is None or self._thread != get_ident():
+            return 0
+        return now_ns - self._since_ns
+
+    def take(self, part: Part, took: _Took, *, counts: bool) -> int:
+        """The time before this call, if it is no view and not the first of its part."""
+        inside = part == self._part
+        self._part = part
+        passed_ns = (self._views_ns + took.before_ns) if inside else 0
+        self._views_ns = 0 if counts else passed_ns + took.host_ns
+        return passed_ns
+
+
+@lru_cache(maxsize=256)
+def _takes_apart(kind: type) -> bool:
+    """Whether tensors of this class handle operators themselves."""
+    own = kind.__mro__[: kind.__mro__.index(torch.Tensor)]
+    return any("__torch_dispatch__" in vars(base) for base in own)
+
+
+@lru_cache(maxsize=4096)
+def _is_composite(func: OpOverload) -> bool:
+    """Whether it is made of other operators and of nothing else."""
+    name: str = func.name()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    key = "CompositeImplicitAutograd"
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))  # noqa: SLF001 no public name
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The usual short name, e.g. `bf16`; torch's own where there is none."""
+    plain = str(dtype).removeprefix("torch.")
+    return "fp8" if plain.startswith("float8") else _SHORT.get(plain, plain)
+
+
+_SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
+
+
+def _precision(touched: Sequence[torch.Tensor], work: Work, name: str) -> str:
+    """The first floating-point operand decides; TF32 is what torch makes of fp32 if allowed."""
+    for tensor in touched:
+        if tensor.is_floating_point():
+            plain = dtype_name(tensor.dtype)
+            short = plain == "fp32" and tensor.is_cuda and work.kind == "matmul"
+            return "tf32" if short and _allows_tf32("conv" in name) else plain
+    return dtype_name(touched[0].dtype) if touched else "none"
+
+
+def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
+    """What the user has set, by the older or the newer of torch's switches."""
+    older = torch.backends.cudnn if convolves else torch.backends.cuda.matmul
+    newer = getattr(older, "conv", None) if convolves else older
+    # Reading the older switch is an error once the newer one was set.
+    chosen = getattr(newer, "fp32_precision", None)
+    if chosen is None:
+        return bool(older.allow_tf32)
+    if chosen == "none":
+        chosen = getattr(torch.backends, "fp32_precision", "none")
+    return bool(chosen == "tf32")
+
+
+def _devices(given: Sequence[torch.Tensor], out: object) -> set[str]:
+    """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
+    wide = [tensor for tensor in given if tensor.dim()] or given
+    return {tensor.device.type for tensor in (*wide, *tensors_in(out))}

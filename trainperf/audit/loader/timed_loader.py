@@ -1,0 +1,195 @@
+"""How are the parts of a batch timed where they happen?  These objects travel into the workers.
+
+A worker's dataset and its collate function share one `Tally`.  The batch leaves the worker in a
+`Parcel`, which notes when it is packed, when it arrives and how long it is pinned.  All processes
+of a machine read the same host clock.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data._utils import worker
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from trainperf.core.machine.clocks.host import monotonic_ns
+
+
+class Tally:
+    """Time in the dataset since the last batch of this process, and its samples."""
+
+    __slots__ = ("samples", "spent_ns")
+
+    def __init__(self) -> None:
+        self.spent_ns = 0
+        self.samples = 0
+
+    def add(self, spent_ns: int, samples: int = 1) -> None:
+        """Some samples were made."""
+        self.spent_ns += spent_ns
+        self.samples += samples
+
+    def take(self) -> tuple[int, int]:
+        """Nanoseconds and samples, and begin anew."""
+        taken = (self.spent_ns, self.samples)
+        self.spent_ns = self.samples = 0
+        return taken
+
+
+class TimedItems(Dataset[Any]):
+    """The user's dataset, sample by sample."""
+
+    def __init__(self, dataset: Dataset[Any], tally: Tally) -> None:
+        self.dataset = dataset
+        self.tally = tally
+
+    def __getitem__(self, key: object) -> object:
+        begun = monotonic_ns()
+        sample: object = self.dataset[key]
+        self.tally.add(monotonic_ns() - begun)
+        return sample
+
+
+class TimedBatches(TimedItems):
+    """The user's dataset, which gives all samples of a batch at once."""
+
+    def __getitems__(self, keys: Sequence[object]) -> object:
+        begun = monotonic_ns()
+        samples: object = self.dataset.__getitems__(keys)  # type: ignore[attr-defined] # it is there
+        self.tally.add(monotonic_ns() - begun, len(keys))
+        return samples
+
+
+class TimedStream(IterableDataset[Any]):
+    """The user's dataset, whose samples come in turn."""
+
+    def __init__(self, dataset: IterableDataset[Any], tally: Tally) -> None:
+        self.dataset = dataset
+        self.tally = tally
+
+    def __iter__(self) -> Iterator[Any]:
+        begun = monotonic_ns()
+        samples = iter(self.dataset)
+        while True:
+            try:
+                sample = next(samples)
+            except StopIteration:
+                return
+            self.tally.add(monotonic_ns() - begun)
+            yield sample
+            begun = monotonic_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCollate:
+    """The user's collate function; what it makes is put into a parcel."""
+
+    collate: Callable[[Any], Any]
+    tally: Tally
+
+    def __call__(self, samples: object) -> "Parcel":
+        """Runs for every batch."""
+        begun = monotonic_ns()
+        batch = self.collate(samples)
+        ended = monotonic_ns()
+        info = get_worker_info()
+        getitem_ns, number = self.tally.take()
+        return Parcel(
+            batch,
+            Made(
+                worker=info.id if info is not None else 0,
+                samples=number,
+                getitem_ns=getitem_ns,
+                collate_ns=ended - begun,
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Disguise:
+    """Run in every worker before its first batch: lets the user's code find what it would find."""
+
+    init: Callable[[int], object] | None
+    """The user's `worker_init_fn`."""
+    working: bool
+    """Whether the user's loader has workers at all."""
+
+    def __call__(self, number: int) -> None:
+        """Runs once in every worker."""
+        if not self.working:
+            # In a worker the default collate function makes every tensor in shared memory, and a
+            # dataset may take its share only: the training process, which is timed, does neither.
+            worker._worker_info = None  # noqa: SLF001 of this process, which ends with the look
+            return
+        info = get_worker_info()
+        timed = info.dataset if info is not None else None
+        if isinstance(timed, TimedItems | TimedStream):
+            # Read-only for a good reason; but the dataset named there is to be the user's own.
+            object.__setattr__(info, "dataset", timed.dataset)
+        if self.init is not None:
+            self.init(number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """How a batch was made."""
+
+    worker: int
+    samples: int
+    getitem_ns: int
+    collate_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """How a batch came from its worker."""
+
+    packing_ns: int
+    transport_ns: int
+    receiving_ns: int
+
+
+class Parcel:
+    """A batch on its way, and what has been measured of it so far."""
+
+    __slots__ = ("batch", "made", "pinning_ns", "sent")
+
+    def __init__(
+        self, batch: object, made: Made, sent: Sent | None = None, pinning_ns: int | None = None
+    ) -> None:
+        self.batch = batch
+        self.made = made
+        self.sent = sent
+        self.pinning_ns = pinning_ns
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Packed in this order: a moment, the batch, a moment; and unpacked in it."""
+        return _received, (_Moment(), self.batch, self.made, _Moment())
+
+    def pin_memory(self) -> "Parcel":
+        """Called by the loader, where it pins."""
+        begun = monotonic_ns()
+        self.batch = pin_memory(self.batch)  # type: ignore[no-untyped-call] # torch has none there
+        self.pinning_ns = monotonic_ns() - begun
+        return self
+
+
+class _Moment:
+    """Becomes a pair: when it was pickled, and when it was unpickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _moments, (monotonic_ns(),)
+
+
+def _moments(packed_ns: int) -> tuple[int, int]:
+    return packed_ns, monotonic_ns()
+
+
+def _received(begun: tuple[int, int], batch: object, made: Made, ended: tuple[int, int]) -> Parcel:
+    sent = Sent(
+        packing_ns=ended[0] - begun[0],
+        transport_ns=ended[1] - begun[0],
+        receiving_ns=ended[1] - begun[1],
+    )
+    return Parcel(batch, made, sent)

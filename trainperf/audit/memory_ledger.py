@@ -1,0 +1,217 @@
+"""What fills the memory of the device?  Counted from the tensors of a model and its optimizers.
+
+from trainperf.audit.memory_ledger import memory_ledger
+
+ledger = memory_ledger(model, optimizer, step=lambda: train_one_step(batch))
+print(ledger.parameters_bytes, ledger.optimizer_bytes, ledger.activations_bytes)
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from trainperf.audit.allocations import Allocations, gradients, storage_of
+from trainperf.audit.memory_uses import Use, use_of
+from trainperf.audit.step import Audit
+from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
+from trainperf.core.machine.limits import memory_bytes
+
+
+NO_STEP = "no step was audited: TrainPerf(audit_at=20)"
+NO_BACKWARD = "no backward ran in the audited step"
+NO_ALLOCATOR = "not known here: operators take and free their workspace by themselves"
+NO_CACHE = "not applicable: no caching allocator is known here"
+
+_MASTER = "master"
+"""In the name of an optimizer's state that is a copy of the parameter."""
+
+
+def memory_ledger(
+    model: nn.Module,
+    optimizers: Optimizer | Sequence[Optimizer] = (),
+    *,
+    step: Callable[[], object] | None = None,
+) -> MemoryLedger:
+    """Count what *model* and *optimizers* hold; with *step*, run it once and count that too.
+
+    A step does what it would have done: parameters are updated if it updates them.
+
+    Args:
+        model: As it is trained.
+        optimizers: Those that step it.
+        step: Forward, backward and update of one step, without arguments.
+    """
+    several = [optimizers] if isinstance(optimizers, Optimizer) else list(optimizers)
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    trained = Trained(model=model, optimizers=several, device=device)
+    if step is None:
+        return count(trained)
+    audit = Audit(model)
+    with audit:
+        step()
+    return with_step(count(trained), audit.allocations, storages(trained))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What is counted."""
+
+    model: nn.Module
+    optimizers: Sequence[Optimizer] = ()
+    device: torch.device
+    precision: str = ""
+    """What the loop was told, e.g. `16-mixed`."""
+
+
+def count(trained: Trained) -> MemoryLedger:
+    """What is there whatever the batch; nothing runs, and no device is waited for."""
+    seen: set[int] = set()
+    model, optimizers, device = trained.model, trained.optimizers, trained.device
+    parameters = list(model.parameters())
+    known = [p for p in parameters if not is_lazy(p)]
+    return MemoryLedger(
+        device=device.type,
+        parameters_bytes=_bytes(known, seen),
+        buffers_bytes=_bytes(model.buffers(), seen),
+        gradients_bytes=_bytes(gradients(model), seen),
+        master_bytes=_bytes(_masters(optimizers), seen),
+        optimizer_state_bytes=_states(optimizers, seen),
+        parameters=sum(p.numel() for p in known),
+        trainable_parameters=sum(p.numel() for p in known if p.requires_grad),
+        capacity_bytes=_capacity(device),
+        precision=trained.precision,
+        world_size=dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1,
+        reasons=dict.fromkeys(("activations_bytes", "peak_bytes"), NO_STEP),
+    )
+
+
+def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) -> MemoryLedger:
+    """A ledger completed by what the audited step took.
+
+    Args:
+        counted: What is there whatever the batch, counted after the step.
+        allocations: Of the step.
+        named: The storages that were counted.
+    """
+    timeline = allocations.timeline()
+    states = allocations.among(named) - timeline.gradients
+    use = use_of(timeline, states)
+    held = max(counted.gradients_bytes, use.gradients_bytes)
+    ledger = msgspec.structs.replace(counted, gradients_bytes=held)
+    at_peak: dict[Category, int] = {
+        "parameters": ledger.parameters_bytes,
+        "buffers": ledger.buffers_bytes,
+        "master weights": ledger.master_bytes,
+        "optimizer state": sum(ledger.optimizer_state_bytes.values())
+        - sum(timeline.made[number].size_bytes for number in states),
+    }
+    for category, size in use.at_peak.items():
+        at_peak[category] = at_peak.get(category, 0) + size
+    modules = sorted(use.by_module.items(), key=lambda item: -item[1])
+    return msgspec.structs.replace(
+        ledger,
+        activations_bytes=use.activations_bytes,
+        activations=tuple(ModuleActivations(module=m, size_bytes=size) for m, size in modules),
+        peak_bytes=sum(at_peak.values()),
+        at_peak_bytes={name: size for name, size in at_peak.items() if size},
+        reasons=_reasons(ledger, use),
+        **_allocator(ledger, allocations.beyond_bytes(named)),
+    )
+
+
+def _reasons(ledger: MemoryLedger, use: Use) -> dict[str, str]:
+    backward = {} if use.activations_bytes is not None else {"activations_bytes": NO_BACKWARD}
+    if ledger.device == "cuda":
+        return backward
+    return {**backward, "workspace_bytes": NO_ALLOCATOR, "fragmentation_bytes": NO_CACHE}
+
+
+def storages(trained: Trained) -> set[int]:
+    """Identities of all memory that `count` has a name for."""
+    seen: set[int] = set()
+    model, optimizers = trained.model, trained.optimizers
+    states = (each for optimizer in optimizers for each in _tensors(optimizer.state))
+    for tensors in (model.parameters(), model.buffers(), gradients(model), states):
+        _bytes((tensor for tensor in tensors if not is_lazy(tensor)), seen)
+    _bytes(_masters(optimizers), seen)
+    return seen
+
+
+def _bytes(tensors: Iterable[Tensor], seen: set[int]) -> int:
+    """Of their storages, those not seen before."""
+    total = 0
+    for tensor in map(_local, tensors):
+        if tensor.layout is not torch.strided:
+            total += tensor.numel() * tensor.element_size()
+        elif storage_of(tensor) not in seen:
+            seen.add(storage_of(tensor))
+            total += tensor.untyped_storage().nbytes()
+    return total
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """The part of a distributed tensor that is here."""
+    local = getattr(tensor, "_local_tensor", None)
+    return local if isinstance(local, Tensor) else tensor
+
+
+def _masters(optimizers: Sequence[Optimizer]) -> Iterator[Tensor]:
+    """What an optimizer steps that is no parameter of the model, and copies in its state.
+
+    Parameters themselves are seen already where this is asked.
+    """
+    for optimizer in optimizers:
+        yield from (one for group in optimizer.param_groups for one in group["params"])
+        for state in optimizer.state.values():
+            yield from (one for name, one in _named(state) if _MASTER in name)
+
+
+def _states(optimizers: Sequence[Optimizer], seen: set[int]) -> dict[str, int]:
+    sizes: Counter[str] = Counter()
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            for name, tensor in _named(state):
+                sizes[name] += _bytes([tensor], seen)
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _named(state: object) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(state, Mapping):
+        for name, value in state.items():
+            yield from ((str(name), tensor) for tensor in _tensors(value))
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _tensors(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _tensors(inner)
+
+
+def _allocator(ledger: MemoryLedger, beyond_bytes: int) -> dict[str, int]:
+    """What the caching allocator holds after the step, beside what has a name."""
+    if ledger.device != "cuda":
+        return {}
+    allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    return {
+        "workspace_bytes": max(0, allocated - ledger.static_bytes - beyond_bytes),
+        "reserved_bytes": reserved,
+        "fragmentation_bytes": reserved - allocated,
+    }
+
+
+def _capacity(device: torch.device) -> int | None:
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return memory_bytes() if device.type == "cpu" else None

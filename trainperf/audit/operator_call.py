@@ -1,0 +1,69 @@
+"""What is kept of one operator call?  Plain data: which memory it touched and what it computed."""
+
+from dataclasses import dataclass
+
+from trainperf.core.artifacts.audit import Kind, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One tensor that a call read or wrote."""
+
+    storage: int
+    """Address of its storage: the same address is the same place in a cache."""
+    size_bytes: int
+    """What the call touches of it, elements of a broadcast tensor once."""
+    writes: bool
+    whole: bool
+    """Whether that is all of the storage."""
+    new: bool = False
+    """Whether the call allocated the storage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a call comes from."""
+
+    module: str | None
+    line: str | None
+    logs: bool = False
+    """Whether a framework's logging makes the call, e.g. Lightning's `self.log`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a call computes."""
+
+    kind: Kind
+    flops: int
+    matmul_flops: int = 0
+    repeated_flops: int = 0
+    known: bool = True
+    """Whether the arithmetic is known; 0 FLOPs otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operator call of the audited step."""
+
+    name: str
+    part: Part
+    site: Site
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    precision: str
+    devices: frozenset[str]
+    """Types of the devices of its tensors."""
+    work: Work
+    accesses: tuple[Access, ...]
+    host_ns: int
+    busy_ns: int = 0
+    """The part of it in which the calling thread computed."""
+    before_ns: int = 0
+    """Between the call before it, in the same part and thread, and this one; the audit excluded."""
+    constant: bool = False
+    """Whether it computes with numbers and with results of such calls only."""
+    result_dtype: str | None = None
+    """Of the first tensor that it returns."""
+    channels_last: bool | None = None
+    """Whether a convolution was given its channels last in memory; `None` for other operators."""

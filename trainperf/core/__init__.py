@@ -1,0 +1,1 @@
+"""The base that both towers share.  No torch, no framework."""

@@ -1,0 +1,164 @@
+"""What did the audit of one training step see?  The contents of `audit.json`, readable offline.
+
+Counts are exact for the step that was audited.  FLOPs are floating-point operations (a multiply and
+an add are two), bytes are what an operator must at least read and write, times are host time.
+`None` means *not known*.
+"""
+
+from collections.abc import Iterable
+from typing import ClassVar, Literal
+
+import msgspec
+
+from trainperf.core.artifacts.base import Document
+
+
+Part = Literal["forward", "backward", "recompute", "optimizer"]
+Kind = Literal["matmul", "pointwise", "reduction", "copy", "other"]
+Place = Literal["device", "host", "link"]
+
+PARTS: tuple[Part, ...] = ("forward", "backward", "recompute", "optimizer")
+
+
+class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
+    """All calls of one operator that agree in shapes, dtypes, place in the code and part."""
+
+    name: str
+    """E.g. `aten.addmm.default`."""
+    part: Part
+    """`recompute` is forward work that activation checkpointing repeats in backward."""
+    kind: Kind
+    """`matmul` is any contraction: matrix products, convolutions, attention."""
+    place: Place
+    """`link` copies between host and device; `host` ran on the CPU beside an accelerator."""
+    module: str | None
+    """Path of the module whose forward made it, e.g. `GPT2.blocks.0.mlp`; backward as forward."""
+    line: str | None
+    """`file:line` of the innermost frame outside torch, Lightning and trainperf."""
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the tensors it was given, lists flattened."""
+    dtypes: tuple[str, ...]
+    """As `shapes`."""
+    precision: str
+    """What it computes in: `fp32 tf32 fp16 bf16 fp8 fp64`, or the dtype's own name."""
+    calls: int
+    flops: int
+    """Arithmetic of all calls: contractions, and elementwise work and reductions besides."""
+    matmul_flops: int
+    """The part of `flops` that is contractions: what FLOP counts of models mean."""
+    repeated_flops: int
+    """The part of `matmul_flops` that repeats forward work: it counts in HFU, not in MFU."""
+    read_bytes: int
+    """Each tensor once per call; a broadcast one with what it stores."""
+    written_bytes: int
+    memory_bytes: int
+    """The least that passes between memory and a cache of `cache_bytes`: the floors stand on it."""
+    fused_bytes: int
+    """The part of `memory_bytes` left when chains of elementwise operators are one kernel each."""
+    inner_bytes: int = 0
+    """The part of `moved_bytes` that a chain of elementwise operators hands on inside itself."""
+    constant: bool = False
+    """Whether it computes with numbers and such results only: no batch, parameter or buffer."""
+    result_dtype: str | None = None
+    """Of the first tensor it returns, by the name it has in `dtypes`; `None` if it returns none."""
+    channels_last: bool | None = None
+    """Whether a convolution was given its channels last in memory; `None` for other operators."""
+    host_s: float
+    """Host time inside the calls, audit excluded: on CPU their run time, elsewhere the launch."""
+    busy_s: float = 0.0
+    """The part of it in which the calling thread computed: not while others had its core."""
+    before_s: float = 0.0
+    """Host time before the calls, since the operator before them in this part and thread.
+
+    Python of yours and of a framework, views, torch's dispatch, and some microseconds of the audit.
+    """
+    logs: bool = False
+    """Whether a framework's logging made the calls, e.g. Lightning's `self.log`."""
+
+    @property
+    def moved_bytes(self) -> int:
+        """Read and written, as if nothing were cached."""
+        return self.read_bytes + self.written_bytes
+
+    @property
+    def flops_per_byte(self) -> float | None:
+        """Arithmetic intensity; `None` for an operator that moves nothing."""
+        return self.flops / self.moved_bytes if self.moved_bytes else None
+
+
+class StepAudit(Document, frozen=True, kw_only=True):
+    """Every operator of one training step."""
+
+    file: ClassVar[str] = "audit.json"
+    version: ClassVar[int] = 1
+    schema: int = version
+    step: int | None = None
+    """Number of the step in its fit; `None` outside of one."""
+    micro_batches: int = 1
+    device: str
+    """Type of the device that computed: `cpu`, `cuda`, …"""
+    device_name: str
+    """As the driver or the operating system calls it."""
+    cache_bytes: int | None
+    """Last-level cache of that device, with the levels before it where they are known."""
+    operators: tuple[OperatorUse, ...]
+    """In the order of their first call."""
+    views: int
+    """Calls that move nothing: views and allocations."""
+    uncounted: tuple[str, ...] = ()
+    """Operators whose arithmetic is not known: it counts as none."""
+    audited_s: float
+    """Host time of the step under audit: many times that of a normal step."""
+    software: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def calls(self) -> int:
+        """Operators that moved data."""
+        return sum(use.calls for use in self.operators)
+
+    @property
+    def model_flops(self) -> int:
+        """Contractions without what is repeated: what MFU divides."""
+        return sum(use.matmul_flops - use.repeated_flops for use in self.operators)
+
+    @property
+    def hardware_flops(self) -> int:
+        """Contractions with what is repeated: what HFU divides."""
+        return sum(use.matmul_flops for use in self.operators)
+
+    @property
+    def precision(self) -> str | None:
+        """What most of the contractions' FLOPs are computed in; `None` without contractions."""
+        counted: dict[str, int] = {}
+        for use in self.operators:
+            if use.matmul_flops:
+                counted[use.precision] = counted.get(use.precision, 0) + use.matmul_flops
+        return max(counted, key=lambda name: counted[name]) if counted else None
+
+    def resized(self, ratio: float) -> "StepAudit":
+        """About what a step of so many times as large a batch does: all but the update grows.
+
+        Off where work is not in proportion to the batch: attention's scores grow faster with the
+        length, weights are read once.  So bytes only shrink: a floor that stands on them stays one.
+        """
+        operators = (
+            use if use.part == "optimizer" else _resized(use, ratio) for use in self.operators
+        )
+        return msgspec.structs.replace(self, operators=tuple(operators))
+
+    def of(self, parts: Iterable[Part]) -> list[OperatorUse]:
+        """The operators of some parts of the step."""
+        wanted = frozenset(parts)
+        return [use for use in self.operators if use.part in wanted]
+
+
+_FLOPS = ("flops", "matmul_flops", "repeated_flops")
+_BYTES = ("read_bytes", "written_bytes", "memory_bytes", "fused_bytes", "inner_bytes")
+_TIMES = ("host_s", "busy_s", "before_s")
+
+
+def _resized(use: OperatorUse, ratio: float) -> OperatorUse:
+    counts = {name: round(getattr(use, name) * ratio) for name in _FLOPS}
+    counts |= {name: round(getattr(use, name) * min(ratio, 1.0)) for name in _BYTES}
+    times = {name: getattr(use, name) * ratio for name in _TIMES}
+    return msgspec.structs.replace(use, **counts, **times)

@@ -1,0 +1,60 @@
+"""How is kept what was looked at once in a fit?  As one JSON file in its run directory.
+
+Records are written step by step; a document is written whole, and again when it is known better.
+"""
+
+import os
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+from trainperf.core.errors import RunError
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of one such file; a subclass names it and its version."""
+
+    file: ClassVar[str]
+    """Its name in the run directory."""
+    version: ClassVar[int]
+    schema: int
+    """The version that a file was written with."""
+
+
+D = TypeVar("D", bound=Document)
+
+
+def write_document(document: Document, run: Path) -> Path:
+    """Write it into a run directory, whole or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    target = run / document.file
+    draft = target.with_name(f".{document.file}-{os.getpid()}.tmp")
+    draft.write_bytes(msgspec.json.encode(document) + b"\n")
+    return draft.replace(target)
+
+
+def read_document(kind: type[D], run: Path) -> D | None:
+    """The one of that kind in a run directory; `None` if there is none.
+
+    Raises:
+        RunError: The file is damaged or of another version.
+    """
+    path = run / kind.file
+    if not path.is_file():
+        return None
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        raise RunError(
+            f"{kind.file}: damaged ({error}); delete it, the next fit writes its own"
+        ) from None
+    if document.schema != kind.version:
+        raise RunError(
+            f"{kind.file}: version {document.schema}, this trainperf reads version {kind.version}; "
+            "install the release that wrote it"
+        )
+    return document

@@ -1,0 +1,46 @@
+"""Which documents does a run directory hold?"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.artifacts.base import D, read_document
+from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.errors import RunError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documents:
+    """Those of one run; `None` for what nobody looked at, or what cannot be read."""
+
+    audit: StepAudit | None = None
+    chip: MeasuredChip | None = None
+    memory: MemoryLedger | None = None
+    compilation: Compilation | None = None
+    loader: LoaderAnatomy | None = None
+    problems: dict[str, str] = field(default_factory=dict)
+    """Name of a file that cannot be read, to why."""
+
+
+def read_documents(run: Path) -> Documents:
+    """Read them all; a damaged one is a problem to tell, never an error."""
+    problems: dict[str, str] = {}
+
+    def read(kind: type[D]) -> D | None:
+        try:
+            return read_document(kind, run)
+        except RunError as error:
+            problems[kind.file] = str(error)
+            return None
+
+    return Documents(
+        audit=read(StepAudit),
+        chip=read(MeasuredChip),
+        memory=read(MemoryLedger),
+        compilation=read(Compilation),
+        loader=read(LoaderAnatomy),
+        problems=problems,
+    )

@@ -1,0 +1,1 @@
+"""Numbers and text for people: units, escaping, HTML."""

@@ -1,0 +1,201 @@
+"""How are figures drawn without a script?  Marks as SVG that stretches, words beside it as text.
+
+A figure is as wide as the page and so many pixels high: lines keep their width and words their size
+on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixels.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainperf.core.formatting.html.markup import Markup, tag, text
+from trainperf.core.formatting.html.scales import Axis
+from trainperf.core.formatting.html.style import COLOURS
+
+
+WIDE = 1000
+LANE = 14
+"""Height of a row of marks."""
+
+_NEAR = 0.04
+"""Share of the width within which a tick's words are kept from sticking out."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A picture's axes."""
+
+    across: Axis
+    up: Axis
+    height: int = 220
+
+    def x(self, value: float) -> float:
+        """Where a value of the horizontal axis is."""
+        return self.across.at(value) * WIDE
+
+    def y(self, value: float) -> float:
+        """Where a value of the vertical axis is."""
+        return (1 - self.up.at(value)) * self.height
+
+    def picture(
+        self,
+        label: str,
+        marks: Iterable[Markup],
+        *,
+        names: tuple[str, str] = ("", ""),
+        over: Iterable[Markup] = (),
+    ) -> Markup:
+        """The marks on their axes.
+
+        Args:
+            label: What the picture shows, for those who cannot see it.
+            marks: What is drawn, the lowest first.
+            names: Of the axes; empty where the ticks say it.
+            over: Words on the picture, see `note`.
+        """
+        grid = [self._grid_line(value) for value in self.up.ticks()]
+        base = f'<path class="base" d="M0 {self.height}H{WIDE}"/>'
+        area = _stretched(self.height, [*grid, *marks, Markup(base)], label, over)
+        # Nobody turns the head to read: the vertical axis is named above it.
+        heading = tag("p", text(names[1]), kind="soft small") if names[1] else Markup("")
+        rows = [self._up(), area, self._across()]
+        if names[0]:
+            rows.append(tag("p", text(names[0]), kind="axis-name"))
+        return Markup(heading + tag("div", *rows, kind="plot"))
+
+    def _grid_line(self, value: float) -> Markup:
+        return Markup(f'<path class="grid-line" d="M0 {self.y(value):.1f}H{WIDE}"/>')
+
+    def _up(self) -> Markup:
+        ticks = [
+            Markup(f'<span style="top:{self.y(value):.1f}px">{text(self.up.written(value))}</span>')
+            for value in self.up.ticks()
+        ]
+        return tag("div", *ticks, kind="up")
+
+    def _across(self) -> Markup:
+        return tag(
+            "div",
+            *(
+                _tick(self.across.at(value), self.across.written(value))
+                for value in self.across.ticks()
+            ),
+            kind="across",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """A row of marks above a picture, on its horizontal axis."""
+
+    name: str
+    marks: tuple[tuple[float, float, str], ...]
+    """Where on `WIDE` one begins, how wide it is, and what is said of it."""
+
+
+def lanes(rows: Iterable[Lane]) -> Markup:
+    """Rows of marks, one below the other."""
+    names, marks, height = [], [], 0
+    for row in rows:
+        middle = height + LANE // 2
+        names.append(f'<span style="top:{middle}px">{text(row.name)}</span>')
+        marks += [
+            box((start, height + 2), (max(wide, 1.5), LANE - 5), "event", said)
+            for start, wide, said in row.marks
+        ]
+        height += LANE
+    if not height:
+        return Markup("")
+    column = Markup(f'<div class="up">{"".join(names)}</div>')
+    return tag("div", column, _stretched(height, marks), kind="plot lanes")
+
+
+def bar(
+    parts: Sequence[tuple[float, int, str]], label: str, whole: float = 0.0, height: int = 30
+) -> Markup:
+    """One bar of parts from left to right: amount, colour (of the phases), and what is said.
+
+    It is as wide as the page, or as its share of the *whole* if that is more.
+    """
+    whole = max(whole, sum(amount for amount, _, _ in parts))
+    if whole <= 0:
+        return Markup("")
+    marks, start = [], 0.0
+    for amount, colour, said in parts:
+        wide = amount / whole * WIDE
+        marks.append(box((start, 0.0), (wide, height), f"f{colour % COLOURS}", said))
+        start += wide
+    return tag("div", _stretched(height, marks, label), kind="plot bare")
+
+
+def box(corner: Point, size: Point, kind: str, said: str = "") -> Markup:
+    """A rectangle from its upper left corner, in a class of the style; never quite invisible."""
+    title = tag("title", text(said)) if said else ""
+    return Markup(
+        f'<rect class="{kind}" x="{corner[0]:.1f}" y="{corner[1]:.1f}" '
+        f'width="{max(size[0], 0.6):.1f}" height="{max(size[1], 0.0):.1f}">{title}</rect>'
+    )
+
+
+def curve(points: Sequence[Point], kind: str) -> Markup:
+    """A line through points; a class of the style gives its colour."""
+    return Markup(f'<path class="curve {kind}" d="{_path(points)}"/>') if points else Markup("")
+
+
+def area(points: Sequence[Point], kind: str) -> Markup:
+    """What these points enclose."""
+    return Markup(f'<path class="{kind}" d="{_path(points)}Z"/>') if points else Markup("")
+
+
+def dot(point: Point, wide: float, kind: str, said: str) -> Markup:
+    """A round point so many pixels wide that says what it is."""
+    return Markup(
+        f'<path class="dot {kind}" stroke-width="{wide:.1f}" '
+        f'd="M{point[0]:.1f} {point[1]:.1f}h.01">{tag("title", text(said))}</path>'
+    )
+
+
+def upright(x: float, height: float) -> Markup:
+    """A dashed line from top to bottom."""
+    return Markup(f'<path class="mark" d="M{x:.1f} 0V{height}"/>')
+
+
+def level(y: float) -> Markup:
+    """A dashed line from left to right."""
+    return Markup(f'<path class="mark" d="M0 {y:.1f}H{WIDE}"/>')
+
+
+def note(x: float, y: float, said: str) -> Markup:
+    """Words on a picture, beside a point: on whichever side there is more room."""
+    side = "left" if x > 0.6 * WIDE else "right"
+    style = f"left:{x / WIDE * 100:.2f}%;top:{y:.1f}px"
+    return Markup(f'<span class="label {side}" style="{style}">{text(said)}</span>')
+
+
+def keys(names: Iterable[tuple[str, str]]) -> Markup:
+    """What the colours stand for: a name and a class of the style each."""
+    items = [
+        Markup(f'<li><span class="key {kind}"></span>{text(name)}</li>') for name, kind in names
+    ]
+    return tag("ul", *items, kind="keys") if items else Markup("")
+
+
+def _stretched(
+    height: int, marks: Iterable[Markup], label: str = "", over: Iterable[Markup] = ()
+) -> Markup:
+    """Marks as wide as the page, and words over them; what has no *label* is not read aloud."""
+    role = f'role="img" aria-label="{text(label)}"' if label else 'aria-hidden="true"'
+    return Markup(
+        f'<div class="area" style="height:{height}px"><svg viewBox="0 0 {WIDE} {height}" '
+        f'preserveAspectRatio="none" {role}>{"".join(marks)}</svg>{"".join(over)}</div>'
+    )
+
+
+def _path(points: Sequence[Point]) -> str:
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+
+
+def _tick(share: float, said: str) -> Markup:
+    kind = ' class="first"' if share < _NEAR else ' class="last"' if share > 1 - _NEAR else ""
+    return Markup(f'<span{kind} style="left:{share * 100:.2f}%">{text(said)}</span>')

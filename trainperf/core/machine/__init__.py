@@ -1,0 +1,1 @@
+"""The machine a run is on: its chips, its limits, its clocks."""

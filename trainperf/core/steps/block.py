@@ -1,0 +1,224 @@
+"""Many steps as columns: what meters observe, live and offline alike."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.core.errors import ConfigError
+from trainperf.core.phases import DISQUALIFYING, Phase
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.steps.records import CORE_COLUMNS, FACTS, Row, StepRecord
+
+
+BLOCK_STEPS = 4096
+"""The most steps one block holds: large enough for numpy, small enough for memory."""
+
+Column = npt.NDArray[np.float64]
+
+_FIRST_PHASE = CORE_COLUMNS.index("data_wait_ns")
+_FIRST_FACT = len(CORE_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class StepSchema:
+    """How to read a row: which facts follow the core columns, and on what device they arose."""
+
+    columns: tuple[str, ...] = ()
+    device: str = "cpu"
+
+    @property
+    def synchronous(self) -> bool:
+        """Whether the device works in step with the host, as a CPU does."""
+        return self.device == "cpu"
+
+
+class StepBlock:
+    """Up to 4,096 steps as columns: what meters observe.
+
+    Inside a block a missing fact is NaN; `fact` and `having` are how it is kept from a statistic.
+    """
+
+    def __init__(self, schema: StepSchema, matrix: Column) -> None:
+        self.schema = schema
+        self._matrix = matrix
+        self._parts: dict[tuple[str, ...], StepBlock] = {}
+
+    @classmethod
+    def from_rows(cls, schema: StepSchema, rows: Sequence[Row]) -> "StepBlock":
+        """Build from rows of core columns and facts; `None` is a missing value."""
+        width = _FIRST_FACT + len(schema.columns)
+        if not rows:
+            return cls(schema, np.empty((0, width)))
+        return cls(schema, np.array(rows, dtype=np.float64))
+
+    @classmethod
+    def from_records(
+        cls, records: Iterable[StepRecord], schema: StepSchema | None = None
+    ) -> "StepBlock":
+        """Build from records; without a schema the columns are all facts that any record has."""
+        steps = list(records)
+        if schema is None:
+            present = {name for step in steps for name in step.facts}
+            unknown = present - FACTS.keys()
+            if unknown:
+                raise ConfigError(f"facts {sorted(unknown)}: not in FACTS; add them there first")
+            schema = StepSchema(tuple(name for name in FACTS if name in present))
+        return cls.from_rows(schema, [row_of(step, schema) for step in steps])
+
+    @classmethod
+    def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
+        """The steps of several blocks of one schema as one block."""
+        if len(blocks) == 1:
+            return blocks[0]
+        matrices = [block._matrix for block in blocks]  # noqa: SLF001 blocks of this class
+        return cls(blocks[0].schema, np.concatenate(matrices))
+
+    def __len__(self) -> int:
+        return int(self._matrix.shape[0])
+
+    @cached_property
+    def index(self) -> Column:
+        """Step numbers."""
+        return self._matrix[:, 0]
+
+    @cached_property
+    def start_ns(self) -> Column:
+        """Start of each step, nanoseconds from the start of the fit."""
+        return self._matrix[:, 1]
+
+    @cached_property
+    def tags(self) -> npt.NDArray[np.int64]:
+        """Bits of `Tag` per step."""
+        return self._matrix[:, 2].astype(np.int64)
+
+    @cached_property
+    def micro_batches(self) -> Column:
+        """Forward-backward passes per step."""
+        return self._matrix[:, 3]
+
+    @cached_property
+    def wall_ns(self) -> Column:
+        """Host time per step in whole nanoseconds (exact: a sum of integers below 2**53)."""
+        total: Column = self._matrix[:, _FIRST_PHASE:_FIRST_FACT].sum(axis=1)
+        return total
+
+    @cached_property
+    def walls(self) -> Distribution | None:
+        """Distribution of wall times in seconds: several meters read it, so it is made once."""
+        return Distribution.of(self.wall_ns / 1e9)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.schema.columns)}
+
+    @cached_property
+    def _sums(self) -> list[float]:
+        sums: list[float] = self._matrix.sum(axis=0).tolist()
+        return sums
+
+    @cached_property
+    def _missing(self) -> list[int]:
+        missing: list[int] = np.isnan(self._matrix[:, _FIRST_FACT:]).sum(axis=0).tolist()
+        return missing
+
+    def core(self) -> Column:
+        """The core columns as a matrix, one row a step."""
+        return self._matrix[:, :_FIRST_FACT]
+
+    def host_ns(self, phase: Phase) -> Column:
+        """Host time per step in one phase, in whole nanoseconds."""
+        return self._matrix[:, _FIRST_PHASE + phase]
+
+    @cached_property
+    def total_wall_ns(self) -> float:
+        """Sum of `wall_ns`."""
+        return sum(self._sums[_FIRST_PHASE:_FIRST_FACT])
+
+    def total_ns(self, phase: Phase) -> float:
+        """Sum of `host_ns` of a phase."""
+        return self._sums[_FIRST_PHASE + phase]
+
+    def fact(self, name: str) -> Column | None:
+        """Values of a fact, NaN where missing; `None` when no step in the block has it."""
+        place = self._places.get(name)
+        if place is None or self._missing[place] == len(self):
+            return None
+        return self._matrix[:, _FIRST_FACT + place]
+
+    def total(self, name: str) -> float:
+        """Sum of a fact that every step has: ask a block that came from `having`."""
+        return self._sums[_FIRST_FACT + self._places[name]]
+
+    def having(self, *names: str) -> "StepBlock | None":
+        """The steps that have every one of these facts; `None` when there is none."""
+        places = [self._places.get(name) for name in names]
+        missing = [len(self) if place is None else self._missing[place] for place in places]
+        if not len(self) or max(missing) == len(self):
+            return None
+        if max(missing) == 0:
+            return self
+        known = self._parts.get(names)
+        if known is None:
+            columns = [_FIRST_FACT + place for place in places if place is not None]
+            complete = np.logical_not(np.isnan(self._matrix[:, columns]).any(axis=1))
+            known = self._parts[names] = self.select(complete)
+        return known if len(known) else None
+
+    def select(self, chosen: npt.NDArray[np.bool_]) -> "StepBlock":
+        """The steps for which *chosen* is true."""
+        return StepBlock(self.schema, self._matrix[chosen])
+
+    def take(self, places: npt.NDArray[np.intp]) -> "StepBlock":
+        """The steps at these places, in this order; one may be taken repeatedly."""
+        return StepBlock(self.schema, self._matrix[places])
+
+    def steady(self) -> "StepBlock":
+        """The steps without a disqualifying tag."""
+        usual = (self.tags & DISQUALIFYING) == 0
+        return self if usual.all() else self.select(usual)
+
+    def retagged(self, tags: npt.NDArray[np.int64]) -> "StepBlock":
+        """The same steps with other tags, e.g. the union over ranks."""
+        matrix = self._matrix.copy()
+        matrix[:, 2] = tags
+        return StepBlock(self.schema, matrix)
+
+    def renumbered(self, by: int) -> "StepBlock":
+        """The same steps with *by* added to their numbers: a later attempt goes on counting."""
+        matrix = self._matrix.copy()
+        matrix[:, 0] += by
+        return StepBlock(self.schema, matrix)
+
+    def records(self) -> list[StepRecord]:
+        """The steps as records, for people and tests: not for the hot path."""
+        return [record_of(row, self.schema) for row in self._matrix.tolist()]
+
+
+def row_of(step: StepRecord, schema: StepSchema) -> Row:
+    """A record as a row of core columns and facts."""
+    facts = (step.facts.get(name) for name in schema.columns)
+    return (step.index, step.start_ns, step.tags, step.micro_batches, *step.host_ns, *facts)
+
+
+def record_of(row: Row, schema: StepSchema) -> StepRecord:
+    """A row of core columns and facts as a record; inverse of `row_of`."""
+    core = [int(value or 0) for value in row[:_FIRST_FACT]]
+    facts = dict(zip(schema.columns, (_number(value) for value in row[_FIRST_FACT:]), strict=True))
+    return StepRecord(
+        index=core[0],
+        start_ns=core[1],
+        tags=core[2],
+        micro_batches=core[3],
+        host_ns=tuple(core[_FIRST_PHASE:]),
+        facts=facts,
+    )
+
+
+def _number(value: float | None) -> int | float | None:
+    if value is None or math.isnan(value):
+        return None
+    return int(value) if float(value).is_integer() else value

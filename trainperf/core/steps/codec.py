@@ -1,0 +1,117 @@
+"""How does a run reach the disk and come back?  One JSON value a line, whole lines only.
+
+Line 1 is an object (`RunInfo`), and so are gaps, totals and the end mark.  A step is an array of
+the core columns followed by the facts named in line 1: names are written once, durations as
+integers.  NaN, which stands for a missing fact in the live rows, is written as `null`.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.core.errors import RunError
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.codec_numbers import matrix_of
+from trainperf.core.steps.records import (
+    CORE_COLUMNS,
+    SCHEMA_VERSION,
+    EndMark,
+    GapRecord,
+    Row,
+    RunInfo,
+    Totals,
+)
+
+
+Entry = GapRecord | Totals | EndMark
+
+_EXACT = 2.0**53
+"""Whole numbers up to here survive the way through a float; nothing true is larger."""
+
+_AT_ONCE = 1024
+"""Lines whose cells fit into a processor's cache."""
+
+_ENCODER = msgspec.json.Encoder()
+_INFO = msgspec.json.Decoder(RunInfo)
+_ENTRY = msgspec.json.Decoder(GapRecord | Totals | EndMark)
+_ROWS = msgspec.json.Decoder(list[list[float | None]])
+_VERSION = msgspec.json.Decoder(dict[str, object])
+
+
+def encode_rows(rows: Iterable[Row]) -> bytes:
+    """Encode step rows, one line each."""
+    return b"".join([_ENCODER.encode(row) + b"\n" for row in rows])
+
+
+def encode_entry(entry: RunInfo | Entry) -> bytes:
+    """Encode anything but a step as one line."""
+    return _ENCODER.encode(entry) + b"\n"
+
+
+def decode_info(line: bytes) -> RunInfo:
+    """Read line 1; says which versions differ when it was written by another schema."""
+    try:
+        fields = _VERSION.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise RunError("the first line is not JSON: not a trainperf record file") from None
+    version = fields.get("schema")
+    if fields.get("kind") != "run" or not isinstance(version, int):
+        raise RunError("the first line is not a trainperf header: not a trainperf record file")
+    if version != SCHEMA_VERSION:
+        raise RunError(
+            f"schema version {version}: this trainperf reads version {SCHEMA_VERSION}; "
+            "install the release that wrote it"
+        )
+    try:
+        return _INFO.decode(line)
+    except msgspec.ValidationError as error:
+        raise RunError(f"damaged header: {error}") from None
+
+
+def decode_entry(line: bytes) -> Entry | None:
+    """Read a gap, totals or end line; `None` when the line is damaged."""
+    try:
+        entry: Entry = _ENTRY.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return entry
+
+
+def decode_steps(schema: StepSchema, lines: Sequence[bytes]) -> tuple[StepBlock, int]:
+    """Read step lines; returns the block and how many damaged lines were left out."""
+    width = len(CORE_COLUMNS) + len(schema.columns)
+    parts = [lines[begin : begin + _AT_ONCE] for begin in range(0, len(lines), _AT_ONCE)]
+    matrices = [matrix_of(part, width) for part in parts]
+    whole = [matrix for matrix in matrices if matrix is not None]
+    if len(whole) == len(parts) > 0:
+        read = StepBlock(schema, np.concatenate(whole))
+    else:
+        read = StepBlock.from_rows(schema, _rows(lines, width))
+    core = read.core()
+    sane: npt.NDArray[np.bool_] = np.logical_and.reduce(np.abs(core) <= _EXACT, axis=1)
+    block = read if sane.all() else read.select(sane)
+    return block, len(lines) - len(block)
+
+
+def _rows(lines: Sequence[bytes], width: int) -> list[list[float | None]]:
+    """The rows among lines of which some may be damaged."""
+    try:
+        rows = _ROWS.decode(b"[" + b",".join(lines) + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        rows = [row for line in lines for row in _salvage(line)]
+    return [row for row in rows if len(row) == width]
+
+
+def _salvage(line: bytes) -> list[list[float | None]]:
+    try:
+        return _ROWS.decode(b"[" + line + b"]")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
+def missing(value: float | None) -> float:
+    """The live rows' form of a missing fact: NaN, which the encoder writes as `null`."""
+    return math.nan if value is None else value

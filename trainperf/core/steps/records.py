@@ -1,0 +1,193 @@
+"""What is known about a fit: one record per step and per gap, and who the run was.
+
+Times are integer nanoseconds on the host's monotonic clock, counted from the start of the fit
+(the run's only wall-clock time is `RunInfo.started_at`).  `None` means *not measured*.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from trainperf.core.phases import PHASES
+
+
+SCHEMA_VERSION = 1
+"""Version of the run directory's files; see the changelog for what each version changed."""
+
+Scalar = str | int | float | bool | None
+Row = Sequence[int | float | None]
+
+CORE_COLUMNS = ("index", "start_ns", "tags", "micro_batches", *(f"{p.label}_ns" for p in PHASES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something a probe can know about one step, beyond its host time."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+FACTS: dict[str, Fact] = {
+    fact.name: fact
+    for fact in (
+        Fact(
+            name="data_stall_ns",
+            unit="ns",
+            meaning="device time between an event recorded just before the fetch and one just "
+            "after it: what the device lost to the loader",
+        ),
+        Fact(name="h2d_device_ns", unit="ns", meaning="device time between events around the copy"),
+        Fact(name="h2d_bytes", unit="B", meaning="bytes of the batch's tensors on the device"),
+        Fact(name="h2d_tensors", unit="1", meaning="number of tensors in the batch"),
+        Fact(
+            name="lead_forward",
+            unit="1",
+            meaning="marks the device had not reached when forward returned",
+        ),
+        Fact(
+            name="lead_backward",
+            unit="1",
+            meaning="marks the device had not reached when backward returned",
+        ),
+        Fact(
+            name="tail_ns",
+            unit="ns",
+            meaning="from the last gradient being ready to backward having returned, summed over "
+            "the synchronising micro-batches",
+        ),
+        Fact(name="samples", unit="1", meaning="leading dimension of the batch, this rank"),
+        Fact(name="tokens_effective", unit="1", meaning="sum of the mask, this rank"),
+        Fact(name="tokens_padded", unit="1", meaning="number of mask elements, this rank"),
+        Fact(name="attempts", unit="1", meaning="optimizer updates attempted under a GradScaler"),
+        Fact(name="overflows", unit="1", meaning="attempted updates that the scaler skipped"),
+        Fact(name="loss_scale", unit="1", meaning="the scaler's scale, read now and then"),
+        Fact(name="loss", unit="1", meaning="the last micro-batch's loss, this rank"),
+        Fact(name="allocated_bytes", unit="B", meaning="device memory held by tensors after it"),
+        Fact(name="reserved_bytes", unit="B", meaning="device memory held by the allocator"),
+        Fact(name="peak_bytes", unit="B", meaning="highest allocated_bytes since process start"),
+        Fact(
+            name="reserved_peak_bytes",
+            unit="B",
+            meaning="highest reserved_bytes since process start",
+        ),
+        Fact(name="resident_bytes", unit="B", meaning="resident set of the process (CPU runs)"),
+        Fact(
+            name="owned_bytes",
+            unit="B",
+            meaning="memory of the process in use: what its C allocator has handed out, where "
+            "glibc tells, else the resident set without mapped files (CPU runs on Linux)",
+        ),
+        Fact(name="gc_ns", unit="ns", meaning="time the garbage collector ran inside the step"),
+        Fact(name="recompiles", unit="1", meaning="graphs torch.compile built inside the step"),
+        Fact(name="overhead_ns", unit="ns", meaning="what trainperf itself cost on the host"),
+    )
+}
+
+
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One finished step: when, how long in each phase, why it is unusual, and the probes' facts."""
+
+    index: int
+    """Number of the step within this fit, from 0; an optimizer update, not a micro-batch."""
+    start_ns: int
+    """When the loop asked for the step's first batch, counted from the start of the fit."""
+    tags: int = 0
+    """Bits of `Tag`."""
+    micro_batches: int = 1
+    """Forward-backward passes in the step."""
+    host_ns: tuple[int, ...]
+    """Host time per phase, in the order of `Phase`; sums to the step's wall time."""
+    facts: dict[str, int | float | None] = {}
+    """Values of the facts in the run's columns."""
+
+    @property
+    def wall_ns(self) -> int:
+        """Host time of the step, gaps cut out."""
+        return sum(self.host_ns)
+
+    @property
+    def wall_s(self) -> float:
+        """Host time of the step in seconds, gaps cut out."""
+        return self.wall_ns / 1e9
+
+
+class GapRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="gap"):
+    """Time that belongs to no step.  A gap nested in another is not counted in the outer one."""
+
+    gap: str
+    start_ns: int
+    duration_ns: int
+    after_step: int
+    """Index of the last step begun before the gap; -1 before the first."""
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="run"):
+    """Who the run was: line 1 of every record file."""
+
+    schema: int = SCHEMA_VERSION
+    started_at: str = ""
+    """Wall-clock time at which the fit began, ISO 8601 in UTC: an anchor, never used to measure."""
+    rank: int = 0
+    world_size: int = 1
+    columns: tuple[str, ...] = ()
+    """Facts in each step line after the core columns, in this order."""
+    device: str = "cpu"
+    """Type of the device the model is on: `cpu`, `cuda`, …"""
+    reasons: dict[str, str] = {}
+    """Fact or reading name to the sentence that says why it cannot be measured in this run."""
+    notes: dict[str, str] = {}
+    """How some number was obtained, e.g. which mask was used; printed by reports."""
+    software: dict[str, str] = {}
+    hardware: dict[str, Scalar] = {}
+    config: dict[str, Scalar] = {}
+    """Parameters, precision, strategy, batch size, accumulation, loader settings, seed, …"""
+    totals: dict[str, int] = {}
+    """Steps, samples and tokens of earlier fits that this one continues."""
+    continues: str = ""
+    """Run directory this fit continues, if it was resumed and the earlier one is known."""
+    attempt: int = 0
+    pace_ns: int | None = None
+    """What a small fixed piece of Python took on the host just before the first step: how fast the
+    machine was then.  No part of a step, and no measure of the run; `None` in older files."""
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="totals"):
+    """Cumulative facts that belong to no single step; the last one in a file holds."""
+
+    at_step: int
+    actions_ns: dict[str, int] = {}
+    """Exclusive host time of each user hook, by name."""
+    sequence_lengths: dict[int, int] = {}
+    """Effective length of a sequence (upper edge of its bin, in tokens) to how many there were."""
+    faults: dict[str, str] = {}
+    """Parts of trainperf that were switched off after an error of their own, and the error."""
+    dropped: dict[str, int] = {}
+    """Measurements given up because a bounded buffer was full."""
+    notes: dict[str, str] = {}
+    """Notes learned while training: they complete `RunInfo.notes`."""
+    reasons: dict[str, str] = {}
+    """Reasons learned while training: they complete `RunInfo.reasons`."""
+    config: dict[str, Scalar] = {}
+    """Configuration seen while training, e.g. autocast: it completes `RunInfo.config`."""
+
+
+FINISHED = "finished"
+"""Reason of a fit that ended by itself."""
+
+NOT_CLOSED = "not closed"
+"""Reason of a fit that the process ended: no exception caused it."""
+
+
+class EndMark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="end"):
+    """Last line of a record file that was closed: how the fit ended and how long it took."""
+
+    reason: str
+    """`finished`, `interrupted`, or the exception's class name."""
+    fit_ns: int
+    """From the start of the fit to this line."""
+    steps: int
+    pace_ns: int | None = None
+    """As `RunInfo.pace_ns`, just after the last step."""

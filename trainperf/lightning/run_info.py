@@ -1,0 +1,84 @@
+"""What is a fit made of?  Reads a Trainer once, at its start.
+
+Beside what every loop has (`trainperf.recording.run_settings`) a Trainer tells:
+`scheduler_interval` and `scheduler_frequency`, `gradient_clip_val` and
+`gradient_clip_algorithm`, `val_check_interval`, `check_val_every_n_epoch` and
+`limit_val_batches`, and the class names of `callbacks` and `loggers`.
+"""
+
+import lightning.pytorch as pl
+import torch
+
+from trainperf.core.steps.records import RunInfo, Scalar
+from trainperf.recording import run_identity, run_settings
+from trainperf.recording.probes.selection import Objects
+from trainperf.recording.probes.tokens import MaskFunction
+
+
+def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
+    """What probes look at."""
+    return Objects(
+        device=trainer.strategy.root_device,
+        module=trainer.model,
+        optimizers=trainer.optimizers,
+        schedulers=[one.scheduler for one in trainer.lr_scheduler_configs],
+        scaler=getattr(trainer.precision_plugin, "scaler", None),
+        world_size=trainer.world_size,
+        precision=f"precision {trainer.precision}",
+        # Lightning hands callbacks the loss already divided by the accumulation.
+        loss_scale=float(trainer.accumulate_grad_batches),
+        mask=mask,
+    )
+
+
+def run_info(trainer: "pl.Trainer", module: "pl.LightningModule", started_at: str) -> RunInfo:
+    """Identity of the run, as comparisons will need it."""
+    device = trainer.strategy.root_device
+    return RunInfo(
+        started_at=started_at,
+        rank=trainer.global_rank,
+        world_size=trainer.world_size,
+        device=device.type,
+        software={**run_identity.software(), "lightning": str(pl.__version__)},
+        hardware=run_identity.hardware(device),
+        config={
+            **run_identity.model(module),
+            **run_settings.settings(
+                trainer.model, trainer.optimizers, getattr(trainer.precision_plugin, "scaler", None)
+            ),
+            **_configuration(trainer, module),
+            **_schedulers(trainer),
+            **run_identity.loader(trainer.train_dataloader),
+        },
+    )
+
+
+def _configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:
+    return {
+        "loop": "lightning",
+        "precision": str(trainer.precision),
+        "strategy": type(trainer.strategy).__name__,
+        "accumulate_grad_batches": trainer.accumulate_grad_batches,
+        "automatic_optimization": module.automatic_optimization,
+        "optimizers": run_settings.names(trainer.optimizers),
+        "seed": torch.initial_seed(),
+        "max_steps": trainer.max_steps,
+        "max_epochs": trainer.max_epochs,
+        "log_every_n_steps": trainer.log_every_n_steps,
+        "gradient_clip_val": trainer.gradient_clip_val,
+        "gradient_clip_algorithm": trainer.gradient_clip_algorithm,
+        "val_check_interval": trainer.val_check_interval,
+        "check_val_every_n_epoch": trainer.check_val_every_n_epoch,
+        "limit_val_batches": trainer.limit_val_batches,
+        "callbacks": run_settings.names(trainer.callbacks),
+        "loggers": run_settings.names(trainer.loggers),
+    }
+
+
+def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:
+    configured = trainer.lr_scheduler_configs
+    return {
+        "schedulers": run_settings.names(one.scheduler for one in configured),
+        "scheduler_interval": run_settings.together(one.interval for one in configured),
+        "scheduler_frequency": run_settings.together(one.frequency for one in configured),
+    }

@@ -1,0 +1,14 @@
+"""Measure a plain PyTorch loop: the same measurements, files and report as under Lightning.
+
+from trainperf.loop import LoopMonitor
+
+with LoopMonitor("runs/a") as monitor:
+    for batch in monitor.batches(loader):
+        loss = train_on(batch)
+        monitor.end_step(loss)
+"""
+
+from trainperf.loop.monitor import LoopMonitor
+
+
+__all__ = ["LoopMonitor"]

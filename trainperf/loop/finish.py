@@ -1,0 +1,92 @@
+"""What happens after the fit: summary and page are written and the report printed, by rank 0.
+
+The offline tower is loaded only here, when nothing trains any more.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.run_directory import attempt, has_ended, record_file
+from trainperf.recording.profiling.background_reader import Analyst, Errand
+from trainperf.recording.sinks.tensorboard import PREFIX, Writer, scalars
+
+
+WAIT_NS = 5_000_000_000
+"""Longest wait for the other ranks on this file system to close their files."""
+
+JOIN_NS = 30_000_000_000
+"""Longest wait for traces of several ranks to be read together."""
+
+
+def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
+    """Write `summary.json` and `report.html` once every rank has ended.
+
+    The report is printed if *aloud*.
+    A `SummaryWriter` gets the report as markdown text, and of several ranks the readings of all.
+
+    Raises:
+        RunError: The directory holds no run.
+        OSError: One of them cannot be written; the report has been printed nevertheless.
+    """
+    from trainperf.analysis.run.directory import Run  # noqa: PLC0415
+    from trainperf.analysis.summarize import save_summary  # noqa: PLC0415
+    from trainperf.reports.html.page_data import look  # noqa: PLC0415
+    from trainperf.reports.html.run import save  # noqa: PLC0415
+    from trainperf.reports.run.terminal import write_report  # noqa: PLC0415
+
+    _wait_for(run, ranks)
+    if ranks > 1:
+        join_captures(run)
+    seen = look(Run.open(run))
+    summary = seen.evidence.summary
+    try:
+        save_summary(summary, run)
+    finally:  # a disk that is full is no reason to keep the answer back
+        if aloud:
+            sys.stdout.write("\n")
+            write_report(summary, sys.stdout)
+            sys.stdout.write(f"\n  {run}\n")
+            sys.stdout.flush()
+    if writer is not None:
+        for tag, value in of_all_ranks(summary).items():
+            writer.add_scalar(tag, value, summary.run.steps)
+        show(writer, summary, summary.run.steps)
+    save(seen, run)
+    return summary
+
+
+def of_all_ranks(summary: Summary) -> dict[str, float]:
+    """Tags and values over the whole fit; none of one rank, whose curves are there already."""
+    return scalars(summary.readings) if summary.run.world_size > 1 else {}
+
+
+def show(writer: object, summary: Summary, step: int) -> None:
+    """The report as markdown, in whatever has TensorBoard's `add_text`."""
+    from trainperf.reports.run import markdown  # noqa: PLC0415
+
+    add_text = getattr(writer, "add_text", None)
+    if callable(add_text):
+        add_text(f"{PREFIX}summary", markdown.render(summary), step)
+
+
+def join_captures(run: Path) -> None:
+    """Have the traces read that no rank has, together those of the same steps."""
+    from trainperf.traces.capture_files import analysis_file, groups  # noqa: PLC0415
+
+    analyst = Analyst(patience_ns=JOIN_NS)
+    for traces in groups(run):
+        if not analysis_file(traces).exists():
+            analyst.send(Errand(tuple(traces)))
+    analyst.finish()
+
+
+def _wait_for(run: Path, ranks: int) -> None:
+    """Other ranks end within moments; those on other machines may never appear here."""
+    deadline = monotonic_ns() + WAIT_NS
+    waiting = [record_file(run, rank, attempt()) for rank in range(1, ranks)]
+    while waiting and monotonic_ns() < deadline:
+        waiting = [path for path in waiting if not has_ended(path)]
+        time.sleep(0.02)

@@ -1,0 +1,271 @@
+"""For a plain PyTorch loop: the same measurements, the same files, the same report.
+
+Phases are told apart with `with monitor.phase("forward"): …`; what no phase brackets is `other`::
+
+    monitor = LoopMonitor("runs/a")
+    for batch in monitor.batches(loader):
+        loss = train_on(batch)
+        monitor.end_step(loss)
+    monitor.close()
+"""
+
+import atexit
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import torch
+from torch.optim import Optimizer
+from typing_extensions import Self
+
+from trainperf.audit.chip_cache import note_chip
+from trainperf.core.errors import ConfigError
+from trainperf.core.machine.clocks.base import HostClock
+from trainperf.core.machine.clocks.host import monotonic_ns, wall_clock_anchor
+from trainperf.core.phases import Phase
+from trainperf.core.steps.records import FINISHED, NOT_CLOSED
+from trainperf.loop.options import Asked
+from trainperf.loop.phase_contexts import Brackets
+from trainperf.loop.start import Wishes, begin, end
+from trainperf.recording.monitor import Monitor
+from trainperf.recording.probes.audit import AuditProbe
+from trainperf.recording.probes.selection import Chosen, Objects
+from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.sinks.tensorboard import Writer
+
+
+log = logging.getLogger("trainperf")
+
+T = TypeVar("T")
+
+_CALLBACKS = int(Phase.CALLBACKS)
+_NO_BATCH = object()
+
+NEVER_ENDED = "end_step() was not called in 64 batches, so every batch counts as a step"
+PATIENCE = 64
+"""Batches without `end_step` after which a batch is taken to be a step."""
+
+
+class LoopMonitor(Asked):
+    """Measures a training loop that you wrote yourself.  The fit begins when this is made.
+
+    Args:
+        dirpath: Directory under which the run directory is made; `None` writes none.
+        tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
+            nor `labels` tells which tokens count.
+        writer: A `SummaryWriter` for the readings.
+        log_every_n_steps: Steps between two points in the writer.
+        report: Whether to print the report when the fit ends.
+        clock: Host clock; tests pass their own.
+
+    Raises:
+        ConfigError: A value is refused; the message says which and what to pass instead.
+    """
+
+    part = "start of the fit"
+
+    def __init__(
+        self,
+        dirpath: str | Path | None = "runs",
+        *,
+        tokens: MaskFunction | None = None,
+        writer: Writer | None = None,
+        log_every_n_steps: int = 50,
+        report: bool = True,
+        clock: HostClock = monotonic_ns,
+    ) -> None:
+        if log_every_n_steps < 1:
+            raise ConfigError(f"log_every_n_steps={log_every_n_steps}: must be at least 1; try 50")
+        if tokens is not None and not callable(tokens):
+            raise ConfigError(
+                f"tokens={tokens!r}: must be a function from a batch to a mask; try "
+                "tokens=lambda batch: batch['mask']"
+            )
+        super().__init__(
+            Monitor(clock),
+            Objects(device=torch.device("cpu"), mask=tokens),
+            Wishes(
+                base=Path(dirpath) if dirpath is not None else None,
+                writer=writer,
+                log_every=log_every_n_steps,
+                aloud=report,
+                started_at=wall_clock_anchor(),
+            ),
+        )
+        self.run: Path | None = None
+        """The run directory, once the first epoch has begun."""
+        self._rank = 0
+        self._chosen = Chosen()
+        self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
+        self._audit: AuditProbe | None = None
+        self._batch: object = _NO_BATCH
+        self._attempted: set[int] = set()
+        self._ended, self._unended = False, 0
+        self._pid = os.getpid()
+        atexit.register(self._at_exit)
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    def batches(self, loader: Iterable[T]) -> Iterator[T]:
+        """The loader's batches, one epoch; the time each takes to come is data wait."""
+        if not self._measures(loader):
+            for batch in loader:  # `yield from` would close a loader that is a generator
+                yield batch
+            return
+        fetch_begins, fetch_ends = self._brackets.fetch_begins, self._brackets.fetch_ends
+        iterator = iter(loader)
+        try:
+            while True:
+                if self._batch is not _NO_BATCH:
+                    self._unended_batch()
+                fetch_begins()
+                try:
+                    batch = next(iterator)
+                except StopIteration:
+                    break
+                finally:
+                    fetch_ends()
+                self._batch = batch
+                if self._audit is not None:
+                    self._audit.begin_batch()
+                yield batch
+        finally:  # the loop may have been left in the middle of a batch
+            self._epoch_ended()
+
+    def phase(self, name: str, optimizer: Optimizer | None = None) -> AbstractContextManager[None]:
+        """Everything inside belongs to a phase or gap; nested phases pause the outer one.
+
+        Args:
+            name: `h2d`, `forward`, `backward`, `optimizer`, `callbacks`; or a gap, which is cut
+                out of the step: `validation`, `checkpoint`.
+            optimizer: Which one is stepped, where a scaler serves several.
+
+        Raises:
+            ConfigError: There is no phase of that name.
+        """
+        if self._chosen.scaler is not None and name == Phase.OPTIMIZER.label:
+            self.monitor.guard.run(self._chosen.scaler.name, lambda: self._attempt(optimizer))
+        return self._brackets[name]
+
+    def end_step(self, loss: object = None) -> None:
+        """The optimizer was stepped: the step is complete.  With accumulation, once per group.
+
+        Args:
+            loss: The step's loss, a tensor of one element; copied, never waited for.
+        """
+        self._ended = True
+        batch = self._batch
+        if batch is _NO_BATCH:
+            return
+        if self._audit is not None:
+            self._audit.pause()
+        self._batch = _NO_BATCH
+        if self._attempted:
+            self._attempted.clear()
+        monitor = self.monitor
+        monitor.recorder.enter(_CALLBACKS)
+        monitor.micro_batch(batch, loss, complete=True)
+        if self._audit is not None and self._audit.settle():
+            self._audit = None
+        monitor.recorder.last_hook_left()
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self, reason: str = FINISHED) -> None:
+        """End the fit: close the files, write the summary, print the report on rank 0."""
+        atexit.unregister(self._at_exit)
+        if self.monitor.finished:
+            return
+        if reason in (FINISHED, NOT_CLOSED) and self._batch is not _NO_BATCH:
+            self._unended_batch()
+        self.monitor.finish(reason)
+        if self.run is not None and self._rank == 0:
+            run, wishes = self.run, self._wishes
+            ranks = self._objects.world_size if reason == FINISHED else 1
+            measure = reason == FINISHED
+            self.monitor.guard.run("chip", lambda: note_chip(run, measure=measure))
+            self.monitor.guard.run("report", lambda: end(run, wishes, ranks))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.close("interrupted" if issubclass(kind, KeyboardInterrupt) else kind.__name__)
+
+    def _measures(self, loader: object) -> bool:
+        """Whether the fit is measured; it begins here, with the first epoch."""
+        guard = self.monitor.guard
+        if not self.monitor.started and not self.monitor.finished:
+            guard.run(self.part, lambda: self._start(loader))
+        off = {self.part, Monitor.part} & guard.faults.keys()
+        return not off and not self.monitor.recorder.inside_gap and not self.monitor.finished
+
+    def _start(self, loader: object) -> None:
+        begun = begin(self.monitor, self._objects, self._wishes, loader, self._notes)
+        self.run, self._rank, self._chosen = begun.run, begun.rank, begun.chosen
+        self._audit = begun.audit
+        self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
+
+    def _unended_batch(self) -> None:
+        """The loop went on without ending the step: more of its batches follow."""
+        if self._audit is not None:
+            self._audit.pause()
+        complete = not self._ended and self._lose_patience()
+        if not complete and self._chosen.scaler is not None:
+            self.monitor.guard.run(self._chosen.scaler.name, self._chosen.scaler.withdraw)
+        batch, self._batch = self._batch, _NO_BATCH
+        self._attempted.clear()
+        monitor = self.monitor
+        monitor.recorder.enter(_CALLBACKS)
+        monitor.micro_batch(batch, None, complete=complete)
+        monitor.recorder.last_hook_left()
+
+    def _lose_patience(self) -> bool:
+        """Whether so many batches have passed without a step's end that each must be one."""
+        self._unended += 1
+        if self._unended == PATIENCE + 1:
+            log.warning("trainperf: %s", NEVER_ENDED)
+        return self._unended > PATIENCE
+
+    def _epoch_ended(self) -> None:
+        if self._audit is not None:
+            self._audit.pause()
+        if not self.monitor.finished:
+            self._batch = _NO_BATCH
+            self.monitor.recorder.epoch_ended()
+
+    def _attempt(self, optimizer: Optimizer | None) -> None:
+        known = self._objects.optimizers
+        if optimizer is not None and not any(optimizer is one for one in known):
+            raise ConfigError(
+                "phase('optimizer', optimizer): not one of those that watch() was given; name it "
+                "there"
+            )
+        if optimizer is None and len(known) != 1:
+            raise ConfigError(
+                f"phase('optimizer') under a scaler with {len(known)} optimizers: say which, as "
+                "in phase('optimizer', optimizer)"
+            )
+        stepped = optimizer or known[0]
+        if self._chosen.scaler is not None and id(stepped) not in self._attempted:
+            self._attempted.add(id(stepped))  # zero_grad and update may have phases of their own
+            self._chosen.scaler.attempt(stepped)
+
+    def _notes(self) -> dict[str, str]:
+        return {"step": NEVER_ENDED} if not self._ended and self._unended > PATIENCE else {}
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:  # a forked child has inherited us
+            self.close(NOT_CLOSED)

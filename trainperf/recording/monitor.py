@@ -1,0 +1,300 @@
+"""The object that wires a run: recorder, probes, guard, window and sinks.
+
+Adapters tell it what happens in a loop; it never touches a framework.  Steps are finished in
+groups: when one is due, every probe starts copying what the device holds, a fence is put into the
+device's queue, and the group is written once the fence has been reached, which nobody waits for.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+
+from trainperf.core.machine.clocks.base import HostClock, TimingEvent
+from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks.pace import pace_ns
+from trainperf.core.phases import Gap, Tag
+from trainperf.core.stats.warmup import WarmupDetector
+from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.guard import Guard
+from trainperf.recording.probes.base import Batch, overriding
+from trainperf.recording.progress import counted
+from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.run_parts import Parts
+from trainperf.recording.schedule import FlushSchedule, Interval, Thinning
+from trainperf.recording.sinks.base import Sink
+from trainperf.recording.timeline import calibrate
+from trainperf.recording.window import Window
+
+
+TOTALS_EVERY_NS = 10_000_000_000
+SAMPLE_NS = (10_000_000, 250_000_000)
+"""Time between samples of what is dear to read, e.g. of the allocator: at first, and later on."""
+
+_DEVICE = "device clock"
+_READINGS = "readings"
+
+SHOW_BUDGET = 100
+"""Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Steps and gaps on their way to the sinks."""
+
+    drafts: list[Draft]
+    gaps: list[GapRecord]
+    fence: TimingEvent | None
+
+
+class Monitor:
+    """One fit on one rank.  The fit begins when this is made."""
+
+    part = "monitor"
+
+    def __init__(self, clock: HostClock = monotonic_ns) -> None:
+        self.guard = Guard()
+        self.recorder = Recorder(clock)
+        self._clock = clock
+        self._pace = self.guard.wrap("pace", partial(pace_ns, clock))
+        self._warmup = WarmupDetector()
+        self._groups: deque[_Group] = deque()
+        self._parts = Parts(info=RunInfo())
+        self._window = Window(())
+        self._watched = self._has_readers = False
+        self._schema = StepSchema()
+        self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
+        self._sample: Callable[[Draft], None] = self.guard.each(())
+        self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
+        self._device: DeviceClock | None = None
+        self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
+        self.guard.when_faulty(self.part, self._give_up)
+        self.guard.when_faulty(_DEVICE, self._lose_device)
+        self._flush_schedule = FlushSchedule(1)
+        self._sample_due = Thinning(*SAMPLE_NS)
+        self._look_ns = 0
+        """Host time from which on something may be due after the next step."""
+        self._totals_due = Interval(TOTALS_EVERY_NS)
+        self._overhead: int | None = None
+        self._switch_ns = 0.0
+        self._answered = False
+        self._show_next_ns = 0
+        self.progress: dict[str, int] = {}
+        """Steps, samples and effective tokens written so far, this rank."""
+        self.started = False
+        self.finished = False
+
+    def start(self, parts: Parts) -> None:
+        """Attach the probes and write the header."""
+        probes = [probe for probe in parts.probes if probe.name not in self.guard.faults]
+        fed = {fact for probe in probes for fact in probe.facts} | {"overhead_ns"}
+        columns = tuple(name for name in FACTS if name in fed)
+        counts = {fact for probe in probes for fact in probe.counts} | {"overhead_ns"}
+        self.recorder.set_columns(columns, counts)
+        self._overhead = columns.index("overhead_ns")
+        self._schema = StepSchema(columns, parts.info.device)
+        self._parts = parts
+        self._device = parts.device
+        pace = self._pace()
+        self._parts.info = msgspec.structs.replace(parts.info, columns=columns, pace_ns=pace)
+        self._window = Window(parts.meters)
+        self._has_readers = any(type(one).readings is not Sink.readings for one in parts.sinks)
+        self._watched = self._has_readers or parts.first_answer is not None
+        self._flush_schedule = FlushSchedule(parts.log_every)
+        self._switch_ns = calibrate(self._clock)
+        self._flush_schedule.done(self._clock(), 0)
+        for probe in probes:
+            probe.shield = partial(self.guard.wrap, probe.name)
+            self.guard.wrap(probe.name, probe.attach)(self.recorder)
+        self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
+        self._sample = self.guard.each(overriding(probes, "sample"))
+        self._resolve = self.guard.each(overriding(probes, "resolve"))
+        self.recorder.on_close = self.guard.each(overriding(probes, "close"))
+        self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
+        self.started = True
+        self._tell("begin", self._parts.info)
+
+    def micro_batch(self, batch: Batch, loss: object, *, complete: bool) -> None:
+        """A forward-backward pass is over.  Runs every micro-batch."""
+        begun = self._clock()
+        self._hear(batch, loss)
+        recorder = self.recorder
+        draft = recorder.draft
+        if draft is None or self._overhead is None:
+            return
+        draft.micro_batches += 1
+        if complete:
+            draft.complete = True
+            if (
+                begun >= self._look_ns
+                or len(recorder.closed) >= self._flush_schedule.every
+                or (self._device is not None and self._device.crowded)
+            ):
+                self._look(draft, begun)
+        spent = draft.facts[self._overhead] or 0
+        draft.facts[self._overhead] = spent + self._clock() - begun
+
+    def _look(self, draft: Draft, now: int) -> None:
+        """Sample what is sampled, and flush, if either is due."""
+        if self._sample_due.due(now):
+            self._sample(draft)
+        crowded = self._device is not None and self._device.crowded
+        if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
+            self._flush()
+        self._look_ns = min(self._sample_due.next_ns, self._flush_schedule.late_ns)
+
+    def flush(self) -> None:
+        """Seal the steps that are closed, and write the groups the device has passed."""
+        begun = self._clock()
+        self._seal_group()
+        while self._groups and self._passed(self._groups[0]):
+            self._write(self._groups.popleft())
+        self.guard.run(_READINGS, self._show)
+        if self._totals_due.due(begun):
+            self._tell("entries", [self.totals()])
+        self._tell("flush")
+        now = self._clock()
+        self._flush_schedule.done(now, now - begun)
+
+    def finish(self, reason: str) -> None:
+        """End the fit: the one place that waits for the device.  Safe to call twice."""
+        if self.finished:
+            return
+        self.finished = True
+        last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
+        for draft in last:  # the last step is always sampled
+            self._sample(draft)
+        self._seal_group()
+        self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
+        pace = self._pace()
+        fit_ns = self.recorder.end()
+        self.guard.run("last steps", self._last)
+        for probe in self._parts.probes:
+            self.guard.last(probe.name, partial(probe.ended, reason))
+            self.guard.last(probe.name, probe.detach)
+        end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1, pace_ns=pace)
+        self._tell("entries", [self.totals(), end])
+        for sink in self._parts.sinks:
+            self.guard.last(sink.name, sink.close)
+
+    def settled_progress(self) -> dict[str, int]:
+        """`progress` with every complete step in it, for a checkpoint.
+
+        Waits for the device, as the checkpoint is about to.
+        """
+        draft = self.recorder.draft
+        complete = [draft] if draft is not None and self.recorder.awaits_batch else []
+        self.guard.run(self.part, lambda: self.drain(complete))
+        return counted(self.progress, self.recorder.columns, complete)
+
+    def totals(self) -> Totals:
+        """The cumulative facts now."""
+        ask, probes = self.guard.run, self._parts.probes
+        made = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
+        notes = [ask(probe.name, probe.notes) or {} for probe in probes]
+        dropped = {probe.name: ask(probe.name, probe.dropped) for probe in probes}
+        return msgspec.structs.replace(
+            made,
+            at_step=self.recorder.index,
+            dropped={name: number for name, number in dropped.items() if number},
+            notes={**made.notes, **{k: v for several in notes for k, v in several.items()}},
+            reasons={**made.reasons, **self._reasons()},
+            faults=dict(self.guard.faults),
+        )
+
+    def _seal_group(self) -> None:
+        for probe in self._parts.probes:
+            self.guard.run(probe.name, probe.seal)
+        gone = self.part in self.guard.faults  # what comes after it is a part of a run only
+        drafts, gaps = ([], []) if gone else self.recorder.take()
+        fence = self.guard.run(_DEVICE, self._device.fence) if self._device else None
+        self._groups.append(_Group(drafts, gaps, fence))
+
+    def _last(self) -> None:
+        self.drain()
+        self.guard.run(_READINGS, self._show)
+
+    def drain(self, complete: Sequence[Draft] = ()) -> None:
+        """Seal what there is, wait for the device, and write.
+
+        *complete* are steps that go on: they get the facts known by now, and are not written.
+        """
+        self._seal_group()
+        last = self._groups[-1].fence
+        if last is not None:
+            self.guard.run(_DEVICE, last.synchronize)  # which has passed every earlier one then
+        while self._groups:
+            group = self._groups.popleft()
+            self._write(group, complete if not self._groups else ())
+
+    def _passed(self, group: _Group) -> bool:
+        return group.fence is None or self.guard.run(_DEVICE, group.fence.query) is not False
+
+    def _give_up(self) -> None:
+        """After a fault in the middle of writing nothing more is written, or kept."""
+        self._flush = self.recorder.take
+        self.recorder.abandon()
+
+    def _lose_device(self) -> None:
+        """After an error of the device what is still on it is not read; host times are."""
+        self._resolve = self.guard.each(())
+
+    def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
+        self._resolve([*group.drafts, *complete])
+        fence, device = group.fence, self._device
+        if fence is not None and device is not None:
+            self.guard.run(_DEVICE, lambda: device.release([fence]))
+        rows = [self._row(draft) for draft in group.drafts]
+        if rows:
+            self._tell("rows", rows)
+            self.progress = counted(self.progress, self.recorder.columns, group.drafts)
+            if self._watched:
+                block = StepBlock.from_rows(self._schema, rows)
+                self.guard.run(_READINGS, lambda: self._window.observe(block))
+        if group.gaps:
+            self._tell("entries", list(group.gaps))
+
+    def _row(self, draft: Draft) -> Row:
+        if self._overhead is not None:
+            own = draft.facts[self._overhead] or 0
+            draft.facts[self._overhead] = round(own + draft.switches * self._switch_ns)
+        warmup = self._warmup
+        if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
+            draft.tags |= Tag.WARMUP
+        return draft.row()
+
+    def _show(self) -> None:
+        steps, begun = self._window.steps, self._clock()
+        waiting = steps < self._parts.log_every or begun < self._show_next_ns
+        if not steps or (waiting and not self.finished):
+            return
+        reasons = {**self._parts.info.reasons, **self._reasons()}
+        readings = self._window.take(msgspec.structs.replace(self._parts.info, reasons=reasons))
+        self._tell("readings", self.recorder.index, readings)
+        settled = readings.get("step_s")
+        if not self._answered and settled is not None and settled.value is not None:
+            self._answered, self._watched = True, self._has_readers
+            answer = self._parts.first_answer
+            if answer is not None and not self.finished:
+                self.guard.run("first answer", lambda: answer(readings))
+        now = self._clock()
+        self._show_next_ns = now + SHOW_BUDGET * (now - begun)
+
+    def _reasons(self) -> dict[str, str]:
+        """Why facts are missing, as far as the probes know by now."""
+        found: dict[str, str] = {}
+        for probe in self._parts.probes:
+            found |= self.guard.run(probe.name, probe.reasons) or {}
+            fault = self.guard.faults.get(probe.name)
+            if fault is not None:
+                said = f"not measured: {probe.name} was switched off after an error ({fault})"
+                found |= dict.fromkeys(probe.facts, said)
+        return found
+
+    def _tell(self, what: str, *args: object) -> None:
+        for sink in self._parts.sinks:
+            self.guard.wrap(sink.name, getattr(sink, what))(*args)

@@ -1,0 +1,64 @@
+"""Feeds what a batch is: its samples, and the bytes and tensors that a transfer has to move."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+
+from trainperf.audit.nested import tensors
+from trainperf.recording.probes.base import Batch, Probe, add
+from trainperf.recording.recorder import Recorder
+
+
+class SamplesProbe(Probe):
+    """Leading dimension of the batch's first tensor that has one, over the micro-batches."""
+
+    name = "samples"
+    facts: ClassVar[tuple[str, ...]] = ("samples",)
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._samples = recorder.column("samples")
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Look for the first tensor.  Runs every micro-batch."""
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        if isinstance(batch, torch.Tensor):
+            shape: Sequence[int] = batch.shape
+        else:  # a scalar says nothing about the batch
+            shape = next((tensor.shape for tensor in tensors(batch) if tensor.ndim), ())
+        if shape:
+            samples = draft.facts[self._samples]
+            draft.facts[self._samples] = shape[0] if samples is None else samples + shape[0]
+
+    def reasons(self) -> dict[str, str]:
+        """Said only when it applies: a batch without tensors."""
+        return {"samples": "no tensor was found in the batch"}
+
+
+class TransferProbe(Probe):
+    """Bytes and number of the batch's tensors on the device, for devices to which one copies."""
+
+    name = "transfer"
+    facts: ClassVar[tuple[str, ...]] = ("h2d_bytes", "h2d_tensors")
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._bytes = recorder.column("h2d_bytes")
+        self._tensors = recorder.column("h2d_tensors")
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Add up the tensors.  Runs every micro-batch."""
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        count = size = 0
+        for tensor in tensors(batch):
+            count += 1
+            size += tensor.nbytes
+        add(draft, self._bytes, size)
+        add(draft, self._tensors, count)

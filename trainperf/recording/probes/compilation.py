@@ -1,0 +1,137 @@
+"""Feeds what torch.compile did: graphs per step, and for the whole fit why, where and how long."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
+from trainperf.core.phases import FIRST_GAP, Tag
+from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.probes.dynamo_log import UTILITIES, DynamoRecords, by_times, utilities
+from trainperf.recording.recorder import Draft, Recorder
+
+
+MOST = 1000
+"""Compilations that are kept one by one: a fit that makes more has told what it suffers from."""
+
+
+class CompileProbe(Probe):
+    """Counts the graphs torch.compile has built, by its own statistics, and keeps its reasons.
+
+    Reads `torch._dynamo.utils`, which is not a public interface: what a version lacks is reported
+    as not measured.  A step in which nothing was compiled costs two look-ups.
+
+    Args:
+        run: Where `compile.json` is written once something was compiled; by default nowhere.
+    """
+
+    name = "compile"
+    facts: ClassVar[tuple[str, ...]] = ("recompiles",)
+    counts: ClassVar[tuple[str, ...]] = facts
+
+    def __init__(self, run: Path | None = None) -> None:
+        self._run = run
+        self._built = 0
+        self._new = False
+        self._compiled: list[Compiled] = []
+        self._left_out = 0
+        self._breaks: Counter[tuple[str, str]] = Counter()
+        self._walls_ns: dict[int, int] = {}
+        self._building = False
+        """Something was built in the open step."""
+
+    def attach(self, recorder: Recorder) -> None:
+        """Note what there is already."""
+        super().attach(recorder)
+        self._column = recorder.column("recompiles")
+        self._records = DynamoRecords()
+        self._frames, self._graphs = _counted()
+
+    def detach(self) -> None:
+        """The last gap may have compiled something too."""
+        self._look(None)
+        self._write()
+
+    def close(self, draft: Draft) -> None:
+        """Compare with the step before, unless a gap has ended it.  Runs every step."""
+        if self.recorder.slot < FIRST_GAP:
+            utils = sys.modules.get(UTILITIES)
+            # `[...]` would run the counter's Python code for a missing key, every step.
+            if utils is not None and utils.counters["frames"].get("total", 0) != self._frames:
+                self._charge(draft)
+        if self._building:
+            self._building = False
+            self._walls_ns[draft.index] = sum(draft.host_ns)
+
+    def gap(self, begins: bool) -> None:  # noqa: FBT001 as in the base
+        """What was built so far is the open step's; what is built in a gap is nobody's."""
+        draft = self.recorder.draft
+        if begins and draft is not None:
+            self._charge(draft)
+        else:
+            self._look(None)
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Write what is known by now, if anything is new.  Runs every flush."""
+        self._write()
+
+    def _charge(self, draft: Draft) -> None:
+        graphs = self._look(draft.index)
+        if graphs:
+            add(draft, self._column, graphs)
+            draft.tags |= Tag.RECOMPILED
+
+    def _look(self, step: int | None) -> int:
+        """How many graphs were built since the last look."""
+        frames, built = _counted()
+        if frames == self._frames:
+            return 0
+        before = self._graphs
+        self._frames, self._graphs = frames, built
+        graphs = max(0, self._graphs - before)  # `torch._dynamo.reset()` starts counting anew
+        self._keep(step, graphs)
+        return graphs
+
+    def _keep(self, step: int | None, graphs: int) -> None:
+        found = self._records.compiled(step)
+        room = MOST - len(self._compiled)
+        self._compiled += found[:room]
+        self._left_out += len(found[room:])
+        self._breaks += self._records.breaks()
+        self._built += graphs
+        self._new = True
+        self._building = self._building or (step is not None and graphs > 0)
+
+    def _write(self) -> None:
+        if self._run is None or not self._new:
+            return
+        self._new = False
+        write_document(self.document(), self._run)
+
+    def document(self) -> Compilation:
+        """What is known by now."""
+        return Compilation(
+            graphs=self._built,
+            compile_s=self._records.compile_s(),
+            compiled=tuple(self._compiled),
+            left_out=self._left_out,
+            breaks=by_times(self._breaks),
+            steps=tuple(
+                CompiledStep(step=step, wall_s=wall / 1e9) for step, wall in self._walls_ns.items()
+            ),
+            reasons=self._records.reasons(),
+        )
+
+
+def _counted() -> tuple[int, int]:
+    """Frames that torch looked at, and graphs that it built, in this process."""
+    utils = utilities()
+    if utils is None:
+        return 0, 0
+    return (
+        utils.counters["frames"].get("total", 0),
+        utils.counters["stats"].get("unique_graphs", 0),
+    )

@@ -1,0 +1,100 @@
+"""Feeds device time: events at the marks of a step, on the stream that computes.
+
+Marks are recorded, never waited for.  They are read when the group's fence has been reached, which
+on one stream means that every mark before it has been reached too.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import ClassVar
+
+from trainperf.core.machine.clocks.base import TimingEvent
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.recorder import Draft, Recorder
+
+
+class Mark(IntEnum):
+    """A moment in a step at which an event is put into the device's queue."""
+
+    FETCH_BEGINS = 0
+    FETCH_ENDS = 1
+    COPY_BEGINS = 2
+    COPY_ENDS = 3
+    LAST_GRADIENT = 4
+    FORWARD_ENDS = 5
+    BACKWARD_ENDS = 6
+
+
+# Device time from the first mark to the next second one, summed over the step, is the fact.
+_SPANS = (
+    (Mark.FETCH_BEGINS, Mark.FETCH_ENDS, "data_stall_ns"),
+    (Mark.COPY_BEGINS, Mark.COPY_ENDS, "h2d_device_ns"),
+    (Mark.LAST_GRADIENT, Mark.BACKWARD_ENDS, "tail_ns"),
+)
+
+
+class MarksProbe(Probe):
+    """Data stall, transfer time and host lead on an asynchronous device."""
+
+    name = "device marks"
+    facts: ClassVar[tuple[str, ...]] = (
+        "data_stall_ns",
+        "h2d_device_ns",
+        "lead_forward",
+        "lead_backward",
+    )
+
+    def __init__(self, clock: DeviceClock) -> None:
+        self._clock = clock
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._leads = {
+            Mark.FORWARD_ENDS: recorder.column("lead_forward"),
+            Mark.BACKWARD_ENDS: recorder.column("lead_backward"),
+        }
+        self._columns: dict[int, tuple[int, int]] = {
+            second: (first, recorder.column(fact))
+            for first, second, fact in _SPANS
+            if fact in recorder.columns
+        }
+
+    def mark(self, mark: Mark) -> None:
+        """Record an event in the open step.  Runs several times every step."""
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        lead = self._leads.get(mark)
+        if lead is not None:
+            # The largest over the micro-batches: one that ran ahead is enough not to be waited for.
+            draft.facts[lead] = max(draft.facts[lead] or 0, self._clock.lead())
+        draft.marks.append((mark, self._clock.mark()))
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Turn the marks of the group's steps into device times."""
+        for draft in drafts:
+            self._measure(draft)
+            self._clock.release([event for _, event in draft.marks if event is not None])
+            draft.marks = []
+
+    def dropped(self) -> int:
+        """Marks given up because every event was in flight."""
+        return self._clock.dropped
+
+    def _measure(self, draft: Draft) -> None:
+        begun: dict[int, TimingEvent | None] = {}
+        unknown = set()
+        for mark, event in draft.marks:
+            begun[mark] = event
+            first, column = self._columns.get(mark, (mark, 0))
+            if first == mark or first not in begun:
+                continue
+            start = begun.pop(first)
+            if start is None or event is None:
+                unknown.add(column)
+            else:
+                add(draft, column, self._clock.elapsed_ns(start, event))
+        for column in unknown:  # a sum with a part missing is no sum
+            draft.facts[column] = None

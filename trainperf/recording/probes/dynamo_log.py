@@ -1,0 +1,157 @@
+"""What does torch say of its compilations?  Its own records, as far as this version keeps them.
+
+None of it is a public interface: whatever a version lacks is *not known*, with the reason.  Nothing
+here imports the compiler; where nobody has loaded it nothing was compiled.
+"""
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import ModuleType
+
+from trainperf.audit.stack_frames import shown
+from trainperf.core.artifacts.compilation import Compiled, GraphBreak
+
+
+UTILITIES = "torch._dynamo.utils"
+"""Loaded with the compiler; not a public interface."""
+
+NO_RECORDS = "this version of torch keeps no records of its compilations"
+
+_FRAME = re.compile(r"^\[?(\d+)/\d+\]?:?\s*")
+"""How torch numbers a function and its compilations, e.g. `1/6: `."""
+_EXPLANATION = re.compile(r"^\s*Explanation:\s*(.+)$", re.MULTILINE)
+
+_WRAPPERS = "external_utils.py"
+"""Where torch wraps a module whose forward is torch's own: the name there says nothing."""
+
+_REFUSED = ("recompile limit", "recompile_limit", "cache_size_limit", "cache limit")
+
+
+class DynamoRecords:
+    """What torch recorded since this was made.  Each call tells what is new since the last."""
+
+    def __init__(self) -> None:
+        self._last: object = next(reversed(_metrics() or ()), None)
+        self._breaks = len(_list("graph_break_reasons") or ())
+        self._spent_s = _spent_s() or 0.0
+        self._names: dict[str, tuple[str, str]] = {}
+
+    def compiled(self, step: int | None) -> list[Compiled]:
+        """The compilations since the last call, which all belong to one step or to a gap."""
+        entries = _metrics() or []
+        old = [place for place, entry in enumerate(entries) if entry is self._last]
+        new = entries[old[-1] + 1 :] if old else entries
+        self._last = entries[-1] if entries else None
+        return [self._compiled(entry, step) for entry in new]
+
+    def breaks(self) -> Counter[tuple[str, str]]:
+        """Reason and place of each graph break since the last call."""
+        reasons = _list("graph_break_reasons") or ()
+        if len(reasons) < self._breaks:  # `torch._dynamo.reset()` forgets them
+            self._breaks = 0
+        new, self._breaks = reasons[self._breaks :], len(reasons)
+        return Counter((explained(_text(one, "reason")), _place(one)) for one in new)
+
+    def compile_s(self) -> float | None:
+        """Time spent compiling since this was made; `None` where torch does not count it."""
+        spent_s = _spent_s()
+        if spent_s is None:
+            return None
+        return spent_s - self._spent_s if spent_s >= self._spent_s else spent_s
+
+    def reasons(self) -> dict[str, str]:
+        """What is not known in this version."""
+        if utilities() is None:
+            return {}
+        missing = {
+            "compiled": _metrics() is None,
+            "breaks": _list("graph_break_reasons") is None,
+            "compile_s": _spent_s() is None,
+        }
+        return {name: NO_RECORDS for name, lacks in missing.items() if lacks}
+
+    def _compiled(self, entry: object, step: int | None) -> Compiled:
+        number = _frame(_text(entry, "compile_id"))
+        name, file = _text(entry, "co_name"), _text(entry, "co_filename")
+        if name:
+            own = file and not file.endswith(_WRAPPERS)
+            line = _number(entry, "co_firstlineno") or 1
+            self._names[number] = (name, f"{shown(file)}:{line:.0f}") if own else ("", "")
+        function, where = self._names.get(number, ("", ""))
+        reason = _text(entry, "recompile_reason")
+        refused = _text(entry, "fail_reason").lower()
+        return Compiled(
+            function=function,
+            where=where,
+            step=step,
+            seconds=_seconds(entry),
+            reason=_FRAME.sub("", first_line(reason)) if reason else None,
+            backward=getattr(entry, "is_forward", True) is False,
+            gave_up=any(word in refused for word in _REFUSED),
+        )
+
+
+def by_times(breaks: Counter[tuple[str, str]]) -> tuple[GraphBreak, ...]:
+    """The places at which graphs ended, those of most graphs first."""
+    return tuple(
+        GraphBreak(reason=reason, where=where, times=times)
+        for (reason, where), times in breaks.most_common()
+    )
+
+
+def utilities() -> ModuleType | None:
+    """That module, if the compiler was ever loaded."""
+    return sys.modules.get(UTILITIES)
+
+
+def explained(reason: str) -> str:
+    """The sentence that says why a graph ended; the first line where torch explains nothing."""
+    found = _EXPLANATION.search(reason)
+    return found[1].strip() if found else first_line(reason)
+
+
+def first_line(text: str) -> str:
+    """Torch explains at length; what it is stands in the first line."""
+    return text.strip().split("\n", 1)[0].strip()
+
+
+def _metrics() -> Sequence[object] | None:
+    ask = getattr(utilities(), "get_compilation_metrics", None)
+    return list(ask()) if callable(ask) else None
+
+
+def _list(name: str) -> Sequence[object] | None:
+    found = getattr(utilities(), name, None)
+    return found if isinstance(found, list) else None
+
+
+def _spent_s() -> float | None:
+    ask: Callable[[], dict[str, float]] | None = getattr(utilities(), "calculate_time_spent", None)
+    return ask().get("total_wall_time") if callable(ask) else None
+
+
+def _seconds(entry: object) -> float | None:
+    micros = _number(entry, "duration_us")
+    return micros / 1e6 if micros is not None else _number(entry, "entire_frame_compile_time_s")
+
+
+def _place(reason: object) -> str:
+    frames = getattr(reason, "user_stack", None) or ()
+    return f"{shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+
+
+def _frame(compile_id: str) -> str:
+    found = _FRAME.match(compile_id)
+    return found[1] if found else compile_id
+
+
+def _text(entry: object, name: str) -> str:
+    found = getattr(entry, name, None)
+    return found if isinstance(found, str) else ""
+
+
+def _number(entry: object, name: str) -> float | None:
+    found = getattr(entry, name, None)
+    return found if isinstance(found, (int, float)) else None

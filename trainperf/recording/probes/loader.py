@@ -1,0 +1,46 @@
+"""How is the loader of a fit looked into?  Once, before the first step, if that was asked for.
+
+The time it takes belongs to the startup gap; no step costs more.
+"""
+
+from pathlib import Path
+
+from trainperf.audit.loader.anatomy import loader_anatomy
+from trainperf.core.artifacts import write_document
+from trainperf.core.errors import ConfigError
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.recorder import Recorder
+
+
+class LoaderProbe(Probe):
+    """Writes `loader.json` as the fit begins; feeds no fact.
+
+    Every rank looks, so that their workers compete as they will in training.
+
+    Args:
+        loader: What the loop takes its batches from.
+        run: The run directory; `None` on ranks that write nothing.
+    """
+
+    name = "loader anatomy"
+
+    def __init__(self, loader: object, run: Path | None) -> None:
+        self._loader = loader
+        self._run = run
+        self._refused = ""
+
+    def attach(self, recorder: Recorder) -> None:
+        """Look into it."""
+        super().attach(recorder)
+        loader, self._loader = self._loader, None
+        try:
+            found = loader_anatomy(loader)
+        except ConfigError as error:
+            self._refused = f"not looked into: {error}"
+            return
+        if self._run is not None:
+            write_document(found, self._run)
+
+    def notes(self) -> dict[str, str]:
+        """Why there is no anatomy."""
+        return {"loader": self._refused} if self._refused else {}

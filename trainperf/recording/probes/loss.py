@@ -1,0 +1,114 @@
+"""Feeds the loss: copied on the device, read when the device has passed it."""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+
+from trainperf.recording.probes.base import Batch, RingProbe
+from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.recorder import Draft, Recorder
+
+
+class LossProbe(RingProbe):
+    """The last micro-batch's loss of each step.
+
+    *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
+    the host is read there and then, which waits for nothing and is cheaper than a copy; beside an
+    *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
+    on a device is copied there.
+    """
+
+    name = "loss"
+    facts: ClassVar[tuple[str, ...]] = ("loss",)
+
+    def __init__(self, *, scale: float = 1.0, asynchronous: bool = False) -> None:
+        super().__init__(Ring(torch.float32))
+        self._scales = [(0, scale)]
+        self._not_finite_since: int | None = None
+        self._not_finite = 0
+        self._read: dict[int, float] = {}
+        self._asynchronous = asynchronous
+        self._on_its_way: dict[int, torch.Tensor] = {}
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to feed *recorder*."""
+        super().attach(recorder)
+        self._column = recorder.column("loss")
+        self._step = -1
+        self._row: torch.Tensor | None = None
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Read or copy the loss.  Runs every micro-batch; no sync."""
+        draft = self.recorder.draft
+        value = loss.get("loss") if isinstance(loss, dict) else loss
+        if draft is None:
+            return
+        if isinstance(value, torch.Tensor):
+            if self._asynchronous or not value.is_cpu:
+                self._later(draft, value.detach())
+            elif value.ndim == 0:  # which makes no list
+                self._read[draft.index] = value.tolist()  # type: ignore[assignment]
+            elif value.numel() == 1:
+                self._read[draft.index] = value.reshape(-1).tolist()[0]
+        elif isinstance(value, float):  # the loop has read it already
+            self._read[draft.index] = value
+
+    def _later(self, draft: Draft, value: torch.Tensor) -> None:
+        """Have the value ready when the device has come here."""
+        if value.numel() != 1:
+            return
+        if value.is_cpu:
+            self._on_its_way[draft.index] = value
+            return
+        if value.ndim > 1:
+            value = value.reshape(1)
+        if self._step != draft.index or self._row is None:
+            self._row = self.ring.row(draft.index, value.device)
+            self._step = draft.index
+        if self._row is not None:
+            self._row.copy_(value, non_blocking=True)
+
+    def seal(self) -> None:
+        """End the group: a later micro-batch of the open step needs a row of the next one."""
+        super().seal()
+        self._row = None
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Hand each step the loss that was copied, or kept, for it."""
+        super().resolve(drafts)
+        for draft in drafts:
+            kept = self._on_its_way.pop(draft.index, None)
+            if kept is not None:
+                self._fill(draft, kept.reshape(-1).tolist()[0])
+            value = self._read.pop(draft.index, None)
+            if value is not None:
+                self._fill(draft, value)
+
+    def fill(self, draft: Draft, rows: list[list[float]]) -> None:
+        """The last micro-batch's holds."""
+        self._fill(draft, rows[-1][0])
+
+    def _fill(self, draft: Draft, loss: float) -> None:
+        if not math.isfinite(loss):
+            self._not_finite += 1
+            if self._not_finite_since is None:
+                self._not_finite_since = draft.index
+            return
+        self._not_finite_since = None
+        while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
+            self._scales.pop(0)
+        # Seven digits are all a float32 has.
+        draft.facts[self._column] = float(f"{loss * self._scales[0][1]:.7g}")
+
+    def rescale(self, scale: float, since: int) -> None:
+        """From step *since* on the loop divides the loss by something else."""
+        self._scales.append((since, scale))
+
+    def notes(self) -> dict[str, str]:
+        """A loss that is no number has no value, but while it lasts it must be known."""
+        if self._not_finite_since is not None:
+            since, times = self._not_finite_since, self._not_finite
+            return {"loss": f"not finite since step {since} ({times} times)"}
+        return {}

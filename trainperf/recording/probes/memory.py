@@ -1,0 +1,111 @@
+"""Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import torch
+
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.glibc_heap import heap
+from trainperf.recording.recorder import Draft, Recorder
+
+
+class DeviceMemoryProbe(Probe):
+    """The CUDA caching allocator after a step, sampled.  Peaks are read, never reset."""
+
+    name = "memory"
+    facts: ClassVar[tuple[str, ...]] = (
+        "allocated_bytes",
+        "reserved_bytes",
+        "peak_bytes",
+        "reserved_peak_bytes",
+    )
+    _KEYS = (
+        "allocated_bytes.all.current",
+        "reserved_bytes.all.current",
+        "allocated_bytes.all.peak",
+        "reserved_bytes.all.peak",
+    )
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to sample."""
+        super().attach(recorder)
+        self._columns = [recorder.column(name) for name in self.facts]
+
+    def sample(self, draft: Draft) -> None:
+        """Read what is held now."""
+        stats = torch.cuda.memory_stats(self._device)
+        for column, key in zip(self._columns, self._KEYS, strict=True):
+            draft.facts[column] = stats.get(key, 0)
+
+
+class ResidentMemoryProbe(Probe):
+    """The resident set of this process after a step, and what of it is in use; sampled.
+
+    In use is what the C allocator has handed out and what is shared with workers, where glibc
+    tells; else the resident set without mapped files, which are the kernel's to drop.  Workers
+    are not in it, nor are Python's own small objects where glibc tells.
+    """
+
+    name = "memory"
+    facts: ClassVar[tuple[str, ...]] = ("resident_bytes", "owned_bytes")
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to sample."""
+        super().attach(recorder)
+        self._columns = [recorder.column(name) for name in self.facts]
+        self._process = psutil.Process()
+        self._in_use = heap()
+
+    def sample(self, draft: Draft) -> None:
+        """Read what is held now."""
+        resident, owned = self._columns
+        status = status_bytes()
+        if status is None:
+            draft.facts[resident] = self._process.memory_info().rss
+            return
+        private = status.anonymous if self._in_use is None else self._in_use()
+        draft.facts[resident] = status.anonymous + status.shared + status.mapped
+        draft.facts[owned] = private + status.shared
+
+    def reasons(self) -> dict[str, str]:
+        """Only Linux tells mapped files from the rest."""
+        return {} if _STATUS.is_file() else {"memory_slope_bytes_per_step": NOT_LINUX}
+
+
+NOT_LINUX = "not measured: only Linux tells what a process holds beside mapped files"
+
+_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resident:
+    """The resident set, in bytes; a sum is the whole."""
+
+    anonymous: int
+    shared: int
+    """With other processes, e.g. batches from workers."""
+    mapped: int
+    """Pages of files."""
+
+
+def status_bytes(status: Path = _STATUS) -> Resident | None:
+    """Resident set of this process; `None` where its parts are not told."""
+    if not status.is_file():
+        return None
+    told = status.read_bytes()
+    sizes = [_size(told, b"\nRss%s:" % kind) for kind in (b"Anon", b"Shmem", b"File")]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        return None
+    return Resident(anonymous=known[0], shared=known[1], mapped=known[2])
+
+
+def _size(told: bytes, name: bytes) -> int | None:
+    found = told.partition(name)[2].split(None, 1)
+    return int(found[0]) * 1024 if found else None

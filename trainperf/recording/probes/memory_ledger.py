@@ -1,0 +1,95 @@
+"""Feeds `memory.json`: what fills the memory, what gathered in it, and what it ran out of.
+
+Looked at when a step was audited and when the fit ends; other steps do not pay for it.
+"""
+
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from trainperf.audit.allocations import Allocations
+from trainperf.audit.holders import graphs_made, holders
+from trainperf.audit.memory_ledger import Trained, count, storages, with_step
+from trainperf.audit.out_of_memory import out_of_memory
+from trainperf.core.artifacts.base import write_document
+from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.recorder import Draft, Recorder
+
+
+GROWN_BYTES = 32 << 20
+"""What must have been added since the first sample for it to be looked at who holds it."""
+
+_GROWING = ("allocated_bytes", "owned_bytes")
+
+
+class LedgerProbe(Probe):
+    """Writes the memory ledger of one fit.
+
+    Args:
+        trained: Model and optimizers.
+        run: The run directory.
+    """
+
+    name: ClassVar[str] = "memory ledger"
+
+    def __init__(self, trained: Trained, run: Path) -> None:
+        self._trained = trained
+        self._run = run
+        self._column: int | None = None
+        self._graphs = 0
+        self._first: float | None = None
+        self._last: float | None = None
+        self._audited: MemoryLedger | None = None
+        self._allocations: Allocations | None = None
+        # An interactive session keeps the last error of an earlier cell.
+        self._before = _last_error()
+
+    def attach(self, recorder: Recorder) -> None:
+        """Read what the memory probe samples."""
+        super().attach(recorder)
+        known = [name for name in _GROWING if name in recorder.columns]
+        self._column = recorder.column(known[0]) if known else None
+        self._graphs = graphs_made()
+
+    def sample(self, draft: Draft) -> None:
+        """Remember the first and the last sample; the memory probe comes before this one."""
+        value = None if self._column is None else draft.facts[self._column]
+        if value is not None:
+            self._first = value if self._first is None else self._first
+            self._last = value
+
+    def audited(self, allocations: Allocations, step: int, micro_batches: int) -> None:
+        """A step is complete whose allocations were followed: write what they were."""
+        ledger = with_step(count(self._trained), allocations, storages(self._trained))
+        self._audited = msgspec.structs.replace(ledger, step=step, micro_batches=micro_batches)
+        self._allocations = allocations
+        write_document(self._audited, self._run)
+
+    def detach(self) -> None:
+        """The fit is over: look at who holds what, and at what ended it."""
+        ledger = self._audited or count(self._trained)
+        error = sys.exc_info()[1] or _last_error()
+        ended = None if error is self._before else out_of_memory(error)
+        held = ledger.held
+        if self._audited is not None or self._grown() >= GROWN_BYTES:
+            line_of = self._allocations.line_of if self._allocations else _unknown
+            held = holders(storages(self._trained), line_of, self._graphs)
+        ledger = msgspec.structs.replace(ledger, held=held, out_of_memory=ended)
+        write_document(ledger, self._run)
+
+    def _grown(self) -> float:
+        return 0.0 if self._first is None or self._last is None else self._last - self._first
+
+
+def _last_error() -> BaseException | None:
+    """What ended the program, once its traceback was printed."""
+    found = getattr(sys, "last_value", None)
+    return found if isinstance(found, BaseException) else None
+
+
+def _unknown(storage: int) -> None:
+    """No step was audited."""
+    del storage

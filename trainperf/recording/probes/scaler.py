@@ -1,0 +1,129 @@
+"""Feeds overflows: which attempted optimizer updates the GradScaler threw away.
+
+Public hooks only, and no host sync.  An *attempt* is announced by the loop; during a fused
+optimizer's `step()` the scaler leaves `optimizer.found_inf` on it, which is copied on the device;
+any other optimizer's `step()` simply does not run when the scaler skips.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from trainperf.core.phases import Tag
+from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.recorder import Draft, Recorder
+
+
+class ScalerProbe(Probe):
+    """Attempts and overflows of every optimizer under one `torch.amp.GradScaler`."""
+
+    name = "scaler"
+    facts: ClassVar[tuple[str, ...]] = ("attempts", "overflows", "loss_scale")
+
+    def __init__(
+        self, scaler: torch.amp.GradScaler, optimizers: Sequence[Optimizer], device: torch.device
+    ) -> None:
+        self._scaler = scaler
+        self._device = device
+        self._optimizers = list(optimizers)
+        self._known = {id(optimizer) for optimizer in self._optimizers}
+        self._found = Ring(torch.bool)
+        self._scales = Ring(torch.float32)
+        self._handles: list[RemovableHandle] = []
+        self._pending: set[int] = set()
+        self._attempted = False
+
+    def attach(self, recorder: Recorder) -> None:
+        """Hook every optimizer's step."""
+        super().attach(recorder)
+        self._attempts = recorder.column("attempts")
+        self._overflows = recorder.column("overflows")
+        self._scale = recorder.column("loss_scale")
+        self._one: torch.Tensor | None = None
+        self._handles = [
+            optimizer.register_step_pre_hook(self.shield(partial(self._stepping, id(optimizer))))
+            for optimizer in self._optimizers
+        ]
+
+    def detach(self) -> None:
+        """Unhook."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def attempt(self, optimizer: object) -> None:
+        """The loop is about to ask the scaler to step *optimizer* with fresh gradients."""
+        draft = self.recorder.draft
+        if draft is None:
+            return
+        key = id(optimizer)
+        if key not in self._known:  # something that stands for an optimizer
+            key = id(getattr(optimizer, "optimizer", optimizer))
+        add(draft, self._attempts, 1)
+        add(draft, self._overflows, int(key in self._pending))
+        self._attempted = True
+        self._pending.add(key)
+
+    def withdraw(self) -> None:
+        """No update was due after all: what was announced and not made is no attempt."""
+        draft = self.recorder.draft
+        if draft is not None and self._pending:
+            add(draft, self._attempts, -len(self._pending))
+            self._pending.clear()
+
+    def close(self, draft: Draft) -> None:
+        """An attempt whose `step()` was never called was skipped.  Runs every step."""
+        if self._pending:
+            add(draft, self._overflows, len(self._pending))
+            self._pending.clear()
+
+    def seal(self) -> None:
+        """End the group, and read the scale: `scale(1)` is computed where the scale lives."""
+        if self._attempted and self._scaler.is_enabled():
+            draft = self.recorder.draft
+            # After the last step none is open, and the scale it left is worth knowing.
+            self._read_scale(self.recorder.index if draft is None else draft.index)
+        self._found.seal()
+        self._scales.seal()
+
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Fused optimizers: fill in what their kernels found."""
+        self._found.resolve()
+        self._scales.resolve()
+        for draft in drafts:
+            found_here = self._found.take(draft.index)
+            if found_here:
+                add(draft, self._overflows, sum(bool(row[0]) for row in found_here))
+            scale = self._scales.take(draft.index)
+            if scale:
+                draft.facts[self._scale] = scale[-1][0]
+            if draft.facts[self._overflows]:
+                draft.tags |= Tag.OVERFLOW
+
+    def dropped(self) -> int:
+        """Fused updates whose outcome could not be kept."""
+        return self._found.dropped
+
+    def _stepping(self, key: int, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        draft = self.recorder.draft
+        if key not in self._pending or draft is None:
+            return
+        self._pending.discard(key)
+        found = getattr(optimizer, "found_inf", None)
+        if not isinstance(found, torch.Tensor):
+            return
+        row = self._found.row(draft.index, found.device)
+        if row is not None:
+            torch.gt(found.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
+
+    def _read_scale(self, step: int) -> None:
+        if self._one is None:
+            self._one = torch.ones((), device=self._device)
+        row = self._scales.row(step, self._device)
+        if row is not None:
+            row.copy_(self._scaler.scale(self._one), non_blocking=True)

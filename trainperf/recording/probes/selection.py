@@ -1,0 +1,174 @@
+"""Which probes does a run need?  Those asked for that apply; every other fact gets a reason."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from trainperf.audit.memory_ledger import Trained
+from trainperf.core.steps.records import Scalar
+from trainperf.recording import measurements
+from trainperf.recording.cuda_events import events_of
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.guard import Guard
+from trainperf.recording.measurements import Measure
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.batches import SamplesProbe, TransferProbe
+from trainperf.recording.probes.compilation import CompileProbe
+from trainperf.recording.probes.ddp import TailProbe
+from trainperf.recording.probes.device_marks import Mark, MarksProbe
+from trainperf.recording.probes.garbage_collector import GarbageProbe
+from trainperf.recording.probes.loop_habits import ZeroGradProbe
+from trainperf.recording.probes.loss import LossProbe
+from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
+from trainperf.recording.probes.memory_ledger import LedgerProbe
+from trainperf.recording.probes.scaler import ScalerProbe
+from trainperf.recording.probes.schedulers import SchedulersProbe
+from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
+
+
+CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
+CPU_IN_STEP = "not applicable (CPU): host and device are the same"
+ONE_RANK = "not applicable: one rank reduces nothing"
+
+
+@dataclass(slots=True, kw_only=True)
+class Objects:
+    """What a loop is made of, as far as probes look at it."""
+
+    device: torch.device
+    module: object = None
+    """The module as it is trained: wrapped in DDP, if it is."""
+    optimizers: Sequence[Optimizer] = ()
+    schedulers: Sequence[object] = ()
+    scaler: object = None
+    world_size: int = 1
+    precision: str = "this loop"
+    """What uses no GradScaler, if none is used."""
+    loss_scale: float = 1.0
+    """Undoes a division of the loss that the loop has applied already."""
+    mask: MaskFunction | None = None
+    run: Path | None = None
+    """Where what is looked at once is written; `None` on every rank but the first."""
+
+
+@dataclass(slots=True)
+class Chosen:
+    """Probes for one run, the few that adapters must talk to, and why some facts have none."""
+
+    probes: list[Probe] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    loss: LossProbe | None = None
+    marks: MarksProbe | None = None
+    scaler: ScalerProbe | None = None
+    tail: TailProbe | None = None
+    ledger: LedgerProbe | None = None
+    tokens: TokensProbe | None = None
+    clock: DeviceClock | None = None
+
+    def without(self, facts: Iterable[str], reason: str) -> None:
+        """Say why these facts are not measured; the first reason holds."""
+        for fact in facts:
+            self.reasons.setdefault(fact, reason)
+
+    def config(self, guard: Guard) -> dict[str, Scalar]:
+        """What the probes have learned of the run's configuration, each under its own guard."""
+        told = [guard.run(probe.name, probe.config) or {} for probe in self.probes]
+        return {name: value for one in told for name, value in one.items()}
+
+
+def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
+    """The probes for what was asked and applies."""
+    chosen = Chosen(clock=device_clock(objects.device))
+    for measure in measurements.EVERYTHING - asked:
+        chosen.without((*measure.facts, *measure.readings), measurements.NOT_ASKED)
+    facts = {fact for measure in asked for fact in measure.facts}
+    if "loss" in facts:
+        chosen.loss = LossProbe(scale=objects.loss_scale, asynchronous=objects.device.type != "cpu")
+        chosen.probes.append(chosen.loss)
+    if "tokens_effective" in facts:
+        chosen.tokens = TokensProbe(objects.mask)
+        chosen.probes += [SamplesProbe(), chosen.tokens]
+    if "gc_ns" in facts:
+        chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
+    if "gc_ns" in facts and objects.schedulers:
+        chosen.probes.append(SchedulersProbe(objects.schedulers))
+    _device(chosen, facts, objects)
+    _scaler(chosen, facts, objects)
+    _tail(chosen, facts, objects)
+    _ledger(chosen, facts, objects)
+    return chosen
+
+
+def device_clock(device: torch.device) -> DeviceClock | None:
+    """Timing events of an asynchronous device; `None` for a CPU."""
+    if device.type != "cuda":
+        return None
+    return DeviceClock(events_of(device))
+
+
+def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    clock, memory = chosen.clock, "peak_bytes" in facts
+    if objects.device.type not in ("cpu", "cuda"):
+        not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
+        everything = {fact for measure in measurements.EVERYTHING for fact in measure.facts}
+        chosen.without(
+            everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
+        )
+    if clock is None:
+        chosen.without(measurements.H2D.facts, CPU_COPIES_NOTHING)
+        chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
+        chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
+        chosen.probes += [ResidentMemoryProbe()] if memory else []
+        return
+    chosen.without(ResidentMemoryProbe.facts, "not applicable: device memory is reported instead")
+    chosen.probes += [DeviceMemoryProbe(objects.device)] if memory else []
+    chosen.probes += [TransferProbe()] if "h2d_bytes" in facts else []
+    if facts & {*MarksProbe.facts, "tail_ns"}:
+        chosen.marks = MarksProbe(clock)
+        chosen.probes.append(chosen.marks)
+
+
+def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    scaler = objects.scaler
+    if not isinstance(scaler, torch.amp.GradScaler) or not scaler.is_enabled():
+        reason = f"not applicable: {objects.precision} uses no GradScaler"
+        chosen.without(ScalerProbe.facts, reason)
+    elif "overflows" in facts:
+        chosen.scaler = ScalerProbe(scaler, objects.optimizers, objects.device)
+        chosen.probes.append(chosen.scaler)
+
+
+def _tail(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    if objects.world_size == 1:
+        chosen.without(TailProbe.facts, ONE_RANK)
+    elif not isinstance(objects.module, DistributedDataParallel):
+        kind = type(objects.module).__name__
+        chosen.without(TailProbe.facts, f"not covered: {kind} is not DistributedDataParallel")
+    elif "tail_ns" in facts:
+        chosen.tail = TailProbe(objects.module, _last_gradient(chosen.marks))
+        chosen.probes.append(chosen.tail)
+
+
+def _ledger(chosen: Chosen, facts: set[str], objects: Objects) -> None:
+    module, optimizers = objects.module, objects.optimizers
+    if "peak_bytes" not in facts or not isinstance(module, torch.nn.Module):
+        return
+    if len(optimizers) == 1:
+        chosen.probes.append(ZeroGradProbe(optimizers[0]))
+    if objects.run is not None:
+        trained = Trained(
+            model=module,
+            optimizers=optimizers,
+            device=objects.device,
+            precision=objects.precision.removeprefix("precision "),
+        )
+        chosen.ledger = LedgerProbe(trained, objects.run)
+        chosen.probes.append(chosen.ledger)
+
+
+def _last_gradient(marks: MarksProbe | None) -> Callable[[], object] | None:
+    return None if marks is None else lambda: marks.mark(Mark.LAST_GRADIENT)

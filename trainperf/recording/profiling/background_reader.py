@@ -1,0 +1,174 @@
+"""Who reads a trace while the fit goes on?  A child process of low priority, one at a time.
+
+The child is a fresh interpreter without torch: it shares no thread, no lock and no device with the
+loop, which only starts it and looks now and then whether it has ended.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+import trainperf
+from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.recording.schedule import Interval
+
+
+log = logging.getLogger("trainperf")
+
+READER = "trainperf.traces.background_process"
+"""The module that the child runs."""
+
+LOOK_EVERY_NS = 500_000_000
+PATIENCE_NS = 10_000_000_000
+"""How long the end of a fit waits for traces that are still being read."""
+
+MOST_WAITING = 20
+"""Traces that may wait for the child; a fit that makes them faster is told."""
+
+Show = Callable[[int, Mapping[str, float]], object]
+"""Takes a step and key figures of the trace that ends there."""
+
+
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """What the child says, in one line, when it has read a trace."""
+
+    figures: dict[str, float] = {}
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Traces of one capture, to be read together."""
+
+    traces: tuple[Path, ...]
+    last_step: int | None = None
+    """Where their key figures are drawn; `None` draws none."""
+
+    @property
+    def name(self) -> str:
+        """The traces, for a sentence."""
+        return ", ".join(trace.name for trace in self.traces)
+
+
+class Analyst:
+    """Has traces read one after the other; never waits for them while the fit goes on.
+
+    Args:
+        show: Is given the key figures of each.
+        patience_ns: How long `finish` waits; with 0 others read what is left, and nothing is said.
+    """
+
+    def __init__(self, show: Show | None = None, patience_ns: int = PATIENCE_NS) -> None:
+        self._show = show
+        self._patience_ns = patience_ns
+        self._waiting: deque[Errand] = deque()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._errand = Errand(())
+        self._interval = Interval(LOOK_EVERY_NS)
+        self._unread: list[str] = []
+
+    def send(self, errand: Errand) -> None:
+        """Have traces read as soon as nothing else is being read."""
+        if len(self._waiting) >= MOST_WAITING:
+            self._unread.append(f"{errand.name}: too many traces were waiting")
+            return
+        self._waiting.append(errand)
+        self.go_on()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a trace is being read, as far as was seen."""
+        return self._child is not None
+
+    def look(self, now_ns: int) -> bool:
+        """Whether the child has ended, asked at most twice a second.  Runs every step."""
+        child = self._child
+        return child is not None and self._interval.due(now_ns) and child.poll() is not None
+
+    def go_on(self) -> None:
+        """Take what the child has to say, if it has ended, and start the next one."""
+        child = self._child
+        if child is not None:
+            if child.poll() is None:
+                return
+            self._child = None
+            self._heard(child.communicate()[0], child.returncode)
+        while self._child is None and self._waiting:
+            self._start(self._waiting.popleft())
+
+    def finish(self) -> dict[str, str]:
+        """Wait a moment for what is still being read, then end it; a note on what was not read."""
+        deadline = monotonic_ns() + self._patience_ns
+        try:
+            while self._child is not None and monotonic_ns() < deadline:
+                time.sleep(0.02)
+                self.go_on()
+        finally:
+            self._end()
+        if not self._unread:
+            return {}
+        sentence = f"traces not read ({'; '.join(self._unread)}): run `trainperf trace` on them"
+        log.warning("trainperf: %s", sentence)
+        return {"captures_unread": sentence}
+
+    def _start(self, errand: Errand) -> None:
+        self._errand = errand
+        traces = [str(trace.resolve()) for trace in errand.traces]
+        try:
+            self._child = subprocess.Popen(  # noqa: S603 ourselves
+                [sys.executable, "-m", READER, *traces],
+                # There a user's own `queue.py` does not stand in for the standard library's.
+                cwd=Path(trainperf.__file__).parents[1],
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is meant for the fit
+            )
+        except OSError as error:
+            self._unread.append(f"{errand.name}: no process could be started ({error})")
+
+    def _heard(self, said: bytes, code: int) -> None:
+        errand = self._errand
+        try:
+            read = msgspec.json.decode(said, type=Read)
+        except msgspec.DecodeError:
+            read = Read(error=f"the process that read it ended with {code}")
+        if read.error is not None:
+            self._unread.append(f"{errand.name}: {read.error}")
+            return
+        log.info("trainperf: read: %s", errand.name)
+        if self._show is not None and read.figures and errand.last_step is not None:
+            self._show(errand.last_step, read.figures)
+
+    def _end(self) -> None:
+        """Nothing is read any more."""
+        child, self._child = self._child, None
+        if child is not None and child.poll() is not None:
+            self._heard(child.communicate()[0], child.returncode)
+        elif child is not None:
+            _stop(child)
+            self._waiting.appendleft(self._errand)
+        if self._patience_ns:
+            self._unread += [f"{errand.name}: the fit had ended" for errand in self._waiting]
+        self._waiting.clear()
+
+
+def _stop(child: "subprocess.Popen[bytes]") -> None:
+    """End it and the processes of its own, drafts removed if it comes to that within a second."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):
+            os.killpg(child.pid, sign)
+        with suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=1)
+            return

@@ -1,0 +1,244 @@
+"""Which part of the timeline is which step?  Steps are cut out of it at the loop's boundaries."""
+
+from collections.abc import Callable, Collection
+
+import msgspec
+from msgspec.structs import replace
+
+from trainperf.core.machine.clocks.base import HostClock, TimingEvent
+from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
+from trainperf.core.steps.records import GapRecord, Row
+from trainperf.recording.timeline import Timeline
+
+
+# Plain integers: an enumeration's member is looked up and compared several times as slowly.
+_DATA_WAIT, _OTHER, _LOOP = int(Phase.DATA_WAIT), int(Phase.OTHER), int(Phase.LOOP)
+
+_NO_TIME = [0] * len(PHASES)
+_NO_MARK = -1
+
+
+class Draft(msgspec.Struct):
+    """A step that is not finished: its device times and facts are still to come.
+
+    A `Struct` because one is made every step, and no Python code runs when it is.
+    """
+
+    index: int
+    start_ns: int
+    tags: int
+    facts: list[float | None]
+    micro_batches: int = 0
+    complete: bool = False
+    """Whether the optimizer was stepped: the next batch begins another step."""
+    switches: int = 0
+    host_ns: list[int] = []
+    """Once the step is closed; empty before."""
+    marks: list[tuple[int, TimingEvent | None]] = []
+
+    def row(self) -> Row:
+        """The step as it is written: core columns and facts."""
+        core = (self.index, self.start_ns, int(self.tags), self.micro_batches)
+        return (*core, *(self.host_ns or _NO_TIME), *self.facts)
+
+
+class Recorder(Timeline):
+    """The host timeline of one fit and the steps cut out of it.
+
+    `columns` are the facts that probes will fill in, in the order of the rows.
+    """
+
+    def __init__(self, clock: HostClock) -> None:
+        super().__init__(clock)
+        self._blank: list[float | None] = []
+        self.columns: tuple[str, ...] = ()
+        self._next_tags = 0
+        self._next_marks: list[tuple[int, TimingEvent | None]] = []
+        self.draft: Draft | None = None
+        """The open step."""
+        self.closed: list[Draft] = []
+        self.on_close: Callable[[Draft], object] | None = None
+        """Called with every step as it closes; guarded by whoever sets it."""
+
+    # -- setting up ---------------------------------------------------------------------------
+
+    def set_columns(self, columns: tuple[str, ...], counts: Collection[str] = ()) -> None:
+        """Fix the facts of every later step; *counts* begin at 0, not as unknown."""
+        self.columns = columns
+        self._blank = [0 if name in counts else None for name in columns]
+
+    def column(self, name: str) -> int:
+        """Place of a fact in `Draft.facts`."""
+        return self.columns.index(name)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    @property
+    def awaits_batch(self) -> bool:
+        """Whether the next batch begins a step: none is open, or the open one is complete."""
+        return self.draft is None or self.draft.complete
+
+    def fetch(self) -> None:
+        """The loop asks for a batch and waits for it: a boundary and data wait, at one moment."""
+        draft = self.draft
+        inside = self._stack or self._slot >= FIRST_GAP or self.listener is not None
+        if draft is None or not draft.complete or inside:
+            self.boundary()
+            self.enter(_DATA_WAIT)
+            return
+        # What `_switch`, `_close` and `_open` do: three calls less, every step.
+        now, spent = self._clock(), self._spent
+        spent[self._slot] += now - self._since
+        self._since = now
+        draft.host_ns = spent[:FIRST_GAP]
+        draft.switches, self._switches = self._switches + 1, 0
+        spent[:FIRST_GAP] = _NO_TIME
+        self.draft = None
+        if self.on_close is not None:
+            self.on_close(draft)
+        self.closed.append(draft)
+        if self._next_tags or self._next_marks or self.listener is not None:
+            self._ground(_OTHER, self._since)
+            self._open()
+            self.enter(_DATA_WAIT)
+            return
+        self.index += 1
+        self.draft = Draft(self.index, self._since - self._zero, 0, self._blank.copy())
+        self._stack.append(_OTHER)
+        self._slot = _DATA_WAIT
+
+    def boundary(self) -> None:
+        """The loop asks for the first batch of a step, or for the next of the open one."""
+        draft = self.draft
+        if draft is not None and not draft.complete:
+            self.rest(Phase.OTHER)
+            return
+        self._switch(self._slot)
+        if draft is not None:
+            self._close(draft)
+        if self._stack or self._slot >= FIRST_GAP or self.listener is not None:
+            self._ground(_OTHER, self._since)
+        self._slot = _OTHER
+        self._open()
+
+    def micro_batch_done(self, *, complete: bool) -> None:
+        """A forward-backward pass is over; *complete* when the optimizer was stepped in it."""
+        if self.draft is not None:
+            self.draft.micro_batches += 1
+            self.draft.complete = self.draft.complete or complete
+
+    def last_hook_done(self) -> None:
+        """The step's last hook has returned: from here it is the framework's own time."""
+        stack = self._stack
+        if (stack[0] if stack else self._slot) >= FIRST_GAP:
+            return
+        self._switch(_LOOP if not stack else self._slot)
+        if stack or self.listener is not None:
+            self._ground(_LOOP, self._since)
+
+    def last_hook_left(self) -> None:
+        """`leave` and `last_hook_done` at one moment.  Runs every step."""
+        stack = self._stack
+        inside_gap = self._slot >= FIRST_GAP or stack[0] >= FIRST_GAP if stack else True
+        if inside_gap or len(stack) > 1 or self.listener is not None:
+            self.leave()
+            self.last_hook_done()
+            return
+        now = self._clock()
+        self._spent[self._slot] += now - self._since
+        self._since = now
+        self._switches += 1
+        stack.clear()
+        self._slot = _LOOP
+
+    def epoch_ended(self) -> None:
+        """No further batch follows in this epoch."""
+        self.rest(Gap.EPOCH_BOUNDARY)
+        self._finish_step(Gap.EPOCH_BOUNDARY)
+        self._next_tags |= Tag.FIRST_IN_EPOCH
+
+    def abandon(self) -> None:
+        """Measure nothing more: what follows is no step's, and the open step is none."""
+        self.rest(Gap.SHUTDOWN)
+        if self.draft is not None:
+            self.draft.micro_batches = 0
+        self._finish_step(Gap.SHUTDOWN)
+
+    def end(self) -> int:
+        """End the fit; returns its length in nanoseconds."""
+        if self._stack or self._slot != Gap.SHUTDOWN:
+            self.rest(Gap.SHUTDOWN)
+        self._switch(self._slot)
+        self._finish_step(Gap.SHUTDOWN)
+        for gap in GAPS:  # `leave` may have ended one that nobody settled
+            if self._spent[gap] or gap is Gap.SHUTDOWN:
+                self._emit(gap)
+        return self._since - self._zero
+
+    def tag(self, tag: Tag) -> None:
+        """Tag the open step."""
+        if self.draft is not None:
+            self.draft.tags |= tag
+
+    def take(self) -> tuple[list[Draft], list[GapRecord]]:
+        """The steps and gaps finished since the last call."""
+        taken = self.closed, self.gaps
+        self.closed, self.gaps = [], []
+        return taken
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _gap_over(self, slot: int) -> None:
+        """A gap is over; the step that runs next comes after it."""
+        self._emit(slot)
+        if slot == Gap.VALIDATION:
+            self._tag_soon(Tag.AFTER_VALIDATION)
+        elif slot == Gap.CHECKPOINT:
+            self._tag_soon(Tag.AFTER_CHECKPOINT)
+
+    def _tag_soon(self, tag: Tag) -> None:
+        """Tag the step that runs next: the open one, unless it is complete."""
+        if self.awaits_batch or self.draft is None:
+            self._next_tags |= tag
+        else:
+            self.draft.tags |= tag
+
+    def _open(self) -> None:
+        self.index += 1
+        tags, self._next_tags = self._next_tags, 0
+        if self.index == 0:
+            tags |= Tag.FIRST_IN_EPOCH
+        self.draft = Draft(self.index, self._since - self._zero, int(tags), self._blank.copy())
+        if self._next_marks:
+            self.draft.marks, self._next_marks = self._next_marks, []
+
+    def _close(self, draft: Draft) -> None:
+        draft.host_ns = self._spent[:FIRST_GAP]
+        draft.switches, self._switches = self._switches, 0
+        self._spent[:FIRST_GAP] = _NO_TIME
+        self.draft = None
+        if self.on_close is not None:
+            self.on_close(draft)
+        self.closed.append(draft)
+
+    def _finish_step(self, gap: Gap) -> None:
+        """Close the open step; one in which no batch ran was none, and its time is the gap's."""
+        draft = self.draft
+        if draft is None:
+            return
+        if draft.micro_batches:
+            if not draft.complete:
+                draft.tags |= Tag.PARTIAL_GROUP
+            self._close(draft)
+            return
+        self._spent[gap] += sum(self._spent[:FIRST_GAP])
+        self._spent[:FIRST_GAP] = _NO_TIME
+        self._gap_started[gap] = draft.start_ns + self._zero
+        self._next_tags |= draft.tags
+        # The device may not have come there yet: the next step gives the events back to the pool.
+        self._next_marks += [(_NO_MARK, event) for _, event in draft.marks]
+        self.index -= 1
+        for place, earlier in enumerate(self.gaps):
+            if earlier.after_step > self.index:
+                self.gaps[place] = replace(earlier, after_step=self.index)
+        self.draft = None

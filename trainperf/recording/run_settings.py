@@ -1,0 +1,185 @@
+"""How is this fit set up?  Switches that decide how fast a step can be, read once at its start.
+
+Names of the facts in `RunInfo.config`, the same in every kind of loop.  What several objects have
+(optimizers, parameter groups) is one value where they agree, and their values with commas where
+they do not.  `None` is *not known*, or *has no such thing*.
+
+| name | what it is |
+|---|---|
+| `optimizers` | class names |
+| `optimizer_fused` | `True` or `False`; `None` for an optimizer that has no fused kernel |
+| `optimizer_foreach` | `True`, `False`, or `auto`: torch decides, and takes it on an accelerator |
+| `grad_scaler` | class name of an enabled one |
+| `schedulers` | class names |
+| `wrapper` | class of the parallel wrapper: `DistributedDataParallel`, `DataParallel`, … |
+| `compiled` | whether the module, or one inside it, is compiled |
+| `data_parallel_devices` | devices that one process drives under `DataParallel`; 0 on a CPU |
+| `parameter_tensors` | number of tensors that are trained |
+| `gradient_bytes` | their size in the types they have |
+| `ddp_bucket_cap_mb` | in MiB, as DDP counts |
+| `ddp_find_unused_parameters`, `ddp_static_graph` | as DDP was told |
+| `ddp_gradient_as_bucket_view`, `ddp_broadcast_buffers` | as DDP was told |
+| `float32_matmul_precision` | `highest`, `high` or `medium` |
+| `matmul_allow_tf32`, `cudnn_allow_tf32` | TF32 in products and in convolutions |
+| `cudnn_benchmark`, `deterministic`, `detect_anomaly` | torch's own switches |
+| `autograd_profiler` | whether a profiler of the user's records when the fit begins |
+| `convolution_format` | `channels_last` or `contiguous`: the weights of its convolutions |
+| `attention` | how a Hugging Face model attends: `eager`, `sdpa`, … |
+| `gradient_checkpointing` | whether a Hugging Face model recomputes activations |
+| `vocabulary` | rows of the largest embedding |
+| `dropout` | largest probability among its dropout modules; 0 without one |
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim import Optimizer
+
+from trainperf.core.steps.records import Scalar
+
+
+_SHARDED = frozenset({"FullyShardedDataParallel", "FSDPModule"})
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""Dimensions of a convolution's weight to the format in which channels come last."""
+_MIB = 1024**2
+
+
+def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) -> dict[str, Scalar]:
+    """All of them for a loop made of these; no device is waited for.
+
+    Args:
+        module: As it is trained: inside its wrapper, if it has one.
+        optimizers: Those that step it.
+        scaler: The GradScaler, if there is one.
+    """
+    found = {**_optimizers(optimizers), "grad_scaler": _scaler(scaler), **_switches()}
+    if isinstance(module, nn.Module):
+        parts = list(module.modules())
+        found.update({**_wrapper(parts), **_sizes(module), **_architecture(parts)})
+    return found
+
+
+def together(values: Iterable[Scalar]) -> Scalar:
+    """One value where all are equal, else all of them as text; `None` for none."""
+    different = list(dict.fromkeys(values))
+    if len(different) > 1:
+        return ", ".join(map(str, different))
+    return different[0] if different else None
+
+
+def names(objects: Iterable[object]) -> str:
+    """Class names, in their order; empty for none."""
+    return ", ".join(type(one).__name__ for one in objects)
+
+
+def _optimizers(optimizers: Sequence[Optimizer]) -> dict[str, Scalar]:
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    return {
+        "optimizer_fused": together(_told(group, "fused", bool) for group in groups),
+        "optimizer_foreach": together(_told(group, "foreach", _or_auto) for group in groups),
+    }
+
+
+def _told(group: dict[str, object], option: str, said: Callable[[object], Scalar]) -> Scalar:
+    return said(group[option]) if option in group else None
+
+
+def _or_auto(value: object) -> Scalar:
+    return "auto" if value is None else bool(value)
+
+
+def _scaler(scaler: object) -> str | None:
+    enabled = isinstance(scaler, torch.amp.GradScaler) and scaler.is_enabled()
+    return type(scaler).__name__ if enabled else None
+
+
+def _switches() -> dict[str, Scalar]:
+    return {
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_allow_tf32": _tf32(lambda: torch.backends.cuda.matmul.allow_tf32),
+        "cudnn_allow_tf32": _tf32(lambda: torch.backends.cudnn.allow_tf32),
+        "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "detect_anomaly": torch.is_anomaly_enabled(),
+        "autograd_profiler": torch.autograd._profiler_enabled(),  # type: ignore[attr-defined]  # noqa: SLF001 no public name
+    }
+
+
+def _tf32(read: Callable[[], bool]) -> bool | None:
+    try:
+        return bool(read())
+    except RuntimeError:  # the user has set it by the other of torch's two interfaces
+        return None
+
+
+def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
+    kinds = (type(part) for part in parts)
+    found = next(filter(None, map(_parallel, kinds)), None)
+    ddp = next((part for part in parts if isinstance(part, DistributedDataParallel)), None)
+    compiled = any(hasattr(part, "_orig_mod") or _compiled_in_place(part) for part in parts)
+    copied = next((part for part in parts if isinstance(part, DataParallel)), None)
+    return {
+        "wrapper": found,
+        "compiled": compiled,
+        **(_ddp(ddp) if ddp is not None else {}),
+        **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
+    }
+
+
+def _parallel(kind: type) -> str | None:
+    if issubclass(kind, DistributedDataParallel | DataParallel):
+        return next(base.__name__ for base in kind.__mro__ if "DataParallel" in base.__name__)
+    sharded = [base.__name__ for base in kind.__mro__ if base.__name__ in _SHARDED]
+    return sharded[0] if sharded else None
+
+
+def _compiled_in_place(part: nn.Module) -> bool:
+    return part._compiled_call_impl is not None  # noqa: SLF001 what `Module.compile()` leaves
+
+
+def _ddp(module: DistributedDataParallel) -> dict[str, Scalar]:
+    return {
+        "ddp_bucket_cap_mb": module.bucket_bytes_cap / _MIB,
+        "ddp_find_unused_parameters": module.find_unused_parameters,
+        "ddp_static_graph": module.static_graph,
+        "ddp_gradient_as_bucket_view": module.gradient_as_bucket_view,
+        "ddp_broadcast_buffers": module.broadcast_buffers,
+    }
+
+
+def _sizes(module: nn.Module) -> dict[str, Scalar]:
+    trained = [p for p in module.parameters() if p.requires_grad]
+    lazy = any(nn.parameter.is_lazy(p) for p in trained)
+    return {
+        "parameter_tensors": len(trained),
+        "gradient_bytes": None if lazy else sum(p.numel() * p.element_size() for p in trained),
+    }
+
+
+def _architecture(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
+    configs = (getattr(part, "config", None) for part in parts)
+    attends = (getattr(config, "_attn_implementation", None) for config in configs)
+    recomputes = [getattr(part, "gradient_checkpointing", None) for part in parts]
+    known = [one for one in recomputes if isinstance(one, bool)]
+    dropping = [part.p for part in parts if isinstance(part, nn.modules.dropout._DropoutNd)]  # noqa: SLF001 the base of all of them
+    rows = [part.num_embeddings for part in parts if isinstance(part, nn.Embedding)]
+    return {
+        "convolution_format": together(filter(None, map(_format, parts))),
+        "attention": next((one for one in attends if isinstance(one, str)), None),
+        "gradient_checkpointing": any(known) if known else None,
+        "vocabulary": max(rows, default=None),
+        "dropout": max(dropping, default=0.0),
+    }
+
+
+def _format(part: nn.Module) -> str | None:
+    weight = part.weight if isinstance(part, _CONVOLUTIONS) else None
+    if weight is None or nn.parameter.is_lazy(weight) or weight.ndim not in _FORMATS:
+        return None
+    ordinary = weight.is_contiguous()
+    last = weight.is_contiguous(memory_format=_FORMATS[weight.ndim])
+    # A kernel of one pixel, or of one channel, is laid out both ways at once and says nothing.
+    return None if ordinary == last else "channels_last" if last else "contiguous"

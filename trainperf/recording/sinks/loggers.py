@@ -1,0 +1,48 @@
+"""Hands readings to any logger that has Lightning's `log_metrics`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from trainperf.core.steps.records import RunInfo
+from trainperf.meters.fold import Reading
+from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.tensorboard import layout, scalars
+
+
+class MetricsLogger(Protocol):
+    """What is used of a Lightning logger."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Write values at a step."""
+        ...
+
+
+class LoggerSink(Sink):
+    """Logs readings as Python floats, straight to the loggers.
+
+    Not through `LightningModule.log`: a progress-bar metric would be read from the device after
+    every batch.  *step* is asked for the step number the user's own curves are drawn over.
+    """
+
+    name = "loggers"
+
+    def __init__(self, loggers: Sequence[MetricsLogger], step: Callable[[], int]) -> None:
+        self._loggers = list(loggers)
+        self._step = step
+        self._ranks = 1
+
+    def begin(self, info: RunInfo) -> None:
+        """Group the charts in loggers that are TensorBoard's."""
+        self._ranks = info.world_size
+        for logger in self._loggers:
+            group = getattr(getattr(logger, "experiment", None), "add_custom_scalars", None)
+            if callable(group):
+                group(layout(self._ranks))
+
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """One call per logger."""
+        values = scalars(readings, self._ranks)
+        if not values:
+            return
+        for logger in self._loggers:
+            logger.log_metrics(values, step=self._step())

@@ -1,0 +1,104 @@
+"""Shows readings in TensorBoard and in any other logger: plain scalars, a layout, the summary."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from trainperf.core.steps.records import RunInfo
+from trainperf.meters.fold import Reading
+from trainperf.recording.sinks.base import Sink
+
+
+PREFIX = "trainperf/"
+
+
+def prefix(ranks: int) -> str:
+    """Where live readings go: on several ranks rank 0 knows only its own, and the tag says so."""
+    return PREFIX if ranks == 1 else f"{PREFIX}rank0/"
+
+
+LAYOUT = {
+    "trainperf": {
+        "step time (s)": ["Multiline", ["step_s", "step_p95_s", "step_p99_s"]],
+        "where the step goes (s)": [
+            "Multiline",
+            [
+                f"phase_{phase}_s"
+                for phase in (
+                    "data_wait",
+                    "h2d",
+                    "forward",
+                    "backward",
+                    "optimizer",
+                    "callbacks",
+                    "loop",
+                    "other",
+                )
+            ],
+        ],
+        "waiting for data": [
+            "Multiline",
+            ["data_wait_fraction", "data_wait_all_fraction", "data_stall_fraction"],
+        ],
+        "tokens per second": ["Multiline", ["effective_tokens_per_s", "padded_tokens_per_s"]],
+        "padding and overflow": ["Multiline", ["padding_fraction", "overflow_rate"]],
+        "all-reduce tail (s)": ["Multiline", ["allreduce_tail_s"]],
+        "memory (bytes)": [
+            "Multiline",
+            ["memory_peak_bytes", "memory_reserved_peak_bytes", "resident_peak_bytes"],
+        ],
+        "our own cost (s)": ["Multiline", ["overhead_s"]],
+    }
+}
+"""Custom-scalars layout: chart titles to the readings each shows together."""
+
+
+def layout(ranks: int = 1) -> dict[str, dict[str, list[object]]]:
+    """The layout with full tags, as `SummaryWriter.add_custom_scalars` takes it."""
+    return {
+        group: {
+            title: [kind, [f"{prefix(ranks)}{name}" for name in names]]
+            for title, (kind, names) in charts.items()
+        }
+        for group, charts in LAYOUT.items()
+    }
+
+
+def scalars(readings: Mapping[str, Reading], ranks: int = 1) -> dict[str, float]:
+    """Tags and values of the readings that have one."""
+    return {
+        f"{prefix(ranks)}{name}": float(reading.value)
+        for name, reading in readings.items()
+        if reading.value is not None
+    }
+
+
+class Writer(Protocol):
+    """The two methods of `torch.utils.tensorboard.SummaryWriter` that are used."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Write one value."""
+        ...
+
+    def add_custom_scalars(self, layout: object) -> None:
+        """Group charts."""
+        ...
+
+
+class TensorBoardSink(Sink):
+    """Writes readings to a `SummaryWriter`."""
+
+    name = "TensorBoard"
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._ranks = 1
+
+    def begin(self, info: RunInfo) -> None:
+        """Group the charts."""
+        self._ranks = info.world_size
+        self._writer.add_custom_scalars(layout(self._ranks))
+
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """One scalar per reading that has a value."""
+        for tag, value in scalars(readings, self._ranks).items():
+            self._writer.add_scalar(tag, value, step)

@@ -1,0 +1,267 @@
+"""Where does the host's time go?  One current slot at every moment, switched by the adapters.
+
+Every nanosecond since the timeline began is added to exactly one slot, a phase or a gap, so they
+tile the fit by construction; what an adapter has to get right is which slot is current when.
+Nothing else reads the host clock.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from trainperf.core.machine.clocks.base import HostClock
+from trainperf.core.phases import FIRST_GAP, GAPS, SLOTS, Gap, Phase
+from trainperf.core.steps.records import GapRecord
+
+
+class PhaseListener(Protocol):
+    """Is told when phases and gaps begin and end, e.g. to mark them in a trace."""
+
+    def entered(self, slot: int) -> None:
+        """A phase or gap began inside the current one."""
+        ...
+
+    def left(self) -> None:
+        """The innermost one ended."""
+        ...
+
+    def cleared(self) -> None:
+        """Whatever was open is over; the recorder's `slot` says what goes on now."""
+        ...
+
+
+class Timeline:
+    """The host's time in phases and gaps, on one stack that holds both.  It begins with a gap."""
+
+    def __init__(self, clock: HostClock) -> None:
+        self._clock = clock
+        self._spent = [0] * SLOTS
+        self._stack: list[int] = []
+        self._slot = int(Gap.STARTUP)
+        self._since = self._zero = clock()
+        self._gap_started = [self._since] * SLOTS
+        self._switches = 0
+        self.index = -1
+        """Number of the current or last step."""
+        self.gaps: list[GapRecord] = []
+        """Gaps that are over."""
+        self.listener: PhaseListener | None = None
+        self.on_gap: Callable[[bool], object] | None = None
+        """Called with true when training stops for a gap, with false when a gap is over."""
+
+    # -- phases: run many times every step ----------------------------------------------------
+
+    def enter(self, phase: int) -> None:
+        """Begin a phase; the surrounding one is paused.  Inside a gap everything stays gap."""
+        now = self._clock()
+        slot = self._slot
+        self._spent[slot] += now - self._since
+        self._since = now
+        self._stack.append(slot)
+        self._switches += 1
+        if slot < FIRST_GAP:
+            self._slot = phase
+        if self.listener is not None:
+            self.listener.entered(self._slot)
+
+    def leave(self) -> None:
+        """End the innermost phase or gap and go on with the one around it."""
+        now = self._clock()
+        self._spent[self._slot] += now - self._since
+        self._since = now
+        if self._stack:
+            self._slot = self._stack.pop()
+        if self.listener is not None:
+            self.listener.left()
+
+    def spent_ns(self, slot: int) -> int:
+        """Time accounted to a slot since the step (or the gap) began, up to the last switch."""
+        return self._spent[slot]
+
+    @property
+    def slot(self) -> int:
+        """The current phase or gap."""
+        return self._slot
+
+    @property
+    def ground(self) -> int:
+        """The phase or gap under everything that is open now."""
+        return self._stack[0] if self._stack else self._slot
+
+    @property
+    def depth(self) -> int:
+        """How many phases and gaps are open around the current one."""
+        return len(self._stack)
+
+    @property
+    def inside_gap(self) -> bool:
+        """Whether a gap was entered and not left: what runs in it is no part of a step."""
+        return bool(self._stack) and self._slot >= FIRST_GAP
+
+    def unwind(self, depth: int) -> None:
+        """End what is open beyond *depth*: an error that was caught leaves phases unended."""
+        while len(self._stack) > depth:
+            self.leave_gap()
+
+    def now_ns(self) -> int:
+        """The host clock, for the few facts that are host times themselves."""
+        return self._clock()
+
+    # -- gaps ---------------------------------------------------------------------------------
+
+    def enter_gap(self, gap: Gap) -> None:
+        """Begin a gap inside whatever is current, to be ended with `leave_gap`."""
+        inside = gap == self._slot or gap in self._stack
+        if self.on_gap is not None and self._slot < FIRST_GAP:
+            self.on_gap(True)
+        self._switch(int(gap), push=True)
+        if not inside:
+            self._gap_started[gap] = self._since
+        if self.listener is not None:
+            self.listener.entered(gap)
+
+    def leave_gap(self) -> None:
+        """End the gap begun with `enter_gap`; if a phase is innermost, that."""
+        gap = self._slot
+        self.leave()
+        over = gap != self._slot and gap not in self._stack
+        if over and gap >= FIRST_GAP:  # a step may have ended inside it, and the gap with it
+            self._gap_over(gap)
+            if self.on_gap is not None:
+                self.on_gap(False)
+
+    def rest(self, slot: int, *, since_last: bool = False) -> None:
+        """Make *slot* the ground state, whatever was open above it.
+
+        With *since_last* the time since the last switch belongs to the new slot already: nothing
+        announces that validation is about to build its loader, only that training has stopped.
+        """
+        started = self._since
+        if since_last:
+            self._since = self._clock()
+            self._spent[slot] += self._since - started
+        else:
+            self._switch(self._slot)
+            started = self._since
+        self._ground(slot, started)
+
+    def _ground(self, slot: int, started: int) -> None:
+        left = dict.fromkeys((*self._stack, self._slot))
+        self._stack.clear()
+        self._slot = slot
+        paused = any(before >= FIRST_GAP for before in left)
+        if self.on_gap is not None and (paused or slot >= FIRST_GAP):
+            self.on_gap(not paused)
+        for before in left:
+            if before != slot and before >= FIRST_GAP:
+                self._gap_over(before)
+        if slot not in left:
+            self._gap_started[slot] = started
+        if self.listener is not None:
+            self.listener.cleared()
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _switch(self, slot: int, *, push: bool = False) -> None:
+        now = self._clock()
+        self._spent[self._slot] += now - self._since
+        self._since = now
+        self._switches += 1
+        if push:
+            self._stack.append(self._slot)
+        self._slot = slot
+
+    def _gap_over(self, slot: int) -> None:
+        """A gap has ended; its time is told."""
+        self._emit(slot)
+
+    def _emit(self, gap: int) -> None:
+        duration, self._spent[gap] = self._spent[gap], 0
+        started, self._gap_started[gap] = self._gap_started[gap], self._since
+        self.gaps.append(
+            GapRecord(
+                gap=GAPS[gap - FIRST_GAP].label,
+                start_ns=started - self._zero,
+                duration_ns=duration,
+                after_step=self.index,
+            )
+        )
+
+
+class PhaseBracket:
+    """A context manager around one phase: what `enter` and `leave` do, in one call each.
+
+    Runs a dozen times every step.  Needs no guard: it adds integers and moves one slot.
+    """
+
+    __slots__ = ("_phase", "_timeline")
+
+    def __init__(self, timeline: Timeline, phase: Phase) -> None:
+        self._timeline = timeline
+        self._phase = int(phase)
+
+    def __enter__(self) -> None:
+        timeline, phase = self._timeline, self._phase
+        now, slot = timeline._clock(), timeline._slot
+        timeline._spent[slot] += now - timeline._since
+        timeline._since = now
+        timeline._stack.append(slot)
+        timeline._switches += 1
+        if slot < FIRST_GAP:
+            timeline._slot = phase
+        if timeline.listener is not None:
+            timeline.listener.entered(timeline._slot)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        timeline = self._timeline
+        now = timeline._clock()
+        timeline._spent[timeline._slot] += now - timeline._since
+        timeline._since = now
+        if timeline._stack:
+            timeline._slot = timeline._stack.pop()
+        if timeline.listener is not None:
+            timeline.listener.left()
+
+
+class HookBracket(PhaseBracket):
+    """As `PhaseBracket`, for a user's hook, of which one wants to know how long it takes."""
+
+    __slots__ = ("_before", "_inside", "total_ns")
+
+    def __init__(self, timeline: Timeline, phase: Phase) -> None:
+        super().__init__(timeline, phase)
+        self._before = self._inside = 0
+        self.total_ns = 0
+        """Host time inside this bracket so far, without what nested phases took."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._inside += 1
+        if self._inside == 1:  # a hook may call itself
+            self._before = self._timeline.spent_ns(self._phase)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._inside -= 1
+        if self._inside == 0:
+            self.total_ns += self._timeline.spent_ns(self._phase) - self._before
+
+
+def calibrate(clock: HostClock, pairs: int = 500) -> float:
+    """Nanoseconds one switch between phases costs on this machine, clock reading included."""
+    bracket = PhaseBracket(Timeline(clock), Phase.FORWARD)
+    begun = clock()
+    for _ in range(pairs):
+        with bracket:
+            pass
+    return (clock() - begun) / (2 * pairs)

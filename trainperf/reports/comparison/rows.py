@@ -1,0 +1,232 @@
+"""What is said of a comparison, in whatever form?  Sentences and rows, not yet escaped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainperf.analysis.summary.loss_parity import Parity
+from trainperf.comparison.results import Comparison, Difference, ReadingChange, Speedup
+from trainperf.core.formatting.units import (
+    count,
+    duration,
+    fine_share,
+    plural,
+    rate,
+    share,
+    size,
+    times,
+    words,
+)
+from trainperf.core.phases import PHASES
+
+
+_FIRST = (
+    "step_s",
+    "effective_tokens_per_s",
+    "padded_tokens_per_s",
+    "samples_per_s",
+    "step_p95_s",
+    "first_step_s",
+    "data_wait_fraction",
+    *(f"phase_{phase.label}_s" for phase in PHASES),
+)
+"""The order in which people want to see them; the others follow as they come."""
+
+ALIKE = 1.05
+"""Up to so many times the change of the others, that of the fastest steps is the same."""
+
+TOGETHER_S = 120.0
+"""A machine may have changed its speed between runs that are further apart."""
+
+PACES = 1.05
+"""Up to so many times the speed of the other, the machine was as fast beside either run."""
+
+_UNITS = {"s": duration, "B": size, "B/s": rate}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One reading on both sides."""
+
+    label: str
+    before: str
+    after: str
+    ratio: str
+    verdict: str
+
+
+def answer(comparison: Comparison) -> str:
+    """The verdict in one sentence."""
+    names = f"{comparison.after.name} against {comparison.before.name}"
+    gain = comparison.speedup
+    if gain is None:
+        return f"{names}: not comparable: {comparison.reason}."
+    if comparison.verdict == "loss differs":
+        return f"{names}: loss differs, so speed does not count ({speed(gain)})."
+    if comparison.verdict == "no clear change":
+        return f"{names}: no clear change, {speed(gain)}."
+    return f"{names}: {comparison.verdict}, {speed(gain)}."
+
+
+def speed(gain: Speedup) -> str:
+    """E.g. `1.23 × as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
+    rank = " per rank" if gain.per_rank else ""
+    known = gain.high < 100 * gain.low
+    ends = f"{gain.low:.3g}–{gain.high:.3g}" if known else "may be anything"
+    return f"{times(gain.value)} as fast{rank} [{ends}]"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What must be known before the verdict is believed."""
+    said = [] if comparison.speedup is None else [comparison.reason]
+    said += [_noise(comparison), _machine(comparison), _busy(comparison)]
+    said.append(_loss(comparison.parity))
+    said.append(_changes(comparison))
+    return [sentence for sentence in said if sentence]
+
+
+def difference(one: Difference) -> str:
+    """E.g. `num_workers: 0 → 2`."""
+    return f"{one.name}: {_fact(one.before)} → {_fact(one.after)}"
+
+
+def rows(comparison: Comparison) -> list[Row]:
+    """The readings that both sides have."""
+    return [row(one) for one in compared(comparison)]
+
+
+def compared(comparison: Comparison) -> list[ReadingChange]:
+    """The readings that both sides have, those that people want to see before the others."""
+    known = {one.name: one for one in comparison.readings if one.ratio is not None}
+    first = [known.pop(name) for name in _FIRST if name in known]
+    return [*first, *known.values()]
+
+
+def causes(comparison: Comparison) -> list[Row]:
+    """By the traces of both, what a step spends other time on."""
+    return [
+        Row(
+            label=one.name,
+            before=_spent(one.before_s, below=one.below == "before"),
+            after=_spent(one.after_s, below=one.below == "after"),
+            ratio=f"{'' if one.below is None else '> '}"
+            f"{'+' if one.after_s > one.before_s else '−'}"
+            f"{duration(abs(one.after_s - one.before_s))}",
+            verdict="" if one.kind == "time" else one.kind,
+        )
+        for one in comparison.explained
+    ]
+
+
+def _spent(seconds: float, *, below: bool) -> str:
+    return f"< {duration(seconds)}" if below else duration(seconds)
+
+
+def row(one: ReadingChange) -> Row:
+    """One of them in words."""
+    label = words(one.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
+    ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
+    if one.low is not None and one.high is not None:
+        ratio += f" [{one.low:.3f}–{one.high:.3f}]"
+    return Row(
+        label=f"{label} a second" if one.name.endswith("_per_s") else label,
+        before=_value(one.name, one.unit, one.before),
+        after=_value(one.name, one.unit, one.after),
+        ratio=ratio,
+        verdict=one.verdict or "",
+    )
+
+
+def _value(name: str, unit: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name.endswith(("_fraction", "_rate")) or name in ("mfu", "hfu"):
+        return fine_share(value)
+    if name == "loss":
+        return f"{value:.4g}"
+    say = _UNITS.get(unit)
+    return say(value) if say else count(value)
+
+
+def _noise(comparison: Comparison) -> str:
+    noise = comparison.noise
+    if noise is None:
+        return ""
+    least = f"a change below {share(noise.resolution)} cannot be told here"
+    if noise.assumed:
+        why = "assumed" if noise.source == "assumed" else "expected, as their parts differ too"
+        apart, repeat = "", "repeat both to measure it"
+        if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
+            apart = f", {duration(noise.apart_s)} apart"
+            repeat = (
+                "repeat both, in turns: a machine whose speed changed in between looks like this"
+            )
+        known = f"{share(noise.relative)} from run to run is {why}"
+        return f"one run each{apart}: {known}; {least}; {repeat}"
+    repeats = len(comparison.before.paths) + len(comparison.after.paths)
+    turns = "in turns" if noise.source == "turns" else "not in turns"
+    return (
+        f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs), "
+        f"{turns}; {least}"
+    )
+
+
+def _machine(comparison: Comparison) -> str:
+    """Where the machine itself was faster or slower during one of them."""
+    noise, gain = comparison.noise, comparison.speedup
+    if gain is None or noise is None or noise.machine is None:
+        return ""
+    much = max(noise.machine, 1 / noise.machine)
+    if much <= PACES:
+        return ""
+    slow = comparison.after if noise.machine > 1 else comparison.before
+    explains = (noise.machine > 1) == (gain.value < 1)
+    so = (
+        "of the difference may be the machine" if explains else "may be missing from the difference"
+    )
+    return (
+        f"the machine itself was {times(much)} slower during {slow.name} (the same small work, "
+        f"timed at either end of each run): up to that much {so}"
+    )
+
+
+def _busy(comparison: Comparison) -> str:
+    """Where the fastest steps say something else than the others."""
+    gain = comparison.speedup
+    if gain is None or gain.fastest is None:
+        return ""
+    if max(gain.fastest / gain.value, gain.value / gain.fastest) <= ALIKE:
+        return ""
+    return (
+        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the rest more; "
+        "run in turns (A B A B …) to tell"
+    )
+
+
+def _loss(parity: Parity) -> str:
+    if parity.verdict == "unknown":
+        return f"loss not compared: {parity.why}"
+    said = "equal" if parity.verdict == "same" else "different"
+    return f"{parity.why}: {said} ({share(parity.tolerance)} allowed)"
+
+
+def _changes(comparison: Comparison) -> str:
+    changed = comparison.changes
+    if not changed:
+        return "the two runs record no difference in their settings"
+    if len(changed) == 1:
+        listed = ", ".join(map(difference, comparison.differences))
+        return f"one change: {listed}"
+    if comparison.speedup is None:
+        return plural(len(changed), "change")
+    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to one of them"
+
+
+def _fact(value: object) -> str:
+    return "not known" if value is None else str(value)
+
+
+def listed(comparison: Comparison) -> Sequence[str]:
+    """The differences, where they need a list of their own."""
+    return (
+        [difference(one) for one in comparison.differences] if len(comparison.changes) > 1 else []
+    )

@@ -1,0 +1,79 @@
+"""The checkup of a run for a terminal: what failed in the first lines, then check by check."""
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from trainperf.analysis.doctor import Checked, Checkup, Status
+from trainperf.core.formatting.escape import plain
+from trainperf.reports.layout.wrap import flow, words_of
+from trainperf.reports.run.text import WIDTH
+
+
+SAID: dict[Status, str] = {
+    "pass": "pass",
+    "fail": "FAIL",
+    "not_applicable": "n/a",
+    "unknown": "?",
+}
+"""In the margin."""
+
+IN_WORDS: dict[Status, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "not_applicable": "not applicable",
+    "unknown": "unknown",
+}
+_STYLES: dict[Status, str] = {
+    "pass": "green",
+    "fail": "bold red",
+    "not_applicable": "dim",
+    "unknown": "yellow",
+}
+_MARGIN = 10
+
+
+def render(checkup: Checkup, name: str) -> str:
+    """The checkup as plain text, `WIDTH` columns wide."""
+    return "".join(line.plain.rstrip() + "\n" for line in lines(checkup, name))
+
+
+def lines(checkup: Checkup, name: str, width: int = WIDTH) -> list[Text]:
+    """Line by line, none wider than *width*; styles are Rich's.
+
+    Args:
+        checkup: The outcomes.
+        name: What a person calls the run.
+        width: Columns.
+    """
+    out = [Text(f"trainperf doctor · {plain(name)}", style="bold cyan"), Text()]
+    out += [Text("  ").append_text(line) for line in flow(words_of(answer(checkup)), width - 2)]
+    out.append(Text())
+    for place, check in enumerate(checkup.checks, start=1):
+        out += _check(place, check, width)
+    for line in out:
+        line.truncate(width, overflow="ellipsis")
+    return out
+
+
+def answer(checkup: Checkup) -> str:
+    """How many checks ended how, and which failed."""
+    counted = [
+        f"{checkup.number(status)} {IN_WORDS[status]}"
+        for status in ("pass", "fail", "not_applicable", "unknown")
+        if checkup.number(status) or status == "fail"
+    ]
+    failed = ", ".join(check.id for check in checkup.checks if check.status == "fail")
+    return f"{', '.join(counted)} of {len(checkup.checks)} checks" + (
+        f". Failed: {failed}." if failed else "."
+    )
+
+
+def _check(place: int, check: Checked, width: int) -> Iterator[Text]:
+    head = Text(f"  {SAID[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
+    yield head.append(plain(check.title.replace("`", "")), style=_STYLES[check.status])
+    inner = width - _MARGIN
+    for said in (" · ".join(check.evidence), f"next: {check.action}" if check.action else ""):
+        for line in flow(words_of(said), inner):
+            style = "bold" if said.startswith("next: ") else "default"
+            yield Text(" " * _MARGIN).append(line.plain, style=style)

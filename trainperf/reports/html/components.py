@@ -1,0 +1,71 @@
+"""Which pieces do our pages share beyond the shell?  Numbers, tables, and what is missing."""
+
+from collections.abc import Iterable, Sequence
+
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
+from trainperf.reports.layout.table import Table
+
+
+SIDES = (3, 0)
+"""Colours of lines before and after a change."""
+
+_ON_A_LINE = 2
+
+
+def facts(known: Iterable[tuple[str, str]]) -> Markup:
+    """Single numbers, each under its name."""
+    pairs = [tag("div", tag("dt", text(name)), tag("dd", text(said))) for name, said in known]
+    return tag("dl", *pairs, kind="facts") if pairs else Markup("")
+
+
+def heading(words: str) -> Markup:
+    """A heading inside a section."""
+    return tag("h3", text(words))
+
+
+def shown(one: Table) -> Markup:
+    """A table of any report with its title and its notes."""
+    head = [name or "\u00a0" for name in one.head]
+    rows = [[_indented(cell) for cell in row] for row in one.rows]
+    grid = table(head, rows, words=range(one.words))
+    return Markup(heading(one.title) + grid + _notes(one.notes))
+
+
+def missing(reasons: Sequence[tuple[str, str]]) -> Markup:
+    """What there is nothing to show of, each with why; those of one reason together."""
+    names: dict[str, list[str]] = {}
+    for name, why in reasons:
+        names.setdefault(_reason(why), []).append(name)
+    lines = [
+        tag("li", tag("b", text(", ".join(several))), text(f": {why}"))
+        for why, several in names.items()
+    ]
+    return tag("ul", *lines, kind="absent") if lines else Markup("")
+
+
+def not_measured(why: str) -> Markup:
+    """In the place of a figure."""
+    return paragraph(_reason(why), "absent")
+
+
+def meter(share: float, kind: str) -> Markup:
+    """A bar in a cell of a table, a share of the cell's width."""
+    wide = min(1.0, max(0.0, share)) * 100
+    return Markup(f'<span class="meter {kind}" style="width:{wide:.2f}%"></span>')
+
+
+def _notes(notes: Sequence[str]) -> Markup:
+    """One or two on a line; more of them each on its own."""
+    if len(notes) > _ON_A_LINE:
+        return tag("div", bullets(notes), kind="soft small")
+    return paragraph(" · ".join(notes), "soft small") if notes else Markup("")
+
+
+def _indented(cell: str) -> str:
+    """A browser would drop the spaces that show what is inside what."""
+    return f"\u2003{cell.lstrip(' ')}" if cell.startswith(" ") else cell
+
+
+def _reason(why: str) -> str:
+    """Says that it is missing where the reason does not."""
+    return why if why.startswith("not ") else f"not measured: {why}"

@@ -1,0 +1,143 @@
+"""How are the step times distributed?  Steady steps as bars, the ones left out by their reason."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.core.formatting.html.markup import Markup
+from trainperf.core.formatting.html.scales import Axis, Unit, moment, short, top
+from trainperf.core.formatting.html.svg import (
+    Frame,
+    Lane,
+    Point,
+    area,
+    box,
+    curve,
+    keys,
+    lanes,
+    note,
+    upright,
+)
+from trainperf.core.formatting.units import duration, plural, words
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.steps.block import Column
+from trainperf.reports.html.components import SIDES
+from trainperf.reports.series.step_times import Bins, WallsFold
+
+
+_BINS = 90
+_LEAST_PX = 2.0
+"""Height of a bar of one step, however many the others hold."""
+
+_EMPTY_PX = 24
+"""Height of a picture without a steady step: only the rows above it have something to show."""
+
+_DECADE = 8.0
+"""Ratio of the axis's ends from which each tick is said in its own unit."""
+
+
+def histogram(walls: WallsFold) -> Markup:
+    """Steps by their time, on a logarithmic axis: one slow step does not flatten the rest."""
+    if not walls.every():
+        return Markup("")
+    bins = Bins(walls.every(), _BINS)
+    edges = bins.edges_s
+    steady = np.zeros(len(edges) - 1, np.int64)
+    if walls.steady is not None:
+        steady = bins.counts(walls.steady)
+    there = bool(steady.any())
+    frame = Frame(
+        across=_across(edges),
+        up=Axis(low=0.0, high=top([float(steady.max())]) if there else 0.0, say=short, whole=True),
+        height=190 if there else _EMPTY_PX,
+    )
+    marks = list(_bars(frame, edges, steady))
+    over = []
+    if walls.steady is not None:
+        for height, (name, percentile) in enumerate((("median", 50), ("p95", 95), ("p99", 99))):
+            at_s = walls.steady.quantile(percentile)
+            marks.append(upright(frame.x(at_s), frame.height))
+            over.append(note(frame.x(at_s), 2.0 + 15 * height, f"{name} {duration(at_s)}"))
+    rows = [_lane(frame, edges, name, bins.counts(found)) for name, found in walls.left_out.items()]
+    names = ("step time", "steady steps" if there else "no steady step")
+    return Markup(
+        lanes(rows) + frame.picture("steady steps by their time", marks, names=names, over=over)
+    )
+
+
+def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> Markup:
+    """The steady step times of two runs, as shares of each one's; empty if one has none."""
+    known = [one for one in sides if one is not None]
+    if len(known) < len(sides):
+        return Markup("")
+    bins = Bins(known, _BINS)
+    edges = bins.edges_s
+    shares = [bins.counts(one) / one.n for one in known]
+    frame = Frame(
+        across=_across(edges),
+        up=Axis(low=0.0, high=top([float(one.max()) for one in shares]), unit=Unit.of_shares()),
+        height=220,
+    )
+    marks, over = [], []
+    for place, (one, share, colour) in enumerate(zip(known, shares, SIDES, strict=True)):
+        outline = list(_outline(frame, edges, share))
+        marks += [area(outline, f"band g{colour}"), curve(outline, f"s{colour}")]
+        median_s = one.quantile(50)
+        marks.append(upright(frame.x(median_s), frame.height))
+        over.append(note(frame.x(median_s), 2.0 + 15 * place, f"{duration(median_s)}"))
+    picture = frame.picture(
+        "steady step times of both runs",
+        marks,
+        names=("step time", "share of the steady steps"),
+        over=over,
+    )
+    named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
+    return Markup(picture + named)
+
+
+def _across(edges: Column) -> Axis:
+    low, high = float(edges[0]), float(edges[-1])
+    wide = high / low >= _DECADE
+    return Axis(
+        low=low,
+        high=high,
+        unit=Unit.of_seconds(high),
+        logarithmic=True,
+        say=moment if wide else None,
+    )
+
+
+def _bars(frame: Frame, edges: Column, counts: npt.NDArray[np.int64]) -> Iterator[Markup]:
+    for place in np.flatnonzero(counts):
+        left, right = frame.x(edges[place]), frame.x(edges[place + 1])
+        high = max(frame.height - frame.y(float(counts[place])), _LEAST_PX)
+        said = _said(edges, int(place), int(counts[place]))
+        yield box((left, frame.height - high), (right - left - 1.0, high), "g0", said)
+
+
+def _said(edges: Column, place: int, number: int) -> str:
+    low, high = (duration(float(edges[one])) for one in (place, place + 1))
+    return f"{plural(number, 'step')} of {low} to {high}"
+
+
+def _lane(frame: Frame, edges: Column, name: str, counts: npt.NDArray[np.int64]) -> Lane:
+    return Lane(
+        name=words(name),
+        marks=tuple(
+            (
+                frame.x(edges[place]),
+                frame.x(edges[place + 1]) - frame.x(edges[place]) - 1.0,
+                f"{_said(edges, int(place), int(counts[place]))}: {words(name)}",
+            )
+            for place in np.flatnonzero(counts)
+        ),
+    )
+
+
+def _outline(frame: Frame, edges: Column, shares: Column) -> Iterator[Point]:
+    yield frame.x(edges[0]), float(frame.height)
+    for place, share in enumerate(shares):
+        for edge in (edges[place], edges[place + 1]):
+            yield frame.x(edge), frame.y(float(share))
+    yield frame.x(edges[-1]), float(frame.height)

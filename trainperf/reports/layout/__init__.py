@@ -1,0 +1,1 @@
+"""What every report is laid out with: tables, wrapping, encoding, JSON."""

@@ -1,0 +1,34 @@
+"""Results for programs, as indented JSON: the data as it is, nothing added."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainperf.analysis.doctor import Checkup
+from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.comparison.results import Comparison, encode_comparison
+from trainperf.traces.results import TraceReport
+
+
+def summary_json(summary: Summary) -> str:
+    """The summary of a run, exactly `summary.json`."""
+    return encode_summary(summary).decode()
+
+
+def comparison_json(comparisons: Sequence[Comparison]) -> str:
+    """A list with one object for each run after the first."""
+    return encode_comparison(tuple(comparisons)).decode()
+
+
+def checkup_json(checkup: Checkup) -> str:
+    """`{"checks": [{"id", "title", "status", "evidence", "action"}]}`."""
+    return _indented(checkup)
+
+
+def trace_json(report: TraceReport) -> str:
+    """The report of a trace or a folder of them."""
+    return _indented(report)
+
+
+def _indented(data: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"

@@ -1,0 +1,1 @@
+"""The report of one run: text, markdown, and the words of the tab."""

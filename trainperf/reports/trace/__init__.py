@@ -1,0 +1,1 @@
+"""A trace in words: text, markdown, and the tables of the tab."""

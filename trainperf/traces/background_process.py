@@ -1,0 +1,78 @@
+"""What does the low-priority process of a fit do?  It reads the traces of one capture.
+
+`python -m trainperf.traces.background_process TRACE…` writes the analysis beside the first trace
+and a copy of each for torch-tb-profiler, and says the key figures in one line of JSON.
+"""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from trainperf.core.errors import TrainPerfError
+from trainperf.traces.capture_files import CaptureReport, analysis_file, facts_of, tb_copy, write
+from trainperf.traces.job_report import report
+from trainperf.traces.results import Totals
+from trainperf.traces.tb_profiler_copy import normalise
+
+
+LOWEST_PRIORITY = 19
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Read, write down, say."""
+    parser = argparse.ArgumentParser(prog="trainperf.traces.background_process")
+    parser.add_argument("traces", type=Path, nargs="+")
+    chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)
+    with suppress(OSError):
+        os.nice(LOWEST_PRIORITY)
+    said: dict[str, object]
+    try:
+        said = {"figures": read(chosen.traces)}
+    except (TrainPerfError, OSError, MemoryError) as error:
+        said = {"error": f"{type(error).__name__}: {error}"}
+    sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+    return 0
+
+
+def read(traces: Sequence[Path]) -> dict[str, float]:
+    """Write the analysis of these traces and their copies; the first one's key figures.
+
+    Raises:
+        TraceError: None of them can be used.
+        OSError: The run directory cannot be written.
+    """
+    facts = facts_of(traces[0])
+    found = report(list(traces))
+    fields = {name: getattr(found, name) for name in found.__struct_fields__}
+    target = analysis_file(traces)
+    write(CaptureReport(**fields, capture=facts), target)
+    if len(traces) > 1:  # one file per capture: what it replaces says less
+        for trace in traces:
+            analysis_file([trace]).unlink(missing_ok=True)
+    for trace in traces:
+        copy = tb_copy(trace)
+        if not copy.exists():
+            normalise(trace, copy)
+    return figures(found.ranks[0].totals) if found.ranks else {}
+
+
+def figures(totals: Totals) -> dict[str, float]:
+    """The numbers of a trace that are worth a curve; without those that do not apply."""
+    found = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _leave(number: int, _: object) -> None:
+    """The fit has ended: go, and take the drafts along."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""Which steps of a run was a trace of, and what did it say?  The files `traces/*.analysis.json`.
+
+One file per capture: of a single rank while the fit goes on, of all ranks that traced the same
+steps once it has ended.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from trainperf.core.errors import TraceError
+from trainperf.traces.reading.decode import FAULTS, EventDecoder
+from trainperf.traces.reading.source import Limits, Source
+from trainperf.traces.reading.splitter import Document, Value, Window
+from trainperf.traces.results import TraceReport
+
+
+SUFFIX = ".analysis.json"
+
+OURS = "trainperf"
+"""Key beside the events under which our profiler writes what it knows of the capture."""
+
+_TRACE = re.compile(r"rank(?P<rank>\d+)-(?P<capture>step\d+-\d+steps(-\d+)?)\.trace\.json\.gz")
+
+
+class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the profiler knew of a capture."""
+
+    first_step: int
+    """Number of its first step in names and marks: it goes on from a checkpoint."""
+    first_index: int
+    """Number of the same step in the records of this fit."""
+    complete_steps: int
+    ended_by: str | None = None
+    """The gap that ended it early."""
+
+
+class CaptureReport(TraceReport, frozen=True, kw_only=True):
+    """An analysis, with where in the run its traces belong."""
+
+    capture: CaptureFacts
+
+
+def facts_of(trace: Path) -> CaptureFacts:
+    """What our profiler wrote into a trace about the capture.
+
+    Raises:
+        TraceError: It is no trace of ours.
+    """
+    for part in Document(Window(Source(trace, Limits()).blocks()), EventDecoder()).parts():
+        if isinstance(part, Value) and part.key == OURS:
+            try:
+                return msgspec.json.decode(part.body, type=CaptureFacts)
+            except FAULTS:
+                break
+    raise TraceError(f"{trace}: does not say which steps of a run it is of; use `trainperf trace`")
+
+
+def capture_of(trace: Path | str) -> str | None:
+    """The capture that a trace of ours belongs to, by its name; the same on every rank."""
+    found = _TRACE.fullmatch(Path(trace).name)
+    return found["capture"] if found else None
+
+
+def rank_of(trace: Path | str) -> int | None:
+    """The rank that wrote a trace of ours, by its name."""
+    found = _TRACE.fullmatch(Path(trace).name)
+    return int(found["rank"]) if found else None
+
+
+def analysis_file(traces: Sequence[Path]) -> Path:
+    """Where the analysis of these traces of one capture goes: beside the first of them."""
+    first = traces[0]
+    stem = first.name.split(".", maxsplit=1)[0]
+    if len(traces) > 1:
+        stem = capture_of(first) or stem
+    return first.with_name(f"{stem}{SUFFIX}")
+
+
+def tb_copy(trace: Path) -> Path:
+    """Where torch-tb-profiler finds the copy: it loads a folder once, so each capture has one."""
+    run, rank = trace.parent.parent, rank_of(trace)
+    worker = f"rank_{rank}" if rank is not None else trace.name.split(".", maxsplit=1)[0]
+    capture = capture_of(trace) or worker
+    return run / "tb" / capture / f"{worker}.pt.trace.json.gz"
+
+
+def write(report: CaptureReport, target: Path) -> None:
+    """Write an analysis, whole or not at all.
+
+    Raises:
+        OSError: The directory cannot be written, or the disk is full.
+    """
+    draft = target.with_name(f".{target.name}-{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(msgspec.json.encode(report) + b"\n")
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_all(run: Path) -> list[CaptureReport]:
+    """The analyses of a run in order of their steps, without lanes; damaged ones are left out."""
+    found = map(_read, sorted((run / "traces").glob(f"*{SUFFIX}")))
+    return sorted(filter(None, found), key=lambda report: report.capture.first_index)
+
+
+def groups(run: Path) -> list[list[Path]]:
+    """The traces of a run, those that several ranks wrote of the same steps together, by rank."""
+    several: dict[str, list[Path]] = {}
+    for path in (run / "traces").glob("rank*.trace.json.gz"):
+        capture = capture_of(path)
+        if capture is not None:
+            several.setdefault(capture, []).append(path)
+    ordered = (sorted(paths, key=lambda path: rank_of(path) or 0) for paths in several.values())
+    return sorted(ordered, key=lambda paths: paths[0].name)
+
+
+def _read(path: Path) -> CaptureReport | None:
+    try:
+        report = msgspec.json.decode(path.read_bytes(), type=CaptureReport)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None  # `trainperf trace` makes another from the trace, which is kept
+    ranks = tuple(msgspec.structs.replace(rank, lanes=()) for rank in report.ranks)
+    return msgspec.structs.replace(report, ranks=ranks)

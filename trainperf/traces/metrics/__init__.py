@@ -1,0 +1,1 @@
+"""What a trace measures: steps, device time, idle time, communication, memory."""

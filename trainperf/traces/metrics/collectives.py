@@ -1,0 +1,212 @@
+"""Which collectives ran, of what kind, with how much data?"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
+from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.links import nest
+from trainperf.traces.metrics.steps import Rows, Steps, named, present
+
+
+OTHER = "other"
+ALL_REDUCE = "all_reduce"
+
+_KINDS = (
+    ("all_to_all", re.compile(r"all_?to_?all(v|_base|_single)?|alltoall", re.IGNORECASE)),
+    ("reduce_scatter", re.compile(r"reduce_?scatter", re.IGNORECASE)),
+    ("all_gather", re.compile(r"all_?gather", re.IGNORECASE)),
+    (ALL_REDUCE, re.compile(r"all_?reduce|cross_device_reduce|multimem_all_reduce", re.IGNORECASE)),
+    ("broadcast", re.compile(r"broadcast", re.IGNORECASE)),
+    ("barrier", re.compile(r"barrier", re.IGNORECASE)),
+    ("send_recv", re.compile(r"send_?recv|\b(i?send|i?recv)\b|batch_isend_irecv", re.IGNORECASE)),
+    ("gather", re.compile(r"(?<![a-z])gather", re.IGNORECASE)),
+    ("scatter", re.compile(r"(?<![a-z])scatter", re.IGNORECASE)),
+    ("reduce", re.compile(r"(?<![a-z])_?reduce", re.IGNORECASE)),
+)
+"""First match wins: `all_reduce` is in no other name, `reduce` is in several."""
+
+_ITEM_BYTES = {
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2,
+    "bfloat16": 2, "long": 8, "int64": 8, "int": 4, "int32": 4, "short": 2, "char": 1,
+    "int8": 1, "byte": 1, "uint8": 1, "bool": 1, "complexfloat": 8, "complexdouble": 16,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+}  # fmt: skip
+"""Bytes of an element, by the profiler's names of types in lower case."""
+
+_HOST_COLLECTIVE = re.compile(r"(gloo|mpi|ucc):")
+_ANY_HOST = re.compile(r"(nccl|gloo|mpi|ucc):|record_param_comms|c10d::")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collectives:
+    """The collectives in order of start: device kernels, and what the host ran itself."""
+
+    kind: list[str]
+    start: Column
+    end: Column
+    step: Codes
+    """Position of the step that began it; `NONE` outside all."""
+    group: list[str]
+    """Its process group; empty where the trace does not say."""
+    bytes: Column
+    """What each rank put in or got out, whichever is more; `NONE` where not given."""
+    asked: Column
+    """When the host asked for it; its start where that is not known."""
+    members: Column
+    """Ranks that take part; `NONE` where not given."""
+    work: Rows
+    """Position among the device's work; `NONE` for one of the host."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+def collectives_of(table: EventTable, steps: Steps, device: DeviceWork) -> Collectives:
+    """The communication kernels; without any, what the host did itself (gloo)."""
+    work = np.flatnonzero(device.used_for(Use.COMMUNICATION))
+    if not len(work):
+        return _of_host(table, steps)
+    rows, above = device.row[work], _above(table, device.launch[work])
+    elements, dtype = _first(table.elements, rows, above), _first(table.dtype, rows, above)
+    kind = _kinds_of(table, rows, above)
+    group = _texts(table, _first(table.group, rows, above))
+    return Collectives(
+        kind=kind,
+        start=device.start[work],
+        end=device.end[work],
+        step=device.step[work],
+        group=group,
+        bytes=_bytes(table, elements, dtype, _members(table, kind, group)),
+        asked=_asked(table, device.launch[work], device.start[work]),
+        members=_sizes(table, group),
+        work=work,
+    )
+
+
+def kind_of(name: str) -> str:
+    """The kind of collective that a kernel, a range or an argument names; `other` if none."""
+    return next((kind for kind, pattern in _KINDS if pattern.search(name)), OTHER)
+
+
+def _of_host(table: EventTable, steps: Steps) -> Collectives:
+    rows = named(table, _HOST_COLLECTIVE, Kind.ANNOTATION, Kind.CPU_OP)
+    kind = [kind_of(table.label(row)) for row in rows]
+    group = _texts(table, table.group[rows])
+    bytes_ = _bytes(table, table.elements[rows], table.dtype[rows], _members(table, kind, group))
+    return Collectives(
+        kind=kind,
+        start=table.start_ns[rows],
+        end=table.end_ns[rows],
+        step=steps.holding(table.start_ns[rows]),
+        group=group,
+        bytes=bytes_,
+        asked=table.start_ns[rows],
+        members=_sizes(table, group),
+        work=np.full(len(rows), NONE, np.intp),
+    )
+
+
+def _asked(table: EventTable, launch: Rows, start: Column) -> Column:
+    return np.where(launch == NONE, start, table.start_ns[launch])
+
+
+def _above(table: EventTable, launch: Rows) -> list[Rows]:
+    """Rows of the ranges around each launch that are about communication, innermost first."""
+    ranges = nest(table, named(table, _ANY_HOST, Kind.ANNOTATION, Kind.CPU_OP))
+    place = np.full(len(launch), NONE, np.intp)
+    known = launch != NONE
+    at = launch[known]
+    place[known] = ranges.innermost(table.thread[at], table.start_ns[at])
+    levels = ranges.ancestors(place)
+    if not levels:
+        return []
+    return [np.where(level == NONE, NONE, ranges.rows[level]) for level in levels]
+
+
+def _first(column: Column | Codes, rows: Rows, above: list[Rows]) -> Column:
+    """The kernel's own value; else that of the innermost range above its launch that has one."""
+    found = column[rows].astype(np.int64)
+    for level in above:
+        missing = (found == NONE) & (level != NONE)
+        found[missing] = column[level[missing]]
+    return found
+
+
+def _texts(table: EventTable, codes: Column | Codes) -> list[str]:
+    return ["" if code == NONE else table.texts[code] for code in codes.tolist()]
+
+
+def _kinds_of(table: EventTable, rows: Rows, above: list[Rows]) -> list[str]:
+    """By the event's argument; its name; the device's range around it; the host's ranges.
+
+    A name that says `SendRecv` may stand for an all-to-all, so it counts only if nothing else does.
+    """
+    own = _kinds(table.names, table.name[rows])
+    found = _kinds(table.texts, table.collective[rows])
+    _fill(found, own)
+    _fill(found, _device_ranges(table, rows))
+    for level in above:
+        at = np.flatnonzero(level != NONE)
+        for texts, codes in ((table.texts, table.collective), (table.names, table.name)):
+            said = np.full(len(rows), _OTHER)
+            said[at] = _kinds(texts, codes[level[at]])
+            _fill(found, said)
+    found = np.where(found == _OTHER, own, found)
+    return [_NAMES[kind] for kind in found.tolist()]
+
+
+_NAMES = (*(kind for kind, _ in _KINDS), OTHER)
+_OTHER = _NAMES.index(OTHER)
+_VAGUE = (_OTHER, _NAMES.index("send_recv"))
+
+
+def _fill(found: Rows, said: Rows) -> None:
+    """Take what is said where nothing was, and it is not vague."""
+    takes = np.isin(found, _VAGUE) & ~np.isin(said, _VAGUE)
+    found[takes] = said[takes]
+
+
+def _kinds(texts: list[str], codes: Codes) -> Rows:
+    """Index in `_NAMES` of the kind that each text says; each text is looked at once."""
+    known = codes != NONE
+    of_text = np.full(len(texts) + 1, _OTHER, np.intp)
+    for code in present(codes[known]):
+        of_text[code] = _NAMES.index(kind_of(texts[code]))
+    return of_text[codes]
+
+
+def _device_ranges(table: EventTable, rows: Rows) -> Rows:
+    """The kind that the device's copy of a range says, on the stream of each row."""
+    out = np.full(len(rows), _OTHER, np.intp)
+    ranges = named(table, _ANY_HOST, Kind.DEVICE_ANNOTATION)
+    for stream in present(table.thread[ranges]):
+        mine = ranges[table.thread[ranges] == stream]
+        place = np.flatnonzero(table.thread[rows] == stream)
+        at = table.start_ns[rows[place]]
+        last = np.searchsorted(table.start_ns[mine], at, side="right") - 1
+        inside = (last >= 0) & (table.end_ns[mine[last]] > at)
+        out[place[inside]] = _kinds(table.names, table.name[mine[last[inside]]])
+    return out
+
+
+def _sizes(table: EventTable, group: list[str]) -> Column:
+    """Ranks in each one's process group; `NONE` where the trace does not say."""
+    groups = {name: len(ranks) for name, ranks in table.info.process_groups.items()}
+    whole = table.info.world_size or NONE
+    return np.array([groups.get(name, whole) for name in group], np.int64)
+
+
+def _members(table: EventTable, kind: list[str], group: list[str]) -> Column:
+    """By how much a collective's data is more than what one rank puts in."""
+    sizes = _sizes(table, group)
+    gathers = np.array([one == "all_gather" for one in kind], bool)
+    return np.where(gathers, sizes, 1)
+
+
+def _bytes(table: EventTable, elements: Column, dtype: Codes | Column, factor: Column) -> Column:
+    widths = np.array([_ITEM_BYTES.get(text.lower(), 0) for text in _texts(table, dtype)], np.int64)
+    known = (elements >= 0) & (widths > 0) & (factor > 0)
+    return np.where(known, elements * widths * factor, NONE)

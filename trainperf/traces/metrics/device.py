@@ -1,0 +1,128 @@
+"""What did the device work on, when, and for which step?"""
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, Column, EventTable, Kind
+from trainperf.traces.metrics.intervals import Spans, union
+from trainperf.traces.metrics.links import launches_of
+from trainperf.traces.metrics.steps import WINDOW, Mask, Rows, Steps, distinct, present
+
+
+class Use(IntEnum):
+    """What a device event is for."""
+
+    COMPUTE = 0
+    COMMUNICATION = 1
+    TO_DEVICE = 2
+    FROM_DEVICE = 3
+    OTHER_COPY = 4
+    """On one device, or between two; memory that is set."""
+
+
+_COMMUNICATION = re.compile(
+    r"(nccl|rccl|msccl)"
+    r"|.*(nvshmem|deep_ep|cross_device_reduce|_all_reduce_kernel|multimem_all"
+    r"|all_reduce_(one|two)_shot|(one|two)_shot_all_reduce)",
+    re.IGNORECASE,
+)
+"""Also collectives that are no library's: otherwise they would be taken for computing."""
+
+_TO_DEVICE = re.compile(r".*(HtoD|HostToDevice|H2D|M2D)", re.IGNORECASE)
+_FROM_DEVICE = re.compile(r".*(DtoH|DeviceToHost|D2H|D2M)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWork:
+    """What one device did, kernels, copies and sets, in order of start; one row each."""
+
+    row: Rows
+    start: Column
+    end: Column
+    use: npt.NDArray[np.uint8]
+    """Values of `Use`."""
+    kernel: Mask
+    launch: Rows
+    """Row of the call that launched it; `NONE` where the trace has none."""
+    step: Codes
+    """Position of the step that launched it; `NONE` if launched outside all."""
+    busy: Spans
+    """When the device did anything."""
+    computing: Spans
+    """When it ran a kernel that is no communication."""
+    other_devices: int
+    """How many further devices worked; their work is left out."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def in_steps(self) -> Mask:
+        """What was launched by a recorded step."""
+        return np.asarray(self.step != NONE)
+
+    def spans(self, wanted: Mask) -> Spans:
+        """When any of the wanted ran."""
+        return union(self.start[wanted], self.end[wanted])
+
+    def used_for(self, *uses: Use) -> Mask:
+        """Which are for one of these."""
+        return np.asarray(np.isin(self.use, uses))
+
+
+def device_work(table: EventTable, steps: Steps) -> DeviceWork:
+    """The work of the device that worked longest, each event with the step that launched it."""
+    rows, others = _one_device(table, table.rows(*DEVICE_WORK))
+    launch = launches_of(table, rows)
+    launched = launch != NONE
+    step = np.full(len(rows), NONE, np.int32)
+    step[launched] = steps.holding(table.start_ns[launch[launched]])
+    if len(steps) and not launched.any() and steps.source == WINDOW:
+        # A trace of the device alone: there is one window, and all of it is inside.
+        step[:] = 0
+    start, end = table.start_ns[rows], table.end_ns[rows]
+    use = _uses(table)[table.name[rows]]
+    use[table.kind[rows] == Kind.MEMSET] = Use.OTHER_COPY
+    kernel = table.kind[rows] == Kind.KERNEL
+    computes = kernel & (use == Use.COMPUTE)
+    use[~kernel & (use <= Use.COMMUNICATION)] = Use.OTHER_COPY
+    return DeviceWork(
+        row=rows,
+        start=start,
+        end=end,
+        use=use,
+        kernel=kernel,
+        launch=launch,
+        step=step,
+        busy=union(start, end),
+        computing=union(start[computes], end[computes]),
+        other_devices=others,
+    )
+
+
+def _one_device(table: EventTable, rows: Rows) -> tuple[Rows, int]:
+    devices = distinct(table.device[rows])
+    if len(devices) < 2:
+        return rows, 0
+    times = [table.duration_ns[rows[table.device[rows] == device]].sum() for device in devices]
+    return rows[table.device[rows] == devices[int(np.argmax(times))]], len(devices) - 1
+
+
+def _uses(table: EventTable) -> npt.NDArray[np.uint8]:
+    """What an event of each name is for, if it is a kernel or a copy."""
+    out = np.full(len(table.names), Use.COMPUTE, np.uint8)
+    for code in present(table.name[table.rows(Kind.KERNEL, Kind.MEMCPY)]):
+        out[code] = _use(table.names[code])
+    return out
+
+
+def _use(name: str) -> Use:
+    if name.startswith(("Memcpy", "Copy", "hipMemcpy", "zeCommandListAppendMemory")):
+        if _TO_DEVICE.match(name):
+            return Use.TO_DEVICE
+        return Use.FROM_DEVICE if _FROM_DEVICE.match(name) else Use.OTHER_COPY
+    return Use.COMMUNICATION if _COMMUNICATION.match(name) else Use.COMPUTE

@@ -1,0 +1,195 @@
+"""What did the host do in its steps?  The loader, the parts of a step, operators and calls."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainperf.traces.event_table import NONE, EventTable, Kind
+from trainperf.traces.metrics.columns import StepColumns, seconds
+from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.intervals import Spans, either, union, without
+from trainperf.traces.metrics.steps import Rows, Steps, distinct, named, present
+
+
+MARKS = re.compile(
+    r"ProfilerStep\s*#|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)|trainperf::|## "
+    r"|(nccl|gloo|mpi|ucc):|\[pl\]|\[(Strategy|LightningModule|Callback|_TrainingEpochLoop)\]"
+    r"|DistributedDataParallel\.forward|Iteration:"
+)
+"""Names of ranges around operators, which old profilers recorded as operators."""
+
+_LOADER = re.compile(
+    r"enumerate\(DataLoader\)#.*__next__|trainperf::data_wait"
+    r"|(\[pl\]\[profile\])?\[_TrainingEpochLoop\]\.train_dataloader_next"
+)
+_FORWARD = re.compile(
+    r"trainperf::forward|## forward ##|(\[pl\]\[profile\])?\[Strategy\].*\.training_step"
+    r"|DistributedDataParallel\.forward|FullyShardedDataParallel\.forward"
+)
+_BACKWARD = re.compile(
+    r"trainperf::backward|## backward ##|(\[pl\]\[profile\])?\[Strategy\].*\.backward"
+)
+_OPTIMIZER = re.compile(r"Optimizer\.step#")
+_ENGINE = re.compile(r"autograd::engine::evaluate_function")
+_NODE = re.compile(r"torch::autograd::|\w+Backward\d*$")
+"""What the engine calls, which traces of 2021 name instead of the engine."""
+SYNCHRONISING = re.compile(
+    r"(cu|cuda|hip|xpu|mtia)(Stream|Device|Event|Ctx)Synchronize(_\w+)?$"
+    r"|zeCommandQueueSynchronize|zeEventHostSynchronize|zeFenceHostSynchronize"
+    r"|(cuda|hip)Memcpy(_\w+)?$|hipMemcpyWithStream$|(cu|hip)Memcpy[A-Z]to[A-Z](_v\d)?$"
+    r"|(cuda|hip)Free(_\w+)?$"
+)
+"""Calls in which the host waits for the device: blocking copies and the release of memory too."""
+
+LAUNCHING = re.compile(r"\w*Launch(?!Host)\w*", re.IGNORECASE)
+
+_HOST = (Kind.CPU_OP, Kind.ANNOTATION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork:
+    """When the host did what, on its own clock."""
+
+    loader: Spans
+    """Blocked in the loader, on the thread of the steps."""
+    syncs: Rows
+    """Rows of synchronising calls that recorded steps made, on the threads that do the work."""
+    syncing: Spans
+    forward: Spans | None
+    """`None` where nothing tells."""
+    backward: Spans | None
+    optimizer: Spans | None
+    engine: Rows
+    """Rows of the autograd engine's functions."""
+    operators: Rows
+    """Rows of operators; ranges around them are none."""
+    operating: Spans
+    """When any thread ran an operator."""
+    calling: Spans
+    """When any thread was in a call of the device's runtime."""
+
+
+def host_work(table: EventTable, steps: Steps, device: DeviceWork) -> HostWork:
+    """What the names of the host's events tell, and the copies that the device made for them."""
+    syncs = named(table, SYNCHRONISING, Kind.RUNTIME)
+    syncs = distinct(np.concatenate((syncs, _blocking_copies(table, device)))).astype(np.intp)
+    # Not those outside: the profiler itself waits for the device when it stops.
+    syncs = syncs[steps.holding(table.start_ns[syncs]) != NONE]
+    syncs = syncs[np.isin(table.thread[syncs], _working_threads(table, steps, device))]
+    engine = named(table, _ENGINE, *_HOST)
+    if not len(engine):
+        engine = named(table, _NODE, *_HOST)
+    operators = _operators(table)
+    calls = table.rows(Kind.RUNTIME)
+    return HostWork(
+        loader=_on_thread(table, steps, _LOADER),
+        syncs=syncs,
+        syncing=_spans(table, syncs),
+        forward=_forward(table, steps, operators, engine),
+        backward=_known(_on_thread(table, steps, _BACKWARD)) or _known(_spans(table, engine)),
+        optimizer=_known(_optimizing(table, steps, engine)),
+        engine=engine,
+        operators=operators,
+        operating=_spans(table, operators),
+        calling=_spans(table, calls),
+    )
+
+
+def _working_threads(table: EventTable, steps: Steps, device: DeviceWork) -> Rows:
+    """That of the steps and those that launch kernels: others may wait as long as they like.
+
+    A thread that pins memory, or watches over collectives, holds nothing up.
+    """
+    launch = device.launch[device.kernel & (device.launch != NONE)]
+    own = np.array([steps.thread] if steps.thread != NONE else [], np.intp)
+    return np.concatenate((own, present(table.thread[launch])))
+
+
+def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
+    """Calls that copy from the device into ordinary memory: asynchronous by name only.
+
+    `.item()` spends its wait there, not in the synchronisation that follows.
+    """
+    copies = np.flatnonzero(device.used_for(Use.FROM_DEVICE) & (device.launch != NONE))
+    codes = table.name[device.row[copies]]
+    pageable = np.zeros(len(table.names), bool)
+    for code in present(codes):
+        pageable[code] = "Pageable" in table.names[code]
+    return np.asarray(device.launch[copies[pageable[codes]]])
+
+
+def _operators(table: EventTable) -> Rows:
+    rows = table.rows(Kind.CPU_OP)
+    marks = np.array([MARKS.match(name) is not None for name in table.names], bool)
+    return rows[~marks[table.name[rows]]] if len(rows) else rows
+
+
+def _on_thread(table: EventTable, steps: Steps, pattern: "re.Pattern[str]") -> Spans:
+    """When something so named ran, on the thread of the steps: a worker thread blocks nobody."""
+    rows = named(table, pattern, *_HOST)
+    if steps.thread != NONE:
+        rows = rows[table.thread[rows] == steps.thread]
+    return _spans(table, rows)
+
+
+def _forward(table: EventTable, steps: Steps, operators: Rows, engine: Rows) -> Spans | None:
+    """By marks; else the operators whose sequence number a backward function names."""
+    marked = _on_thread(table, steps, _FORWARD)
+    if len(marked):
+        return marked
+    numbers = distinct(table.sequence[engine])
+    numbers = numbers[numbers != NONE]
+    if not len(numbers):
+        return None
+    own = operators[np.isin(table.sequence[operators], numbers)]
+    backward = _spans(table, engine)
+    return _known(_spans(table, own[~backward.holds(table.start_ns[own])]))
+
+
+def _optimizing(table: EventTable, steps: Steps, engine: Rows) -> Spans:
+    """The updates themselves: a step that is given a closure runs forward and backward first."""
+    marks = _on_thread(table, steps, _OPTIMIZER)
+    ends = np.sort(table.end_ns[engine])
+    place = np.searchsorted(ends, marks.end, side="right")
+    last = np.where(place > 0, ends[place - 1] if len(ends) else 0, marks.start)
+    return union(np.maximum(marks.start, last), marks.end)
+
+
+def _known(spans: Spans) -> Spans | None:
+    return spans if len(spans) else None
+
+
+def _spans(table: EventTable, rows: Rows) -> Spans:
+    return union(table.start_ns[rows], table.end_ns[rows])
+
+
+def host_columns(steps: Steps, host: HostWork, busy: Spans | None) -> StepColumns:
+    """Host time of each step: in the loader, in its three parts, in operators, and in nothing.
+
+    Args:
+        steps: The steps.
+        host: What the host did.
+        busy: When the device worked; `None` without a device.
+    """
+    start, end = steps.start, steps.end
+    working = either(host.operating, host.calling)
+    exposed: list[float] | None = None
+    if busy is not None:
+        working = either(working, busy)
+        exposed = seconds(without(host.loader, busy).within(start, end))
+    parts = {
+        "forward_s": host.forward,
+        "backward_s": host.backward,
+        "optimizer_s": host.optimizer,
+    }
+    return {
+        "data_wait_s": seconds(host.loader.within(start, end)),
+        "data_wait_exposed_s": exposed or [None] * len(steps),
+        "cpu_op_s": seconds(host.operating.within(start, end)),
+        "hole_s": seconds(end - start - working.within(start, end)),
+        **{
+            name: [None] * len(steps) if spans is None else seconds(spans.within(start, end))
+            for name, spans in parts.items()
+        },
+    }

@@ -1,0 +1,136 @@
+"""Which operators take the time, on the device and on the host?"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.traces.metrics.device import DeviceWork
+from trainperf.traces.metrics.links import Nest
+from trainperf.traces.metrics.steps import Rows, Steps, present
+from trainperf.traces.results import Operator
+
+
+TOP = 20
+LARGE_NS = 50_000
+"""A kernel from here on is large: many times what its launch takes."""
+
+OUTSIDE = "(outside any operator)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """What each operator of the forest took itself, in nanoseconds."""
+
+    name: npt.NDArray[np.int64]
+    """Index of its name; one more than the last for device work outside any operator."""
+    shapes: Column
+    calls: Column
+    device: Column
+    large: Column
+    """The part of `device` in events of at least `LARGE_NS`."""
+    cpu: Column
+
+
+def top_operators(
+    table: EventTable, steps: Steps, device: DeviceWork, forest: Nest
+) -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
+    """The operators of the recorded steps with most device time, and those with most CPU time.
+
+    Each is charged what it does itself, not what operators inside it do.  A kernel belongs to the
+    innermost operator around its launch, on the thread that launched it.  Without a device both
+    are the same list.
+    """
+    use = _uses(table, steps, device, forest)
+    by_cpu = _top(table, use, use.cpu, measured=len(device) > 0)
+    if not len(device):
+        return by_cpu, by_cpu
+    return _top(table, use, use.device, measured=True), by_cpu
+
+
+def launching_operators(table: EventTable, device: DeviceWork, forest: Nest) -> Rows:
+    """Place in the forest of the operator that launched each device event; `NONE` without one."""
+    place = np.full(len(device), NONE, np.intp)
+    known = device.launch != NONE
+    rows = device.launch[known]
+    place[known] = forest.innermost(table.thread[rows], table.start_ns[rows])
+    return place
+
+
+def self_times(forest: Nest) -> Column:
+    """Time of each operator without its direct children, which run on the same thread."""
+    length = forest.end - forest.start
+    own = length.copy()
+    child = forest.parent != NONE
+    np.subtract.at(own, forest.parent[child], length[child])
+    return np.asarray(own)
+
+
+def _uses(table: EventTable, steps: Steps, device: DeviceWork, forest: Nest) -> _Use:
+    length = device.end - device.start
+    place = launching_operators(table, device, forest)
+    mine = device.in_steps
+    recorded = steps.holding(forest.start) != NONE
+    names = table.name[forest.rows].astype(np.int64)
+    shapes = table.shapes[forest.rows].astype(np.int64)
+    count = len(forest.rows)
+    # One more for what no operator launched.
+    at = np.where(place == NONE, count, place)[mine]
+    on_device, large = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
+    np.add.at(on_device, at, length[mine])
+    np.add.at(large, at, np.where(length >= LARGE_NS, length, 0)[mine])
+    return _Use(
+        name=np.append(names, len(table.names)),
+        shapes=np.append(shapes, NONE),
+        calls=np.append(recorded.astype(np.int64), 0),
+        device=on_device,
+        large=large,
+        cpu=np.append(np.where(recorded, self_times(forest), 0), 0),
+    )
+
+
+def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[Operator, ...]:
+    codes = present(use.name)
+    group = np.searchsorted(codes, use.name)
+    sums = {
+        part: _sum(group, getattr(use, part), len(codes))
+        for part in ("calls", "device", "large", "cpu")
+    }
+    weight = _sum(group, by, len(codes))
+    names = [*table.names, OUTSIDE]
+    order = sorted(np.flatnonzero(weight > 0), key=lambda one: (-weight[one], names[codes[one]]))
+    return tuple(
+        Operator(
+            name=names[codes[one]],
+            shapes=_heaviest_shapes(table, use, by, group == one),
+            calls=int(sums["calls"][one]),
+            self_device_s=int(sums["device"][one]) / 1e9 if measured else None,
+            self_cpu_s=int(sums["cpu"][one]) / 1e9,
+            few_large=_few_large(int(sums["large"][one]), int(sums["device"][one])),
+        )
+        for one in order[:TOP]
+    )
+
+
+def _few_large(large: int, all_: int) -> bool | None:
+    return 2 * large >= all_ if all_ else None
+
+
+def _heaviest_shapes(
+    table: EventTable, use: _Use, by: Column, mine: npt.NDArray[np.bool_]
+) -> str | None:
+    known = mine & (use.shapes != NONE)
+    if not known.any():
+        return None
+    shapes, group = np.unique(use.shapes[known], return_inverse=True)
+    weight = _sum(group, by[known], len(shapes))
+    texts = [table.texts[code] for code in shapes.tolist()]
+    heaviest: tuple[int, str] = min(zip((-weight).tolist(), texts, strict=True))
+    return heaviest[1]
+
+
+def _sum(group: npt.NDArray[np.intp], values: Column, count: int) -> Column:
+    out = np.zeros(count, np.int64)
+    np.add.at(out, group, values)
+    return out

@@ -1,0 +1,95 @@
+"""Whom did the ranks wait for?  The same collectives, as each rank spent time in them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trainperf.traces.rank_results import Key, RankCollectives
+from trainperf.traces.results import Straggler
+
+
+FORWARD = "forward"
+BACKWARD = "backward"
+
+AS_LATE = 0.8
+"""A rank with so much of the largest lateness is named too."""
+
+
+def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, ...], list[str]]:
+    """Who was waited for in each step, and what could not be compared.
+
+    Collectives end together, so the least time any rank spends in one is what it takes; the rest
+    is waiting.  A rank that waits less than the others came later.  The first collective of a
+    recording is left out: there the ranks wait for what happened before it.
+    """
+    if len(ranks) < 2:
+        return (), []
+    keys, said = _paired(ranks)
+    by_step: dict[int, list[Key]] = defaultdict(list)
+    for key in keys:
+        by_step[key[0]].append(key)
+    out: list[Straggler] = []
+    for step in sorted(by_step):
+        out += _of_step(step, by_step[step], ranks)
+    return tuple(out), said
+
+
+def _paired(
+    ranks: Mapping[int, RankCollectives],
+) -> tuple[list[Key], list[str]]:
+    """Keys that every rank has, where every rank has as many of the kind in that step."""
+    counts = [Counter(key[:3] for key in one.seconds) for one in ranks.values()]
+    every = set.intersection(*(set(count) for count in counts))
+    alike = {kind for kind in every if len({count[kind] for count in counts}) == 1}
+    unlike = set().union(*counts) - alike
+    said = []
+    if unlike:
+        steps = len({kind[0] for kind in unlike})
+        said.append(
+            f"in {steps} step{'' if steps == 1 else 's'} the ranks do not record the same "
+            "collectives: those are not compared"
+        )
+    one = next(iter(ranks.values()))
+    return [key for key in one.seconds if key[:3] in alike], said
+
+
+def _of_step(
+    step: int, keys: Sequence[Key], ranks: Mapping[int, RankCollectives]
+) -> list[Straggler]:
+    one = next(iter(ranks.values()))
+    names = list(ranks)
+    spent = np.array([[ranks[rank].seconds[key] for key in keys] for rank in names])
+    transfer = spent.min(axis=0)
+    waits = spent - transfer
+    late = np.array([key in one.backward for key in keys], bool)
+    counted = np.array([key != one.first or len(keys) == 1 for key in keys], bool)
+    points = {
+        name: waits[:, mine & counted].sum(axis=1)
+        for name, mine in ((FORWARD, ~late), (BACKWARD, late))
+    }
+    point = max(points, key=lambda name: float(np.ptp(points[name])))
+    return [
+        Straggler(
+            step=step,
+            rank=names[place],
+            wait_s=lateness,
+            point=point,
+            transfer_s=float(transfer.sum()),
+        )
+        for place, lateness in _latest(points[point])
+    ]
+
+
+def _latest(waits: "np.typing.NDArray[np.float64]") -> list[tuple[int, float]]:
+    """Places of the ranks that waited least, and how much longer another one did."""
+    lateness = waits.max() - waits
+    most = float(lateness.max())
+    if most <= 0:
+        return []
+    places = np.flatnonzero(lateness >= AS_LATE * most)
+    if len(places) > len(waits) // 2:
+        # Most of the ranks are no stragglers: one waited, and the others came together.
+        places = places[[int(np.argmax(lateness[places]))]]
+    ordered = sorted(places.tolist(), key=lambda place: (-lateness[place], place))
+    return [(place, float(lateness[place])) for place in ordered]

@@ -1,0 +1,197 @@
+"""How is a trace rewritten so that torch-tb-profiler 0.4.3 shows right figures of it?
+
+It knows the categories of 2021, takes a kernel for communication only if its `External id` is that
+of a collective it knows by name, and counts the host's time in the collective along.  The original
+is never touched; times of the copy are as the plugin reads them, 64-bit floats of microseconds.
+"""
+
+import gzip
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+import msgspec
+
+from trainperf.core.errors import TraceError
+from trainperf.traces.event_table import Kind
+from trainperf.traces.metrics.collective_ids import Collectives
+from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
+from trainperf.traces.reading.kinds import kind_of
+from trainperf.traces.reading.mend import mend
+from trainperf.traces.reading.source import Limits, Source
+from trainperf.traces.reading.splitter import Batch, Document, Value, Window
+
+
+Record = dict[str, object]
+"""One event with everything that is in it."""
+
+_GZIP_LEVEL = 3
+_EVENTS = "traceEvents"
+_LIGHTNING = "pytorch-lightning"
+"""Value of the key `Framework` that makes the plugin drop modules."""
+
+_STEP = "ProfilerStep#"
+_COLLECTIVE = re.compile(r"nccl:_?(?P<what>\w+)")
+_DEVICE_COPY = "on the device: "
+
+_KNOWN = ("broadcast", "all_reduce", "all_gather", "reduce_scatter", "reduce")
+"""The collectives of the plugin; the longer names first."""
+
+
+def normalise(trace: Path, copy: Path, *, limits: Limits | None = None) -> None:
+    """Write a copy of *trace* for torch-tb-profiler, gzipped, whole or not at all.
+
+    Raises:
+        TraceError: Nothing of it can be used.
+        OSError: The copy cannot be written.
+    """
+    limits = limits or Limits()
+    head, collectives = _first_pass(trace, limits)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    draft = copy.with_name(f".{copy.name}-{os.getpid()}.tmp")
+    try:
+        with draft.open("wb") as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as out:
+            _write(cast(IO[bytes], out), head, _events(trace, limits, collectives))
+        draft.replace(copy)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _first_pass(trace: Path, limits: Limits) -> tuple[dict[str, bytes], Collectives]:
+    """What stands beside the events, and which collective launched which kernel."""
+    head: dict[str, bytes] = {}
+    collectives = Collectives()
+    seen = False
+    for part in _parts(trace, limits):
+        if isinstance(part, Value):
+            body = _valid(part)
+            if body is not None:
+                head[part.key] = body
+            continue
+        seen = True
+        collectives.look(part)
+    if not seen:
+        raise TraceError(f"{trace}: holds no events")
+    collectives.link()
+    return head, collectives
+
+
+def _valid(value: Value) -> bytes | None:
+    """The value as JSON; `None` for one that is none, or that misleads the plugin."""
+    for body in (value.body, mend(value.body, loose=False)):
+        try:
+            content: object = msgspec.json.decode(body)
+        except FAULTS:
+            continue
+        misleads = value.key == "Framework" and content == _LIGHTNING
+        return None if misleads else body
+    return None
+
+
+def _events(trace: Path, limits: Limits, collectives: Collectives) -> Iterator[Record]:
+    for part in _parts(trace, limits):
+        if not isinstance(part, Value):
+            yield from _rewritten(part, collectives)
+
+
+def _parts(trace: Path, limits: Limits) -> Iterator[Value | Record]:
+    for part in Document(Window(Source(trace, limits).blocks()), _WholeDecoder()).parts():
+        if isinstance(part, Batch):
+            yield from cast(list[Record], part.events)
+        else:
+            yield part
+
+
+def _write(out: IO[bytes], head: dict[str, bytes], events: Iterator[Record]) -> None:
+    """The events come last: the plugin writes its counters before the last bracket of the file."""
+    encode = msgspec.json.Encoder().encode
+    beside = [encode(key) + b":" + body for key, body in head.items() if key != _EVENTS]
+    out.write(b"{" + b"".join(entry + b",\n" for entry in beside) + b'"traceEvents":[')
+    joint = b"\n"
+    for event in events:
+        out.write(joint + encode(event))
+        joint = b",\n"
+    out.write(b"\n]}\n")
+
+
+def _rewritten(event: Record, collectives: Collectives) -> Iterator[Record]:
+    """The event as the plugin understands it; nothing for one on which it would fail."""
+    name, category = event.get("name"), event.get("cat")
+    if not isinstance(name, str) or not _sound(event):
+        return
+    if event.get("ph") != "X" or not isinstance(category, str):
+        yield event
+        return
+    kind = kind_of(category)
+    found = _COLLECTIVE.match(name)
+    if kind in (Kind.RUNTIME, Kind.KERNEL):
+        yield _pointed(event, kind, collectives)
+    elif found and kind in (Kind.ANNOTATION, Kind.CPU_OP):
+        yield from _split(event, found["what"])
+    elif kind is Kind.DEVICE_ANNOTATION and name.startswith((_STEP, "nccl:")):
+        # Else a step is there twice, and a collective beside its kernels.
+        yield {**event, "name": f"{_DEVICE_COPY}{name}"}
+    elif kind is Kind.ANNOTATION and not name.startswith((_STEP, "gloo:")):
+        yield {**event, "cat": "cpu_op"}
+    else:
+        yield event
+
+
+def _sound(event: Record) -> bool:
+    """Whether the plugin survives it: one bad event costs it the whole file."""
+    if event.get("ph") != "X":
+        return True
+    times = (event.get("ts"), event.get("dur"))
+    numbers = all(isinstance(time, int | float) for time in times)
+    if not numbers or not isinstance(event.get("cat"), str):
+        return False
+    host = kind_of(str(event["cat"])) in (Kind.CPU_OP, Kind.ANNOTATION)
+    return not host or str(event.get("tid")).lstrip("-").isdigit()
+
+
+def _pointed(event: Record, kind: Kind, collectives: Collectives) -> Record:
+    args = event.get("args")
+    args = args if isinstance(args, dict) else {}
+    changed = {**event, "cat": "runtime"} if kind is Kind.RUNTIME else event
+    external = collectives.external(args.get("correlation"), event.get("name"), kind)
+    if external is None:
+        return changed
+    rest = {key: value for key, value in args.items() if key.lower() != "external id"}
+    return {**changed, "args": {**rest, "External id": external}}
+
+
+def _split(event: Record, what: str) -> Iterator[Record]:
+    """A collective's time on the host as an operator, and a mark without length to point at.
+
+    The plugin knows five collectives; any other stands under the one that moves data alike.
+    """
+    args = event.get("args")
+    args = dict(args) if isinstance(args, dict) else {}
+    rest = {key: value for key, value in args.items() if key.lower() != "external id"}
+    what = what.replace("allreduce", "all_reduce")
+    known = next((known for known in _KNOWN if known in what), "all_gather")
+    yield {**event, "cat": "cpu_op", "name": f"{event['name']} (host)", "args": rest}
+    yield {**event, "cat": "user_annotation", "name": f"nccl:{known}", "dur": 0}
+
+
+class _WholeDecoder(EventDecoder):
+    """Decodes events with all that is in them, as dictionaries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._records = msgspec.json.Decoder(list[Record])
+        self._record = msgspec.json.Decoder(Record)
+
+    def many(self, body: bytes) -> list[Decoded]:
+        """Decode a JSON list of events; raises one of `FAULTS`."""
+        return cast(list[Decoded], self._records.decode(body))
+
+    def one(self, body: bytes) -> Decoded:
+        """Decode one event; raises one of `FAULTS`."""
+        return cast(Decoded, self._record.decode(body))
+
+    def loose(self, body: bytes) -> Decoded | None:
+        """There is no event with wrong types here: any object is one; raises one of `FAULTS`."""
+        return self.one(body)
