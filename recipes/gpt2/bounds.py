@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import wraps
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import at_most, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.operators.audited import (
     PASSES,
     Audited,
@@ -20,6 +20,7 @@ from trainperf.analysis.rules.operators.audited import (
 )
 from trainperf.analysis.rules.operators.scores import attention_rows
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import at_most
 from trainperf.core.formatting.units import duration, share
 
 

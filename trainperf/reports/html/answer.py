@@ -1,6 +1,7 @@
 """What does a reader see first?  The answer, the numbers behind it, and what to change."""
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.html.svg import bar
 from trainperf.core.formatting.units import Scale, duration, fine_share, plural

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.reports.layout.table import Table
 from trainperf.reports.layout.wrap import flow, words_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.summary.schema import Effort, Finding
+from trainperf.core.findings import Effort, Finding
 from trainperf.core.formatting.units import share, times
 
 

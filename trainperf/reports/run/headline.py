@@ -1,6 +1,7 @@
 """What is the answer, in one sentence?"""
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import bracket, duration, plural, share
 from trainperf.core.phases import Phase
 from trainperf.reports.run.gains import gain, to_act_on

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, State, Summary
+from trainperf.analysis.summary.schema import State, Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
     Scale,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import Scale, bracket, duration, fine_share, plural
 from trainperf.core.phases import Phase

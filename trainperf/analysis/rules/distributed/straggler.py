@@ -1,8 +1,9 @@
 """Do ranks wait for each other, and for which one?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
-from trainperf.analysis.summary.schema import Finding, Summary, SyncPoint
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.core.findings import LIMITS, Finding, at_most, severity
 from trainperf.core.formatting.units import duration, share, words
 from trainperf.core.phases import Phase
 

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from math import ceil
 
-from trainperf.analysis.rules.base import at_most, gap_fraction, severity
-from trainperf.analysis.summary.schema import Effort, Finding, Summary
+from trainperf.analysis.rules.base import gap_fraction
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Effort, Finding, at_most, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Gap
 

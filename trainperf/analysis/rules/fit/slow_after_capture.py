@@ -1,8 +1,7 @@
 """Did profiling leave the run slower than it was?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import at_most, severity
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding, at_most, severity
 from trainperf.core.formatting.units import duration, share
 
 

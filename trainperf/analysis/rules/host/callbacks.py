@@ -1,8 +1,8 @@
 """Do callbacks and hooks take a notable part of the step, and which ones?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, severity, value
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import phase_fraction, value
+from trainperf.core.findings import LIMITS, Finding, at_most, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 

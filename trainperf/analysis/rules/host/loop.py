@@ -1,9 +1,9 @@
 """Does the framework itself take a notable part of the step between the steps' work?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, severity, value
+from trainperf.analysis.rules.base import phase_fraction, value
 from trainperf.analysis.rules.host.logging import logging
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, at_most, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 

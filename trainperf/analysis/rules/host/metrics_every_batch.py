@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity
 from trainperf.analysis.rules.host.host_lines import heaviest, host_lines, is_near, read_in_loops
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS, Finding, at_most, severity
 from trainperf.core.formatting.units import duration, plural, share
 
 

@@ -12,9 +12,10 @@ from typing import Literal
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.achieved import family, traced_operators
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
-from trainperf.analysis.rules.base import LIMITS, at_most, value
-from trainperf.analysis.summary.schema import Level, Summary
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
+from trainperf.core.findings import LIMITS, Level, at_most
 from trainperf.core.formatting.units import duration, plural
 
 

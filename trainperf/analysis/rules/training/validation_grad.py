@@ -1,8 +1,8 @@
 """Does validation build graphs that nobody needs?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import at_most, gap_fraction
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import gap_fraction
+from trainperf.core.findings import Finding, at_most
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Gap
 
