@@ -24,8 +24,10 @@ def test_a_row_that_is_too_wide_loses_letters_of_words_never_of_numbers() -> Non
     narrow = text_table(OPERATORS, 24)
 
     assert max(map(len, (first, second))) <= 50
-    assert first.endswith("train.py:31") and "…" in first
-    assert second.startswith("aaa") and "…  20.0 ms" in second
+    assert first.endswith("train.py:31")
+    assert "…" in first
+    assert second.startswith("aaa")
+    assert "…  20.0 ms" in second
     assert [line.split()[-2:] for line in narrow[1:]] == [["1.00", "ms"], ["20.0", "ms"]]
     assert not any("train.py" in line for line in narrow)
 
