@@ -78,7 +78,7 @@ class Processes:
             referee = stack.enter_context(interleaving.Referee(address, TURN_STEPS))
             told = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
-                place = interleaving.Place(address=str(address), side=side)
+                place = interleaving.Participant(address=str(address), side=side)
                 process, end = stack.enter_context(_process(place, work, order, runs))
                 told[end] = process
             for _ in pairs:
@@ -91,7 +91,7 @@ class Processes:
 
 @contextmanager
 def _process(
-    place: interleaving.Place, work: Work, order: list[Document], runs: Sequence[Planned]
+    place: interleaving.Participant, work: Work, order: list[Document], runs: Sequence[Planned]
 ) -> Iterator[tuple[BaseProcess, "Connection[None, str]"]]:
     # Forked from a process that has imported everything and computed nothing.
     context = multiprocessing.get_context("forkserver")
@@ -109,7 +109,7 @@ def _process(
 
 
 def _side(
-    place: interleaving.Place,
+    place: interleaving.Participant,
     work: Work,
     order: list[Document],
     runs: Sequence[Planned],

@@ -17,7 +17,7 @@ import torch
 
 from scripts.bench.compare_loops import KINDS, Extra, train
 from scripts.bench.compare_record import CLOCKS, Bench, Plan, Recorded, Walls, read_back
-from trainperf.core.interleaving import Place, Referee, new_address
+from trainperf.core.interleaving import Participant, Referee, new_address
 
 
 PAIRS = 10
@@ -66,14 +66,14 @@ def by_turns(like: Recorded, pairs: int = PAIRS) -> Iterator[Recorded]:
     """
     for _ in range(pairs):
         with new_address() as address, Referee(address):
-            sides = [_begun(like, Place(address=str(address), side=side)) for side in (0, 1)]
+            sides = [_begun(like, Participant(address=str(address), side=side)) for side in (0, 1)]
             for side, (process, walls) in enumerate(sides):
                 yield _with(like, walls.recv(), extra=bool(side))
                 process.join()
 
 
 def _begun(
-    like: Recorded, place: Place
+    like: Recorded, place: Participant
 ) -> "tuple[multiprocessing.process.BaseProcess, Connection[None, Walls]]":
     here, there = _PROCESSES.Pipe(duplex=False)
     extra = like.extra if place.side else 0
@@ -86,7 +86,12 @@ def _begun(
 
 
 def _side(
-    place: Place, split: str, kind: str, clock: str, extra: int, found: "Connection[Walls, None]"
+    place: Participant,
+    split: str,
+    kind: str,
+    clock: str,
+    extra: int,
+    found: "Connection[Walls, None]",
 ) -> None:
     os.environ.update(place.variable())
     torch.set_num_threads(1)
