@@ -37,8 +37,8 @@ FACTS: dict[str, StepFact] = {
             "data_stall_ns",
             "ns",
             (
-                "device time between an event recorded just before the fetch and one just after it: "
-                "what the device lost to the loader"
+                "device time between an event recorded just before the fetch and one just after "
+                "it: what the device lost to the loader"
             ),
         ),
         ("h2d_device_ns", "ns", "device time between events around the copy"),
