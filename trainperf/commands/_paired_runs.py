@@ -155,7 +155,7 @@ def _failure(out: Path, code: int) -> str:
 
 def _run_in(out: Path) -> Path:
     """The first run below a training's folder: of several fits the first."""
-    run = out / "trainperf"
+    run = out / run_directory.NAME
     if not run_directory.record_file(run, 0).exists():
         raise RunError(f"{out}: no run was written; see {_output(out)}")
     return run
