@@ -67,7 +67,7 @@ class Limits:
 LIMITS = Limits()
 
 
-def at_most(fraction: float) -> float | None:
+def amdahl(fraction: float) -> float | None:
     """Amdahl's law: how many times faster it gets when *fraction* of it vanishes."""
     return 1 / (1 - fraction) if fraction < 1 else None
 
@@ -77,6 +77,14 @@ def severity(fraction: float) -> Level:
     if fraction >= LIMITS.critical:
         return "high"
     return "medium" if fraction >= LIMITS.notable else "low"
+
+
+def bounded(finding: Finding) -> Finding:
+    """*finding* with the bound and the severity that follow from its fraction, if it has one."""
+    lost = finding.fraction
+    if lost is None:
+        return finding
+    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost), severity=severity(lost))
 
 
 def findings_of(

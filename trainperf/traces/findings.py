@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from trainperf.core.findings import LIMITS, Finding, at_most, ranked, severity
+from trainperf.core.findings import LIMITS, Finding, bounded, ranked
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.traces.results import Collective, Operator, RankTrace, Straggler, TraceReport
 
@@ -29,7 +29,7 @@ Rule = Callable[[RankTrace], Finding | None]
 def findings(report: TraceReport) -> tuple[Finding, ...]:
     """The findings of all rules, largest gain first; of several ranks the one it costs most."""
     candidates = (*(_worst(rule, report.ranks) for rule in _RULES), _straggler(report))
-    return ranked(finding for finding in candidates if finding is not None)
+    return ranked(bounded(finding) for finding in candidates if finding is not None)
 
 
 def period_s(rank: RankTrace) -> float:
@@ -51,7 +51,7 @@ def _worst(rule: Rule, ranks: Sequence[RankTrace]) -> Finding | None:
     costs = [(finding, rank) for rank in ranks if (finding := rule(rank)) is not None]
     if not costs:
         return None
-    finding, rank = max(costs, key=lambda pair: pair[0].gain_upper_bound or 0.0)
+    finding, rank = max(costs, key=lambda pair: pair[0].fraction or 0.0)
     if len(ranks) == 1 or rank.rank is None:
         return finding
     first, *others = finding.evidence
@@ -83,8 +83,6 @@ def _data_wait(rank: RankTrace) -> Finding | None:
         action="more workers (num_workers, persistent_workers=True, prefetch_factor), or less work "
         "per batch",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
-        severity=severity(lost),
         confirm=AGAIN.format("the data wait falls"),
     )
 
@@ -109,8 +107,6 @@ def _host_bound(rank: RankTrace) -> Finding | None:
         ),
         action="torch.compile, a fused or foreach optimizer, CUDA graphs, or a larger batch",
         fraction=fraction,
-        gain_upper_bound=at_most(fraction),
-        severity=severity(fraction),
         effort="hours",
         confirm=AGAIN.format("GPU idle, host-bound falls"),
     )
@@ -133,8 +129,6 @@ def _communication(rank: RankTrace) -> Finding | None:
         ),
         action=_about_communication(rank.collectives, tail_s / whole_s),
         fraction=lost,
-        gain_upper_bound=at_most(lost),
-        severity=severity(lost),
         effort="hours",
         confirm=AGAIN.format("exposed communication falls"),
     )
@@ -192,8 +186,6 @@ def _syncs(rank: RankTrace) -> Finding | None:
         action="no .item(), .cpu() or print of a tensor in the step; read losses later, or "
         "non_blocking=True from pinned memory",
         fraction=fraction,
-        gain_upper_bound=at_most(fraction),
-        severity=severity(fraction),
         where=frame,
         confirm=AGAIN.format("GPU idle, synchronising falls"),
     )
@@ -219,8 +211,6 @@ def _transfer(rank: RankTrace) -> Finding | None:
         action="pin_memory=True with non_blocking=True, and copy the next batch on a stream of "
         "its own",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
-        severity=severity(lost),
         confirm=AGAIN.format("the H2D time that nothing hides falls"),
     )
 
@@ -285,8 +275,6 @@ def _straggler(report: TraceReport) -> Finding | None:
         action=f"find what rank {rank} does before them that the others do not: its data, its "
         "host, its device's clock",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
-        severity=severity(lost),
         effort="hours",
         confirm=AGAIN.format("the wait for the last rank falls"),
     )

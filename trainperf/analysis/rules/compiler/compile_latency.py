@@ -5,7 +5,7 @@ import math
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import own_fit_s, value
 from trainperf.analysis.rules.compiler.compiling import WORTH, once_s
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share, times
 
 
@@ -51,7 +51,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         effort="minutes",

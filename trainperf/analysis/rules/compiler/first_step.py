@@ -3,7 +3,7 @@
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import own_fit_s, value
 from trainperf.analysis.rules.compiler.compiling import WORTH, once_s
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 
 
@@ -33,7 +33,7 @@ def first_step(evidence: Evidence) -> Finding | None:
         action="train longer in one go, keep the compilation cache, or do not compile short runs",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="trainperf compare before after: first_step_s is a smaller part of the fit",

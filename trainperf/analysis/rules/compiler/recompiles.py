@@ -13,7 +13,7 @@ from trainperf.analysis.rules.compiler.compiling import (
     short,
 )
 from trainperf.core.artifacts.compilation import Compiled
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 
 
@@ -58,7 +58,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
         action=_action(worst),
         fraction=lost,
         scope="fit",
-        gain_upper_bound=None if given_up else at_most(lost),
+        gain_upper_bound=None if given_up else amdahl(lost),
         confidence="high",
         severity=severity(lost),
         effort="minutes",

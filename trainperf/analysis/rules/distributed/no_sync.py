@@ -4,7 +4,7 @@ from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import setting, value, worst
 from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, at_most, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, share
 
 
@@ -30,7 +30,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
         action=f"with {_module(summary)}.no_sync(): around forward and backward of all "
         "micro-batches but the last",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",

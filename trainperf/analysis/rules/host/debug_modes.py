@@ -4,7 +4,7 @@ from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import setting, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.findings import LIMITS, Finding, at_most
+from trainperf.core.findings import LIMITS, Finding, amdahl
 
 
 IDLE_CORES = 4
@@ -30,7 +30,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         evidence=tuple(on.values()),
         action=_ACTIONS[first],
         fraction=lost,
-        gain_upper_bound=at_most(lost) if lost is not None else None,
+        gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
         severity="high" if first == "detect_anomaly" else "low",
         confirm="phase_backward_s falls; trainperf compare before after",

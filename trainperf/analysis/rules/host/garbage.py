@@ -2,7 +2,7 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import own_fit_s, worst
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 
 
@@ -31,7 +31,7 @@ def garbage(evidence: Evidence) -> Finding | None:
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity=severity(lost),
         confirm="trainperf compare before after: gc_s falls",
     )

@@ -17,7 +17,7 @@ from trainperf.analysis.rules.host.host_lines import (
 )
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, at_most, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.traces.results import RankTrace
 
@@ -59,7 +59,7 @@ def _looping(evidence: Evidence) -> Finding | None:
         action="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
         "values, 0).sum(); print every n-th step",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         effort="hours",
@@ -92,7 +92,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
         )[:6],
         action=_action(user, summary),
         fraction=lost,
-        gain_upper_bound=at_most(lost) if lost is not None else None,
+        gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
         severity=severity(lost) if lost else ("medium" if bound >= LIMITS.host_bound else "low"),
         where=(user[0].line or "") if user else "",

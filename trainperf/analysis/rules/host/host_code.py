@@ -6,7 +6,7 @@ from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.host_lines import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, at_most, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 
 
@@ -40,7 +40,7 @@ def host_code(evidence: Evidence) -> Finding | None:
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         where=row.line or "",

@@ -3,7 +3,7 @@
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import phase_fraction, setting
 from trainperf.analysis.rules.host.host_lines import heaviest, host_lines
-from trainperf.core.findings import LIMITS, Finding, at_most, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase
 
@@ -42,7 +42,7 @@ def logging(evidence: Evidence) -> Finding | None:
         ),
         action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         where=where,

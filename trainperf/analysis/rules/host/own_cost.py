@@ -2,7 +2,7 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import value
-from trainperf.core.findings import LIMITS, Finding, at_most
+from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import duration, share
 
 
@@ -26,7 +26,7 @@ def own_cost(evidence: Evidence) -> Finding | None:
         evidence=(f"{duration(cost_s)} of {duration(step_s)} a step",),
         action="attach only the monitors you need, e.g. StepTimeMonitor() and DataWaitMonitor()",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity="low",
         confirm=f"trainperf report: our cost below {share(PROMISED)} of the step",
     )

@@ -3,7 +3,7 @@
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import all_steps_s, own_fit_s, setting, value
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 
 
@@ -44,7 +44,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
         action="DataLoader(persistent_workers=True)",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "

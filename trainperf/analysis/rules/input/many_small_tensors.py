@@ -11,7 +11,7 @@ from trainperf.analysis.rules.input.loading import (
     small_tensors_wait,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, rate, share, size
 
 
@@ -69,7 +69,7 @@ def _finding(
         evidence=evidence,
         action=action,
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         effort="hours",

@@ -3,7 +3,7 @@
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import setting, value
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, at_most, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
 
 
@@ -38,7 +38,7 @@ def padding(evidence: Evidence) -> Finding | None:
         evidence=(*_rates(summary), *_lengths(summary)),
         action=action,
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(wasted),
         effort="hours",

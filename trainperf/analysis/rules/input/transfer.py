@@ -4,7 +4,7 @@ from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import setting, value
 from trainperf.analysis.rules.input.loading import moved, small_copies
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, at_most, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.machine.chips import chip_of
 
@@ -33,7 +33,7 @@ def transfer(evidence: Evidence) -> Finding | None:
         evidence=tuple(said),
         action=_action(summary),
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
         severity=severity(lost),
         effort="minutes" if _pageable(summary) else "hours",

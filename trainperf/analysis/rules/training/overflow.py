@@ -2,7 +2,7 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.base import value
-from trainperf.core.findings import Finding, at_most, severity
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import plural, scale_factor, share
 
 
@@ -37,7 +37,7 @@ def overflow(evidence: Evidence) -> Finding | None:
         action='precision="bf16-mixed" where the hardware has it; else look for infinities in '
         "the loss, and clip gradients after unscaling",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity=severity(lost),
         effort="hours",
         confirm=f"trainperf report: overflows below {share(RATE)} of the updates",
