@@ -2,13 +2,13 @@
 
 import pytest
 
-from recipes.gpt2.outcomes import Measured, Outcome, Prediction
+from recipes.gpt2.outcomes import Measured, Prediction, StageOutcome
 from recipes.gpt2.stages import Settings
 from recipes.gpt2.table import ALL, headline, markdown, text
 from trainperf.comparison.results import Speedup
 
 
-BASELINE = Outcome(
+BASELINE = StageOutcome(
     stage="baseline",
     change="fp32, eager, padded",
     status="baseline",
@@ -17,7 +17,7 @@ BASELINE = Outcome(
     cumulative=1.0,
     measured=Measured(step_s=0.0621, effective_tokens_per_s=20934.2, padding_fraction=0.0),
 )
-KEPT = Outcome(
+KEPT = StageOutcome(
     stage="vocabulary",
     change="vocabulary a multiple of 64",
     status="kept",
@@ -47,7 +47,7 @@ KEPT = Outcome(
         loss=2.4738,
     ),
 )
-REJECTED = Outcome(
+REJECTED = StageOutcome(
     stage="sdpa",
     change="fused attention",
     status="rejected",
@@ -57,13 +57,13 @@ REJECTED = Outcome(
     speedup=Speedup(value=0.9, low=0.85, high=0.95, per_rank=False),
     cumulative=1.28,
 )
-SKIPPED = Outcome(
+SKIPPED = StageOutcome(
     stage="tf32", change="TF32", status="skipped", why="no tensor cores", settings=Settings()
 )
 OUTCOMES = (BASELINE, KEPT, REJECTED, SKIPPED)
 
 
-def cells(outcome: Outcome) -> dict[str, str]:
+def cells(outcome: StageOutcome) -> dict[str, str]:
     """A stage's row, by column."""
     return {column.name: column.cell(outcome) for column in ALL}
 

@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from recipes.gpt2 import bounds
 from recipes.gpt2.judged import baseline
 from recipes.gpt2.machine import Machine
-from recipes.gpt2.outcomes import Outcome, Prediction
+from recipes.gpt2.outcomes import Prediction, StageOutcome
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.stages import STAGES, Settings, Stage
 from recipes.gpt2.walk import Trial, time_share, walkthrough
@@ -29,7 +29,7 @@ SDPA = stage("sdpa", sdpa)
 
 def walked(
     out: Path, planted: Planted, *stages: Stage, minutes: float = 60.0
-) -> dict[str, Outcome]:
+) -> dict[str, StageOutcome]:
     """Outcomes by stage, after a baseline."""
     found = walkthrough(small_work(out, minutes=minutes), [BASELINE, *stages], planted)
     return {one.stage: one for one in found}

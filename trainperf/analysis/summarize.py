@@ -1,6 +1,5 @@
 """What does a run say?  All meters, the ledger, the ranks and the findings, from its directory."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from trainperf.analysis.summary.trace_agreement import TracedFold, disagreements
 from trainperf.analysis.summary.warnings import diverged, warnings_of
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.phases import DISQUALIFYING, TAGS
+from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters import METERS
@@ -168,14 +168,7 @@ def save_summary(summary: Summary, run: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    target = run / "summary.json"
-    # Readers never see half a file: the rename replaces it in one go.
-    draft = target.with_name(f".summary-{os.getpid()}.json")
-    try:
-        draft.write_bytes(encode_summary(summary))
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_atomically(run / SUMMARY, encode_summary(summary))
 
 
 class Excluded:

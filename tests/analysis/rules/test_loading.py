@@ -236,7 +236,7 @@ def test_a_wait_that_the_device_hides_is_to_be_left_alone(tmp_path: Path) -> Non
     finding = only(summary)
     assert finding.id == "data_hidden"
     assert (finding.fraction, finding.gain_upper_bound, finding.severity) == (0.0, None, "low")
-    assert "Nothing stands out" in headline(summary)
+    assert "No clear bottleneck" in headline(summary)
 
 
 @pytest.mark.parametrize(

@@ -113,14 +113,14 @@ def test_no_action_is_invented_where_nothing_can_be_removed(tmp_path: Path) -> N
     summary = summary_of_case(CASES["compute_bound"](), tmp_path)
 
     assert "faster" not in text.render(summary)
-    assert "Nothing stands out" in headline(summary)
+    assert "No clear bottleneck" in headline(summary)
 
 
 def test_the_wait_for_data_is_no_answer_where_the_device_hides_it(tmp_path: Path) -> None:
     """Named for what it is, and nothing is promised for it."""
     summary = summary_of_case(CASES["hidden_wait"](), tmp_path)
 
-    assert "a wait for data behind a busy device. Nothing stands out" in headline(summary)
+    assert "a wait for data behind a busy device. No clear bottleneck" in headline(summary)
 
 
 def test_host_time_of_an_asynchronous_device_is_not_called_computing(tmp_path: Path) -> None:

@@ -105,6 +105,11 @@ def times(factor: float) -> str:
     return f"{factor:.0f} ×" if factor >= 9.995 else f"{factor:.2f} ×"
 
 
+def at_most(factor: float) -> str:
+    """An upper bound of a gain, e.g. `at most 1.58 × faster`."""
+    return f"at most {times(factor)} faster"
+
+
 def scale_factor(scale: float) -> str:
     """A loss scale: as a power of two where it is one, e.g. `2¹¹`."""
     mantissa, exponent = math.frexp(scale)

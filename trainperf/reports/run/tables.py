@@ -10,8 +10,8 @@ from trainperf.analysis.roofline.time_split import NAMES, Dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
+from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
-from trainperf.reports.layout.table import UNKNOWN, Table
 from trainperf.reports.run.memory_tables import memory_tables
 
 
