@@ -35,7 +35,7 @@ def measured(outcome: StageOutcome) -> str:
 
 
 def _short(factor: float) -> str:
-    return times(factor).removesuffix(" ×")
+    return times(factor).removesuffix("×")
 
 
 def error(outcome: StageOutcome) -> str:
@@ -102,7 +102,7 @@ def headline(outcomes: Sequence[StageOutcome]) -> str:
         return f"None of {len(tried)} changes was proved to be faster."
     names = ", ".join(stage.stage for stage in kept)
     return (
-        f"{gain:.2f} × the baseline's speed at equal loss: {len(kept)} of {len(tried)} changes "
+        f"{gain:.2f}× the baseline's speed at equal loss: {len(kept)} of {len(tried)} changes "
         f"were kept ({names})."
     )
 

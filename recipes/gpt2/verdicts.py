@@ -10,9 +10,9 @@ from recipes.gpt2.outcomes import Measured, StageOutcome
 from recipes.gpt2.stages import Settings, Stage
 from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
-from trainperf.comparison.compare import Judge
+from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
-from trainperf.comparison.side import Member, member
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.units import duration, plural, scale_factor, share
@@ -21,7 +21,7 @@ from trainperf.reports.comparison.rows import speed
 
 def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> StageOutcome:
     """Outcome of the first stage, which all others are compared with."""
-    runs = [member(out / run)]
+    runs = [read_run(out / run)]
     return StageOutcome(
         stage=stage.name,
         change=stage.change,
@@ -36,8 +36,8 @@ def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> StageOutc
 
 def with_verdict(tried: StageOutcome, out: Path) -> StageOutcome:
     """*tried*, completed by what its runs and those of the settings kept last have measured."""
-    before, after = ([member(out / run) for run in side] for side in (tried.before, tried.runs))
-    comparison = Judge().compare(before, after)
+    before, after = ([read_run(out / run) for run in side] for side in (tried.before, tried.runs))
+    comparison = compare(before, after)
     kept, why = decision(comparison)
     gain = comparison.speedup
     factor = gain.value if kept and gain is not None else 1.0
@@ -69,7 +69,7 @@ def decision(comparison: Comparison) -> tuple[bool, str]:
     return True, f"faster, {speed(gain)}, and the loss is equal: {parity.why}"
 
 
-def measured(after: Sequence[Member], first: Path, comparison: Comparison | None) -> Measured:
+def measured(after: Sequence[ComparedRun], first: Path, comparison: Comparison | None) -> Measured:
     """The columns of the table.
 
     Args:
@@ -121,7 +121,7 @@ def _peak_bytes(summary: Summary, run: Path) -> int | None:
     return None if ledger is None else ledger.peak_bytes
 
 
-def _last_loss(after: Sequence[Member]) -> float | None:
+def _last_loss(after: Sequence[ComparedRun]) -> float | None:
     """Mean over the last fifth of the steps of all runs, the same for every stage.
 
     Of steps with a loss; `None` where one became no number.

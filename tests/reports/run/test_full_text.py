@@ -7,11 +7,12 @@ from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.chip import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
+from trainperf.core.findings import Finding
 from trainperf.reports.run import markdown
 from trainperf.reports.run.full_text import full_lines
 from trainperf.reports.run.text import MOST_LINES, lines
@@ -136,9 +137,9 @@ FULL = """\
 
   How far from the speed of light
                measured    floor    fused  measured / floor
-    step        50.0 ms  2.00 ms  1.25 ms              25 ×
-    forward     14.0 ms  1.00 ms  1.00 ms              14 ×
-    backward    14.0 ms  1.00 ms   250 µs              14 ×
+    step        50.0 ms  2.00 ms  1.25 ms               25×
+    forward     14.0 ms  1.00 ms  1.00 ms               14×
+    backward    14.0 ms  1.00 ms   250 µs               14×
     optimizer   2.00 ms        –        –                 –
     on planted (this test)
     1 GFLOP a step, MFU 2.0 %
@@ -188,7 +189,7 @@ FULL = """\
     reckoned from the ledger: nothing was measured with the change made
 
   Findings, the largest gain first
-    1. 37 % of the step is spent waiting for data: at most 1.58 × faster
+    1. 37 % of the step is spent waiting for data: at most 1.58× faster
        20.0 ms a step
        next            DataLoader(num_workers=3)
        where           train.py:31

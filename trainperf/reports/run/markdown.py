@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
 from trainperf.core.formatting.units import Scale, duration, fine_share, plural
