@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 class TimeBudget:

@@ -28,7 +28,7 @@ from recipes.gpt2.train import Recipe, quieten
 from recipes.gpt2.verdicts import baseline, with_verdict
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.core.machine.clocks.host import wall_clock_anchor
+from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.reports.run.headline import headline
 
 

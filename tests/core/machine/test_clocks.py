@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pytest
 from support.live import MS, HostFit
 
-from trainperf.core.machine.clocks import pace
-from trainperf.core.machine.clocks.pace import TIMES, pace_ns
+from trainperf.core.machine.clocks import PACE_REPEATS, pace, pace_ns
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import EndMark, GapRecord
 from trainperf.testing import FakeClock
@@ -15,7 +14,7 @@ from trainperf.testing import FakeClock
 def test_it_is_the_typical_time_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three milliseconds, though the process was interrupted once for a second."""
     clock = FakeClock()
-    lengths: Iterator[float] = iter([3.0] * 5 + [1003.0] + [3.0] * TIMES)
+    lengths: Iterator[float] = iter([3.0] * 5 + [1003.0] + [3.0] * PACE_REPEATS)
     monkeypatch.setattr(pace, "_work", lambda: clock.advance(ms=next(lengths)))
 
     assert pace_ns(clock) == 3 * MS
@@ -47,7 +46,7 @@ def test_the_time_it_takes_is_no_step_s(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(end, EndMark)
     assert end.pace_ns == 2 * MS
     assert walls == [1 * MS] * 4 + [8 * MS]
-    assert gaps["shutdown"] == (1 + TIMES) * 2 * MS
+    assert gaps["shutdown"] == (1 + PACE_REPEATS) * 2 * MS
     assert sum(walls) + sum(gaps.values()) == end.fit_ns
 
 
