@@ -18,12 +18,12 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(str(error))
     # Before transformers is imported, which reads it then: nothing is needed from the hub.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from recipes.gpt2.train import Work, free_folder, last_folder  # noqa: PLC0415 - seconds
+    from recipes.gpt2.train import Recipe, free_folder, last_folder  # noqa: PLC0415 - seconds
     from recipes.gpt2.walk import walkthrough  # noqa: PLC0415 - the same: --help needs none
 
     preset = PRESETS[options.preset]
     out = options.out or Path("runs") / f"gpt2-{preset.name}"
-    work = Work(
+    work = Recipe(
         preset=preset,
         steps=options.steps or preset.steps,
         seed=options.seed,

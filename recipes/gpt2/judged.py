@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from recipes.gpt2.outcomes import Measured, Outcome
+from recipes.gpt2.outcomes import Measured, StageOutcome
 from recipes.gpt2.stages import Settings, Stage
 from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
@@ -19,10 +19,10 @@ from trainperf.core.formatting.units import duration, plural, scale_factor, shar
 from trainperf.reports.comparison.rows import speed
 
 
-def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> Outcome:
+def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> StageOutcome:
     """The outcome of the stage that all others are compared with in the end."""
     read = [member(out / run)]
-    return Outcome(
+    return StageOutcome(
         stage=stage.name,
         change=stage.change,
         status="baseline",
@@ -34,7 +34,7 @@ def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> Outcome:
     )
 
 
-def judged(tried: Outcome, out: Path) -> Outcome:
+def judged(tried: StageOutcome, out: Path) -> StageOutcome:
     """What became of a stage, from its runs and those beside them."""
     before, after = ([member(out / run) for run in side] for side in (tried.before, tried.runs))
     comparison = Judge().compare(before, after)

@@ -10,15 +10,17 @@ from torch.nn.functional import cross_entropy
 
 from recipes.gpt2.batches import IGNORED, Batch
 from recipes.gpt2.stages import Settings
-from recipes.gpt2.text import Documents, Place
-from recipes.gpt2.train import Work, collate
+from recipes.gpt2.text import DocumentDataset, DocumentSpan
+from recipes.gpt2.train import Recipe, collate
 from trainperf.benchmark import sweep
 
 
 _AUTOCAST = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}
 
 
-def with_swept_batch(work: Work, kept: Settings, tried: Settings, order: list[Place]) -> Settings:
+def with_swept_batch(
+    work: Recipe, kept: Settings, tried: Settings, order: list[DocumentSpan]
+) -> Settings:
     """*tried*, with the micro-batch at the knee of its throughput; one choice needs no sweep."""
     documents = work.preset.documents
     fewer = [one for one in range(kept.accumulation - 1, 0, -1) if documents % one == 0]
@@ -37,7 +39,7 @@ def with_swept_batch(work: Work, kept: Settings, tried: Settings, order: list[Pl
 class _Step:
     """Forward and backward of one micro-batch; no update, which is the same for all sizes."""
 
-    def __init__(self, work: Work, settings: Settings) -> None:
+    def __init__(self, work: Recipe, settings: Settings) -> None:
         self._model = work.model(work.preset, settings).to(_device(work)).train()
         self._dtype = _AUTOCAST.get(settings.precision)
 
@@ -50,12 +52,12 @@ class _Step:
         self._model.zero_grad()
 
 
-def _batch(work: Work, settings: Settings, order: list[Place]) -> Batch:
-    documents = Documents(order)
+def _batch(work: Recipe, settings: Settings, order: list[DocumentSpan]) -> Batch:
+    documents = DocumentDataset(order)
     batch = collate(work.preset, settings)([documents[place] for place in range(len(order))])
     return {name: one.to(_device(work)) for name, one in batch.items()}
 
 
-def _device(work: Work) -> torch.device:
+def _device(work: Recipe) -> torch.device:
     cuda = work.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
     return torch.device("cuda" if cuda else "cpu")

@@ -54,7 +54,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Mean over the last fifth."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class StageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a stage ended."""
 
     stage: str

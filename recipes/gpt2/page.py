@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from recipes.gpt2 import told
-from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.published import DIFFERS, LADDER, SUM
 from recipes.gpt2.table import KEY, PROOF, RUNS, Column, headline
-from recipes.gpt2.train import Work
+from recipes.gpt2.train import Recipe
 from trainperf.core.formatting.html.markup import (
     Markup,
     bullets,
@@ -19,7 +19,7 @@ from trainperf.core.formatting.html.markup import (
 )
 
 
-def page_of(outcomes: Sequence[Outcome], work: Work) -> str:
+def page_of(outcomes: Sequence[StageOutcome], work: Recipe) -> str:
     """The whole file."""
     preset = work.preset
     what = (
@@ -38,13 +38,13 @@ def page_of(outcomes: Sequence[Outcome], work: Work) -> str:
     )
 
 
-def _grid(columns: Sequence[Column], outcomes: Sequence[Outcome]) -> Markup:
+def _grid(columns: Sequence[Column], outcomes: Sequence[StageOutcome]) -> Markup:
     left = [place for place, column in enumerate(columns) if column.words]
     rows = [[column.cell(one) for column in columns] for one in outcomes]
     return table([column.name for column in columns], rows, words=left)
 
 
-def _stage(one: Outcome) -> Markup:
+def _stage(one: StageOutcome) -> Markup:
     predicted = one.prediction
     rows = [] if predicted is None else [("the report said", told.said(predicted))]
     rows += [] if predicted is None else [("the prediction was", told.predicted(predicted))]
@@ -69,7 +69,7 @@ def _published() -> list[Markup]:
     ]
 
 
-def _check(outcomes: Sequence[Outcome], work: Work) -> list[Markup]:
+def _check(outcomes: Sequence[StageOutcome], work: Recipe) -> list[Markup]:
     """The commands that say the same from the same runs."""
     lines = [
         f"trainperf compare {_paths(one.before, work)} {_paths(one.runs, work)}"
@@ -79,5 +79,5 @@ def _check(outcomes: Sequence[Outcome], work: Work) -> list[Markup]:
     return [tag("div", tag("pre", text("\n".join(lines))), kind="scroll")] if lines else []
 
 
-def _paths(runs: Sequence[str], work: Work) -> str:
+def _paths(runs: Sequence[str], work: Recipe) -> str:
     return ",".join(f"{work.out}/{run}" for run in runs)

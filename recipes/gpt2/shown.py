@@ -7,18 +7,18 @@ from dataclasses import asdict
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from recipes.gpt2 import table
-from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.page import page_of
-from recipes.gpt2.train import Work
+from recipes.gpt2.train import Recipe
 
 
-def save(outcomes: Sequence[Outcome], work: Work) -> None:
+def save(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
     """Write what is known so far as markdown and as HTML: who interrupts keeps it."""
     (work.out / "walkthrough.md").write_text(table.markdown(outcomes), encoding="utf-8")
     (work.out / "walkthrough.html").write_text(page_of(outcomes, work), encoding="utf-8")
 
 
-def show(outcomes: Sequence[Outcome], work: Work) -> None:
+def show(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
     """Print the tables, and write each stage's row into TensorBoard."""
     print()
     print(table.text(outcomes, shutil.get_terminal_size((98, 24)).columns))
@@ -27,7 +27,7 @@ def show(outcomes: Sequence[Outcome], work: Work) -> None:
             log(outcome, work)
 
 
-def log(outcome: Outcome, work: Work) -> None:
+def log(outcome: StageOutcome, work: Recipe) -> None:
     """One row of TensorBoard's HParams: the settings that were tried, and what they gave."""
     numbers = {
         "speedup": None if outcome.speedup is None else outcome.speedup.value,

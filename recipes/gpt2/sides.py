@@ -17,8 +17,8 @@ from typing import Protocol
 
 from recipes.gpt2.machine import this_machine
 from recipes.gpt2.stages import Settings
-from recipes.gpt2.text import Place as Document
-from recipes.gpt2.train import Work, quieten, train
+from recipes.gpt2.text import DocumentSpan as Document
+from recipes.gpt2.train import Recipe, quieten, train
 from trainperf.core import interleaving
 
 
@@ -40,11 +40,11 @@ class Planned:
 class Training(Protocol):
     """Trains: `Processes`, but for tests that plant what it would have measured."""
 
-    def alone(self, work: Work, order: list[Document], run: Planned) -> None:
+    def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
         """One run."""
 
     def by_turns(
-        self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
+        self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Generator[None, None, None]:
         """Pairs of runs, those of a pair at once; comes back after each pair.
 
@@ -56,12 +56,12 @@ class Training(Protocol):
 class Processes:
     """Trains for real."""
 
-    def alone(self, work: Work, order: list[Document], run: Planned) -> None:
+    def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
         """One run, in this process."""
         train(work, run.settings, order, run.folder, looked_at=run.looked_at)
 
     def by_turns(
-        self, work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
+        self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Generator[None, None, None]:
         """Pairs of runs; where a process takes long to begin, those of a side share one."""
         cuda = this_machine(work.accelerator).cuda
@@ -71,14 +71,14 @@ class Processes:
 
     @staticmethod
     def _at_once(
-        work: Work, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
+        work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Iterator[None]:
         with ExitStack() as stack:
             address = stack.enter_context(interleaving.new_address())
             referee = stack.enter_context(interleaving.Referee(address, TURN_STEPS))
             told = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
-                place = interleaving.Place(address=str(address), side=side)
+                place = interleaving.Participant(address=str(address), side=side)
                 process, end = stack.enter_context(_process(place, work, order, runs))
                 told[end] = process
             for _ in pairs:
@@ -91,7 +91,7 @@ class Processes:
 
 @contextmanager
 def _process(
-    place: interleaving.Place, work: Work, order: list[Document], runs: Sequence[Planned]
+    place: interleaving.Participant, work: Recipe, order: list[Document], runs: Sequence[Planned]
 ) -> Iterator[tuple[BaseProcess, "Connection[None, str]"]]:
     # Forked from a process that has imported everything and computed nothing.
     context = multiprocessing.get_context("forkserver")
@@ -109,8 +109,8 @@ def _process(
 
 
 def _side(
-    place: interleaving.Place,
-    work: Work,
+    place: interleaving.Participant,
+    work: Recipe,
     order: list[Document],
     runs: Sequence[Planned],
     tells: "Connection[str, None]",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import fill, wrap
 
-from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.outcomes import StageOutcome
 from trainperf.core.formatting.units import duration, fine_share, size, times
 
 
@@ -14,19 +14,19 @@ class Column:
     """One column: its heading, and what it shows of a stage; a dash is *not measured*."""
 
     name: str
-    cell: Callable[[Outcome], str]
+    cell: Callable[[StageOutcome], str]
     words: bool = False
     """Set to the left, and may be broken."""
 
 
-def predicted(outcome: Outcome) -> str:
+def predicted(outcome: StageOutcome) -> str:
     """The bound, written before the stage ran."""
     if outcome.prediction is None or outcome.prediction.at_most is None:
         return "–"
     return f"≤ {times(outcome.prediction.at_most)}"
 
 
-def measured(outcome: Outcome) -> str:
+def measured(outcome: StageOutcome) -> str:
     """How many times as fast as what was kept before, with its 95 % interval."""
     gain = outcome.speedup
     if gain is None:
@@ -35,15 +35,15 @@ def measured(outcome: Outcome) -> str:
 
 
 def _short(factor: float) -> str:
-    return times(factor).removesuffix(" ×")
+    return times(factor).removesuffix("×")
 
 
-def error(outcome: Outcome) -> str:
+def error(outcome: StageOutcome) -> str:
     """Measured gain over bound; above 0 the bound did not hold."""
     return "–" if outcome.error is None else f"{outcome.error * 100:+.0f} %".replace("-", "−")
 
 
-def verdict(outcome: Outcome) -> str:
+def verdict(outcome: StageOutcome) -> str:
     """Whether it was kept, and the comparison's own word where that says more."""
     if outcome.status != "rejected":
         return outcome.status
@@ -91,7 +91,7 @@ RUNS = (
 ALL = (*PROOF[:6], *RUNS[1:], PROOF[6])
 
 
-def headline(outcomes: Sequence[Outcome]) -> str:
+def headline(outcomes: Sequence[StageOutcome]) -> str:
     """The result in one sentence."""
     kept = [one for one in outcomes if one.status == "kept"]
     tried = [one for one in outcomes if one.status in ("kept", "rejected")]
@@ -100,12 +100,12 @@ def headline(outcomes: Sequence[Outcome]) -> str:
         return f"None of {len(tried)} changes was proved to be faster."
     names = ", ".join(one.stage for one in kept)
     return (
-        f"{gain:.2f} × the baseline's speed at equal loss: {len(kept)} of {len(tried)} changes "
+        f"{gain:.2f}× the baseline's speed at equal loss: {len(kept)} of {len(tried)} changes "
         f"were kept ({names})."
     )
 
 
-def text(outcomes: Sequence[Outcome], width: int) -> str:
+def text(outcomes: Sequence[StageOutcome], width: int) -> str:
     """Two tables, since one does not fit: what was proved, and what was measured."""
     runs = [one for one in outcomes if one.status != "skipped"]
     proof, measures = _grid(PROOF, outcomes, width), _grid(RUNS, runs, width)
@@ -121,7 +121,7 @@ KEY = (
 """How the tables are to be read."""
 
 
-def markdown(outcomes: Sequence[Outcome]) -> str:
+def markdown(outcomes: Sequence[StageOutcome]) -> str:
     """One table of all columns, and the reason of what was not kept."""
     heads = [column.name for column in ALL]
     sides = ["---" if column.words else "--:" for column in ALL]
@@ -131,7 +131,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     return f"{headline(outcomes)}\n\n{table}\n{why}"
 
 
-def _grid(columns: Sequence[Column], outcomes: Sequence[Outcome], width: int) -> str:
+def _grid(columns: Sequence[Column], outcomes: Sequence[StageOutcome], width: int) -> str:
     rows = [[column.name for column in columns]]
     rows += [[_unbroken(column, one) for column in columns] for one in outcomes]
     widths, gap = _widths(rows, width)
@@ -161,7 +161,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
     return wrap(cell, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _unbroken(column: Column, outcome: Outcome) -> str:
+def _unbroken(column: Column, outcome: StageOutcome) -> str:
     """Numbers stay with their units; an interval may go to a line of its own."""
     cell = column.cell(outcome)
     return cell if column.words else cell.replace(" ", _HARD).replace(f"{_HARD}[", " [")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from textwrap import fill
 
-from recipes.gpt2.outcomes import Outcome, Prediction
-from recipes.gpt2.text import Place
-from recipes.gpt2.train import Work
+from recipes.gpt2.outcomes import Prediction, StageOutcome
+from recipes.gpt2.text import DocumentSpan
+from recipes.gpt2.train import Recipe
 from trainperf.core.formatting.units import share, times
 
 
@@ -13,7 +13,7 @@ WIDTH = 98
 _LABEL = 19
 
 
-def work(asked: Work, places: Sequence[Place], order: Sequence[Place]) -> str:
+def work(asked: Recipe, places: Sequence[DocumentSpan], order: Sequence[DocumentSpan]) -> str:
     """What is about to be trained, as equations."""
     preset, tokens = asked.preset, sum(place.tokens for place in order)
     return (
@@ -26,7 +26,7 @@ def work(asked: Work, places: Sequence[Place], order: Sequence[Place]) -> str:
     )
 
 
-def before(tried: Outcome) -> str:
+def before(tried: StageOutcome) -> str:
     """What the report said and what follows from it, before the first run of a stage."""
     lines = [f"\n{tried.stage}: {tried.change}"]
     if tried.prediction is not None:
@@ -36,7 +36,7 @@ def before(tried: Outcome) -> str:
     return "\n".join(lines)
 
 
-def outcome(found: Outcome, kept: Outcome | None) -> str:
+def outcome(found: StageOutcome, kept: StageOutcome | None) -> str:
     """What the comparison says, after the last run of a stage."""
     if found.status == "skipped":
         return f"\n{found.stage}: {found.change}\n" + _line("skipped", found.why)
@@ -60,12 +60,12 @@ def predicted(prediction: Prediction) -> str:
     return f"at most {times(prediction.at_most)}: {prediction.why}"
 
 
-def decision(found: Outcome) -> str:
+def decision(found: StageOutcome) -> str:
     """Whether the change stays, and how far from its bound it was."""
     return f"{found.status}; {error(found)}"
 
 
-def error(found: Outcome) -> str:
+def error(found: StageOutcome) -> str:
     """How far the prediction was off."""
     if found.prediction is None or found.prediction.at_most is None:
         return "no bound was predicted"

@@ -19,12 +19,12 @@ from torch.utils.data import DataLoader
 from recipes.gpt2.batches import Batch, Document, pack, pad
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import Preset, Settings
-from recipes.gpt2.text import Documents, Place
+from recipes.gpt2.text import DocumentDataset, DocumentSpan
 from trainperf.lightning import ScheduledProfiler, TrainPerf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Recipe:
     """What every run of one walkthrough has in common."""
 
     preset: Preset
@@ -40,7 +40,7 @@ class Work:
 
 
 def train(
-    work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
+    work: Recipe, settings: Settings, order: list[DocumentSpan], name: str, *, looked_at: bool
 ) -> Path:
     """Train once, from the same weights on the same documents as ever; the run directory.
 
@@ -80,7 +80,9 @@ def train(
     return folder / "trainperf"
 
 
-def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool) -> list[Callback]:
+def observers(
+    work: Recipe, settings: Settings, order: list[DocumentSpan], *, cuda: bool
+) -> list[Callback]:
     """TrainPerf, and what predictions need: one step audited, on a GPU the last ones traced."""
     found: list[Callback] = [
         TrainPerf(report=False, audit_at=typical_update(work.preset, settings, order))
@@ -92,7 +94,7 @@ def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool)
     return found
 
 
-def typical_update(preset: Preset, settings: Settings, order: list[Place]) -> int:
+def typical_update(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> int:
     """Of the updates after the warm-up, the one whose size is nearest to their mean.
 
     What an audited step shows is told of all steps only where it is as large as they are.
@@ -121,13 +123,13 @@ def products_in_tf32(*, allowed: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def labels_per_update(order: list[Place], preset: Preset) -> float:
+def labels_per_update(order: list[DocumentSpan], preset: Preset) -> float:
     """Mean over the run; the first token of a document is no label."""
     updates = len(order) / preset.documents
     return sum(place.tokens - 1 for place in order) / updates
 
 
-def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader[list[int]]:
+def loader(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> DataLoader[list[int]]:
     """The documents of one micro-batch after the other, in an order that was fixed beforehand.
 
     Raises:
@@ -139,7 +141,7 @@ def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader
             "of an update"
         )
     return DataLoader(
-        Documents(order),
+        DocumentDataset(order),
         batch_size=preset.documents // settings.accumulation,
         shuffle=False,
         collate_fn=collate(preset, settings),

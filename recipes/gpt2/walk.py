@@ -11,13 +11,21 @@ from recipes.gpt2 import told
 from recipes.gpt2.judged import baseline, judged
 from recipes.gpt2.larger import with_swept_batch
 from recipes.gpt2.machine import Machine, lacking, this_machine
-from recipes.gpt2.outcomes import OUTCOME, PREDICTION, WORK, Outcome, Prediction, read, write_once
+from recipes.gpt2.outcomes import (
+    OUTCOME,
+    PREDICTION,
+    WORK,
+    Prediction,
+    StageOutcome,
+    read,
+    write_once,
+)
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.shown import save, show
 from recipes.gpt2.sides import Planned, Processes, Training
 from recipes.gpt2.stages import Settings, Stage, differing
-from recipes.gpt2.text import Place, find_documents, training_order
-from recipes.gpt2.train import Work, quieten
+from recipes.gpt2.text import DocumentSpan, find_documents, training_order
+from recipes.gpt2.train import Recipe, quieten
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.machine.clocks.host import wall_clock_anchor
@@ -25,8 +33,8 @@ from trainperf.reports.run.headline import headline
 
 
 def walkthrough(
-    work: Work, stages: Sequence[Stage], training: Training | None = None
-) -> list[Outcome]:
+    work: Recipe, stages: Sequence[Stage], training: Training | None = None
+) -> list[StageOutcome]:
     """Try each stage on top of the last one that was kept, and say what became of it."""
     training = training or Processes()
     quieten()
@@ -35,11 +43,11 @@ def walkthrough(
     same_work(work)
     print(told.work(work, places, order))
     machine, pace = this_machine(work.accelerator), pace_of(work)
-    outcomes: list[Outcome] = []
+    outcomes: list[StageOutcome] = []
     for place, stage in enumerate(stages):
         kept = last_kept(outcomes)
         share = time_share(stages[place:], kept.settings, machine) if kept else 1.0
-        outcome = read(Outcome, work.out / stage.name / OUTCOME)
+        outcome = read(StageOutcome, work.out / stage.name / OUTCOME)
         if outcome is None:
             trial = Trial(work, order, training, pace, share)
             outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
@@ -57,7 +65,7 @@ class Trial:
     """The runs of one stage, which gets a share of the time that is left."""
 
     def __init__(
-        self, work: Work, order: list[Place], training: Training, pace: Pace, share: float
+        self, work: Recipe, order: list[DocumentSpan], training: Training, pace: Pace, share: float
     ) -> None:
         self._work = work
         self._order = order
@@ -65,7 +73,7 @@ class Trial:
         self._pace = pace
         self._share = share
 
-    def baseline(self, stage: Stage) -> Outcome:
+    def baseline(self, stage: Stage) -> StageOutcome:
         """There is nothing to compare it with yet."""
         settings = stage.apply(Settings(accumulation=self._work.preset.accumulation))
         run = self._planned(stage.name, stage.name, settings, 1)
@@ -73,7 +81,7 @@ class Trial:
             self._training.alone(self._work, self._order, run)
         return self._written(baseline(stage, settings, directory(run), self._work.out))
 
-    def stage(self, stage: Stage, kept: Outcome, machine: Machine) -> Outcome:
+    def stage(self, stage: Stage, kept: StageOutcome, machine: Machine) -> StageOutcome:
         """Predict, change one thing, measure in turns with what was kept last, decide."""
         settings = stage.apply(kept.settings)
         why, turns = lacking(kept.settings, settings, machine), self._pace.turns(self._share)
@@ -81,7 +89,7 @@ class Trial:
             why = TIME_IS_UP
         if not why and stage.sweeps:
             settings = with_swept_batch(self._work, kept.settings, settings, self._order)
-        tried = Outcome(
+        tried = StageOutcome(
             stage=stage.name,
             change=stage.change,
             status="skipped",
@@ -105,7 +113,7 @@ class Trial:
         tried = msgspec.structs.replace(tried, before=tuple(before), runs=tuple(runs))
         return self._written(judged(tried, self._work.out))
 
-    def _predicted(self, stage: Stage, kept: Outcome) -> Prediction:
+    def _predicted(self, stage: Stage, kept: StageOutcome) -> Prediction:
         """From the run kept last; the one that was written before, if the stage was begun once."""
         path = self._work.out / stage.name / PREDICTION
         written = read(Prediction, path)
@@ -128,7 +136,7 @@ class Trial:
         return prediction
 
     def _in_turns(
-        self, stage: Stage, kept: Outcome, settings: Settings, turns: int
+        self, stage: Stage, kept: StageOutcome, settings: Settings, turns: int
     ) -> tuple[list[str], list[str]]:
         """Pairs of runs at once, of the settings kept last and of the new ones.
 
@@ -169,7 +177,7 @@ class Trial:
         folder = next(islice(free, number - 1, None))
         return Planned(settings=settings, folder=folder, looked_at=number == 1)
 
-    def _written(self, outcome: Outcome) -> Outcome:
+    def _written(self, outcome: StageOutcome) -> StageOutcome:
         write_once(outcome, self._work.out / outcome.stage / OUTCOME)
         return outcome
 
@@ -179,12 +187,12 @@ def directory(run: Planned) -> str:
     return f"{run.folder}/trainperf"
 
 
-def pace_of(work: Work) -> Pace:
+def pace_of(work: Recipe) -> Pace:
     """The time that there is, and what it is to be spent on."""
     return Pace(work.minutes, work.preset.least_turns, work.preset.turns)
 
 
-def last_kept(outcomes: Sequence[Outcome]) -> Outcome | None:
+def last_kept(outcomes: Sequence[StageOutcome]) -> StageOutcome | None:
     """The stage whose settings the next one changes."""
     kept = [one for one in outcomes if one.status in ("baseline", "kept")]
     return kept[-1] if kept else None
@@ -229,7 +237,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     accelerator: str
 
 
-def same_work(work: Work) -> None:
+def same_work(work: Recipe) -> None:
     """Note what is trained, or find it noted.
 
     Raises:

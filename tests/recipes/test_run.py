@@ -16,7 +16,7 @@ from recipes.gpt2.__main__ import main
 from recipes.gpt2.larger import with_swept_batch
 from recipes.gpt2.machine import this_machine
 from recipes.gpt2.model import GPT2
-from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.sides import Planned, Processes
 from recipes.gpt2.stages import STAGES, Settings
 from recipes.gpt2.text import find_documents, training_order
@@ -151,7 +151,7 @@ def test_stages_run_one_after_the_other_and_are_found_again(tmp_path: Path) -> N
     walkthrough(work, STAGES[:3])
 
     decoded = [
-        msgspec.json.decode(path.read_bytes(), type=Outcome)
+        msgspec.json.decode(path.read_bytes(), type=StageOutcome)
         for path in sorted(tmp_path.glob("*/outcome.json"))
     ]
     assert [(one.stage, one.status) for one in decoded] == [

@@ -7,7 +7,7 @@ import pytest
 
 from recipes.gpt2.machine import Machine, lacking
 from recipes.gpt2.stages import PRESETS, STAGES, Preset, Settings, Stage, chosen, differing
-from recipes.gpt2.text import Place
+from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import typical_update
 
 
@@ -101,6 +101,6 @@ def test_the_audited_update_is_as_large_as_the_mean(settings: Settings, expected
     preset = replace(PRESETS["tiny"], documents=2, context=100)
     updates = [(61, 39)] * 60
     updates[20] = (61, 61)
-    order = [Place(Path("text"), 0, tokens - 1) for update in updates for tokens in update]
+    order = [DocumentSpan(Path("text"), 0, tokens - 1) for update in updates for tokens in update]
 
     assert typical_update(preset, replace(settings, accumulation=1), order) == expected

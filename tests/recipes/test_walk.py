@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from recipes.gpt2 import bounds
 from recipes.gpt2.judged import baseline
 from recipes.gpt2.machine import Machine
-from recipes.gpt2.outcomes import Outcome, Prediction
+from recipes.gpt2.outcomes import Prediction, StageOutcome
 from recipes.gpt2.pace import Pace
 from recipes.gpt2.stages import STAGES, Settings, Stage
 from recipes.gpt2.walk import Trial, time_share, walkthrough
@@ -29,7 +29,7 @@ SDPA = stage("sdpa", sdpa)
 
 def walked(
     out: Path, planted: Planted, *stages: Stage, minutes: float = 60.0
-) -> dict[str, Outcome]:
+) -> dict[str, StageOutcome]:
     """Outcomes by stage, after a baseline."""
     found = walkthrough(small_work(out, minutes=minutes), [BASELINE, *stages], planted)
     return {one.stage: one for one in found}
@@ -58,7 +58,7 @@ def test_a_slower_stage_is_rejected_with_its_factor(tmp_path: Path) -> None:
     found = walked(tmp_path, planted, PACKED)["packed"]
 
     assert (found.status, found.verdict, found.cumulative) == ("rejected", "slower", 1.0)
-    assert "slower: 0.55 × as fast" in found.why
+    assert "slower: 0.55× as fast" in found.why
 
 
 def test_a_stage_that_breaks_the_loss_is_rejected_however_fast_it_is(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_the_page_says_the_verdict_first_and_keeps_published_figures_apart(tmp_p
 
     page = (tmp_path / "walkthrough.html").read_text()
 
-    assert "<h1>1.20 × the baseline&#x27;s speed at equal loss: 1 of 1 changes were kept" in page
+    assert "<h1>1.20× the baseline&#x27;s speed at equal loss: 1 of 1 changes were kept" in page
     assert page.index("What was proved") < page.index("A published ladder, as published")
     assert "500 − 80 is 420" in page
     assert "trainperf compare " in page

@@ -69,7 +69,7 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class BenchmarkComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Several functions timed in turns; the first is the baseline."""
 
     steps: tuple[StepBenchmark, ...]

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import Table, text_table
+from trainperf.reports.layout.finding_view import FindingView, finding_view
 from trainperf.reports.layout.wrap import flow, words_of
-from trainperf.reports.run.gains import effort, gain
 from trainperf.reports.run.tables import tables
 
 
-_LABEL = 9
+_LABEL = 16
 
 
 def full_lines(summary: Summary, width: int) -> list[Text]:
@@ -22,7 +22,7 @@ def full_lines(summary: Summary, width: int) -> list[Text]:
     if summary.findings:
         out += [Text(), Text("  Findings, the largest gain first", style="bold cyan")]
     for place, finding in enumerate(summary.findings, start=1):
-        out += _finding(place, finding, width - 4)
+        out += _finding(place, finding_view(finding), width - 4)
     for line in out:
         line.truncate(width, overflow="ellipsis")
     return out
@@ -36,20 +36,12 @@ def _table(table: Table, width: int) -> Iterator[Text]:
         yield from (Text("    ").append(line.plain, "dim") for line in flow(words_of(note), width))
 
 
-def _finding(place: int, finding: Finding, width: int) -> Iterator[Text]:
-    most = gain(finding)
-    head = f"{place}. {finding.title}{f': {most}' if most else ''}"
-    for line in flow(words_of(head), width):
+def _finding(place: int, finding: FindingView, width: int) -> Iterator[Text]:
+    for line in flow(words_of(f"{place}. {finding.headline}"), width):
         yield Text("    ").append(line.plain, style="bold")
-    said = (
-        ("", "; ".join(finding.evidence)),
-        ("next", finding.action),
-        ("where", finding.where),
-        ("effort", effort(finding)),
-        ("sure", f"{finding.confidence} confidence, {finding.severity} severity"),
-        ("confirm", finding.confirm),
-    )
-    for label, text in said:
-        labels = [label]
-        for line in flow(words_of(text), width - _LABEL - 3):
+    for line in flow(words_of("; ".join(finding.evidence)), width - 3):
+        yield Text(f"       {line.plain}")
+    for row in finding.rows:
+        labels = [row.label]
+        for line in flow(words_of(row.text), width - _LABEL - 3):
             yield Text(f"       {labels.pop() if labels else '':<{_LABEL}}{line.plain}")

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
 from trainperf.core.formatting.units import Scale, duration, fine_share, plural
-from trainperf.reports.run.gains import effort
-from trainperf.reports.run.headline import bound, headline
+from trainperf.reports.layout.finding_view import FindingView, finding_view
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     device,
     facts,
@@ -83,20 +84,17 @@ def _ledger(summary: Summary) -> str:
 
 def _findings(findings: Sequence[Finding]) -> str:
     return "\n".join(
-        f"{place}. **{safe(finding.title)}**{safe(bound(finding))}  \n   "
-        + "  \n   ".join(_about(finding))
+        f"{place}. " + "  \n   ".join(_finding(finding_view(finding)))
         for place, finding in enumerate(findings, start=1)
     )
 
 
-def _about(finding: Finding) -> Iterator[str]:
-    """Lines of one finding, those that say nothing left out."""
+def _finding(finding: FindingView) -> Iterator[str]:
+    yield f"**{safe(finding.title)}**" + (f": {safe(finding.gain)}" if finding.gain else "")
     if finding.evidence:
-        yield "; ".join(safe(number) for number in finding.evidence)
-    yield f"next: {safe(finding.action)}{f' ({safe(finding.where)})' if finding.where else ''}"
-    yield f"{safe(effort(finding))}; {finding.confidence} confidence"
-    if finding.confirm:
-        yield f"confirm: {safe(finding.confirm)}"
+        yield safe("; ".join(finding.evidence))
+    for row in finding.rows:
+        yield f"{row.label}: {safe(row.text)}"
 
 
 def _details(table: Table) -> str:
