@@ -87,7 +87,9 @@ def room(module: str) -> str | None:
     """The folder or loose module of the repository that a module lives in."""
     top, _, rest = module.partition(".")
     if top == "trainperf":
-        name = rest.split(".")[0]
+        name = {"__main__": "commands"}.get(rest.split(".")[0], rest.split(".")[0])
+        if name in {"", "__init__"}:
+            return top
         return name if (ROOT / top / name).is_dir() or (ROOT / top / f"{name}.py").exists() else top
     return top if top in {"recipes", "scripts"} else None
 
