@@ -12,8 +12,9 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import parity
 from trainperf.core.artifacts.base import Document, write_document
+from trainperf.core.run_directory import ANALYSIS_SUFFIX
 from trainperf.core.steps.records import Scalar, StepRecord
-from trainperf.traces.capture_files import SUFFIX, CaptureFacts, CaptureReport, write
+from trainperf.traces.capture_files import CaptureFacts, CaptureReport, write
 from trainperf.traces.results import RankTrace, Totals, TraceStep
 
 
@@ -57,7 +58,7 @@ class Planted:
             write_document(document, made)
         if self.capture is not None:
             (made / "traces").mkdir()
-            write(self.capture, made / "traces" / f"rank0-step100-3steps{SUFFIX}")
+            write(self.capture, made / "traces" / f"rank0-step100-3steps{ANALYSIS_SUFFIX}")
         return Run.open(made)
 
     def evidence(self, path: Path) -> Evidence:

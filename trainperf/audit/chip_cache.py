@@ -19,6 +19,7 @@ from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 from trainperf.core.artifacts.chip import MeasuredChip
 from trainperf.core.errors import RunError
 from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.run_directory import write_atomically
 
 
 CACHE = "TRAINPERF_CACHE"
@@ -125,10 +126,8 @@ def _recall(file: Path) -> Remembered | None:
 
 
 def _remember(known: Remembered, file: Path) -> None:
-    draft = file.with_name(f".{file.name}-{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(msgspec.json.encode(known) + b"\n")
-        draft.replace(file)
+        write_atomically(file, msgspec.json.encode(known) + b"\n")
     except OSError:
         return  # measured again by the next run; this one has its figures

@@ -16,7 +16,7 @@ from pathlib import Path
 from trainperf.commands.run import command_of
 from trainperf.core import launch_environment, run_directory
 from trainperf.core.errors import ConfigError, RunError
-from trainperf.core.interleaving import Place, Referee, new_address
+from trainperf.core.interleaving import Participant, Referee, new_address
 
 
 NAMES = ("before", "after")
@@ -74,7 +74,7 @@ def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int)
                 _training(
                     command,
                     place,
-                    Place(address=str(address), side=side, dirpath=str(place.resolve())),
+                    Participant(address=str(address), side=side, dirpath=str(place.resolve())),
                 )
             )
             for side, (command, place) in enumerate(zip(commands, places, strict=True))
@@ -90,7 +90,9 @@ def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int)
 
 
 @contextmanager
-def _training(command: Sequence[str], out: Path, place: Place) -> Iterator[subprocess.Popen[bytes]]:
+def _training(
+    command: Sequence[str], out: Path, place: Participant
+) -> Iterator[subprocess.Popen[bytes]]:
     out.mkdir(parents=True)
     wanted = {"dirpath": place.dirpath, "audit_at": None, "loader_anatomy": False}
     environment = {**os.environ, launch_environment.ASKED: json.dumps(wanted), **place.variable()}
@@ -155,7 +157,7 @@ def _failure(out: Path, code: int) -> str:
 
 def _run_in(out: Path) -> Path:
     """The first run below a training's folder: of several fits the first."""
-    run = out / "trainperf"
+    run = out / run_directory.NAME
     if not run_directory.record_file(run, 0).exists():
         raise RunError(f"{out}: no run was written; see {_output(out)}")
     return run

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.run_directory import RECORD_FILES
 
 
 @contextmanager
@@ -46,5 +47,5 @@ def run_of(script: Path, below: Path | None) -> Iterator[Path]:
 
 def _written(place: Path) -> dict[Path, int]:
     """Record files of the first rank below a directory, and when each was last written, in ns."""
-    files = place.rglob("steps-rank*.jsonl") if place.is_dir() else ()
+    files = place.rglob(RECORD_FILES) if place.is_dir() else ()
     return {file: file.stat().st_mtime_ns for file in files}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.run_directory import RECORD_FILES
 
 
 HOST = "127.0.0.1"
@@ -56,7 +57,7 @@ def _log_directory(run: Path) -> Path:
         found = Run.open(run)
     except RunError:
         # The tab looks deeper, and shows the readable ones of several runs.
-        if run.is_dir() and next(run.rglob("steps-rank*.jsonl"), None):
+        if run.is_dir() and next(run.rglob(RECORD_FILES), None):
             return run
         raise
     files = {file.path.resolve() for attempt in found.attempts for file in attempt}

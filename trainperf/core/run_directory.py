@@ -1,7 +1,41 @@
-"""Where does a run live?  In a directory of its own that is never overwritten."""
+"""The run directory: where a run lives, and the names of the files in it.
+
+A run's directory is its own and is never overwritten.  Every file name that a program of ours
+writes there, or looks for, is made or parsed here.
+"""
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+
+NAME = "trainperf"
+"""Of a run directory; later ones in the same place are `trainperf-1`, `trainperf-2`, …"""
+
+RECORD_FILES = "steps-rank*.jsonl"
+"""Pattern of the record files of all ranks."""
+SUMMARY = "summary.json"
+REPORT = "report.html"
+TRACES = "traces"
+"""Folder of the original traces and their analyses."""
+TB = "tb"
+"""Folder of the traces' copies for torch-tb-profiler."""
+CAPTURE_REQUEST = "capture"
+"""File that asks a running fit for a capture."""
+
+TRACE_SUFFIX = ".trace.json.gz"
+"""Not `.pt.trace.json.gz`: torch-tb-profiler is given normalised copies, not the originals."""
+TRACE_SUFFIXES = (TRACE_SUFFIX, ".trace.json")
+ANALYSIS_SUFFIX = ".analysis.json"
+
+_RECORD_FILE = re.compile(r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?\.jsonl")
+_CAPTURE = re.compile(
+    r"(?:rank(?P<rank>\d+)-)?(?P<capture>step(?P<first>\d+)-(?P<steps>\d+)steps(?:-(?P<again>\d+))?)"
+    r"(?:\.trace\.json(?:\.gz)?|\.analysis\.json)?"
+)
 
 
 def choose(base: Path) -> Path:
@@ -21,7 +55,7 @@ def create(base: Path) -> Path:
         OSError: The directory cannot be made.
     """
     for number in range(10_000):
-        path = base / (f"trainperf-{number}" if number else "trainperf")
+        path = base / (f"{NAME}-{number}" if number else NAME)
         try:
             path.mkdir(parents=True)
         except FileExistsError:
@@ -41,7 +75,7 @@ def discard_empty(run: Path) -> bool:
 
 def latest(base: Path) -> Path | None:
     """The newest run directory under *base*; `None` when there is none."""
-    runs = [path for path in base.glob("trainperf*") if list(path.glob("steps-rank*.jsonl"))]
+    runs = [path for path in base.glob(f"{NAME}*") if list(path.glob(RECORD_FILES))]
     return max(runs, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -56,6 +90,12 @@ def record_file(run: Path, rank: int, attempt: int = 0) -> Path:
     return run / f"steps-rank{rank}{suffix}.jsonl"
 
 
+def rank_and_attempt(file_name: str) -> tuple[int, int] | None:
+    """Whose record file has that name; `None` for any other file."""
+    match = _RECORD_FILE.fullmatch(file_name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
 def has_ended(path: Path) -> bool:
     """Whether the last line of a record file is its end mark."""
     try:
@@ -64,3 +104,64 @@ def has_ended(path: Path) -> bool:
             return b'"kind":"end"' in file.read()
     except OSError:
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureName:
+    """What the name of a trace, or of the analysis of traces, says."""
+
+    rank: int | None
+    """`None` for the analysis of all ranks that traced the same steps."""
+    capture: str
+    """`step000005-3steps`: the same on every rank."""
+    first_step: int
+    steps: int
+    again: int | None
+    """Number of the repetition, where a restarted job traced the same steps; else `None`."""
+
+    @classmethod
+    def parse(cls, file_name: str) -> "CaptureName | None":
+        """The parts of the name, with or without its suffix; `None` if it is not one of ours."""
+        match = _CAPTURE.fullmatch(file_name)
+        if match is None:
+            return None
+        return cls(
+            rank=int(match["rank"]) if match["rank"] is not None else None,
+            capture=match["capture"],
+            first_step=int(match["first"]),
+            steps=int(match["steps"]),
+            again=int(match["again"]) if match["again"] is not None else None,
+        )
+
+
+def trace_stem(rank: int, first_step: int, steps: int) -> str:
+    """Name of a trace without its suffix, as `CaptureName.parse` reads it."""
+    return f"rank{rank}-step{first_step:06d}-{steps}steps"
+
+
+@contextmanager
+def drafted(target: Path) -> Iterator[Path]:
+    """A file to write in place of *target*, which it replaces if the block does not raise.
+
+    Readers never see half a file, and a block that raises leaves neither.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    draft = target.with_name(f".{target.name}-{os.getpid()}.tmp")
+    try:
+        yield draft
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_atomically(target: Path, content: bytes) -> Path:
+    """Write a file whole or not at all, and return its path.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with drafted(target) as draft:
+        draft.write_bytes(content)
+    return target

@@ -5,7 +5,6 @@ mentions is listed too: it can be downloaded, opened in Perfetto and given to `t
 """
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +12,10 @@ from pathlib import Path
 import msgspec
 
 from trainperf.core.formatting.escape import plain
+from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
 from trainperf.tensorboard.held import Stamp, stamp
 from trainperf.traces.results import TraceReport
 
-
-FOLDER = "traces"
-"""Below the run directory."""
-
-ANALYSIS = ".analysis.json"
-TRACES = (".trace.json.gz", ".trace.json")
-
-_NAME = re.compile(
-    r"(?:rank(?P<rank>\d+)-)?step(?P<first>\d+)-(?P<steps>\d+)steps(?:-(?P<again>\d+))?"
-)
-"""How the profiler names what it writes."""
 
 _LARGEST_ANALYSIS = 64 << 20
 """A report of ours has some hundred kilobytes."""
@@ -68,7 +57,7 @@ class Captures:
     """The captures of one run; an analysis is decoded again only when its file has changed."""
 
     def __init__(self, run: Path) -> None:
-        self._folder = run / FOLDER
+        self._folder = run / TRACES
         self._known: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
     def found(self) -> Found:
@@ -76,9 +65,9 @@ class Captures:
         analyses: dict[str, Stamp] = {}
         traces: dict[str, int] = {}
         for path in _files(self._folder):
-            if path.name.endswith(ANALYSIS):
+            if path.name.endswith(ANALYSIS_SUFFIX):
                 analyses[path.name] = stamp(path)
-            elif path.name.endswith(TRACES) and not path.name.startswith("."):
+            elif path.name.endswith(TRACE_SUFFIXES) and not path.name.startswith("."):
                 traces[path.name] = path.stat().st_size
         return Found(analyses=analyses, traces=traces)
 
@@ -138,19 +127,19 @@ def _files_of(report: TraceReport | str) -> set[str]:
 
 
 def _order(key: str) -> tuple[int, str]:
-    named = _NAME.match(key)
-    return (int(named["first"]) if named else 0, key)
+    named = CaptureName.parse(key)
+    return (named.first_step if named else 0, key)
 
 
 def _title(stem: str) -> str:
     """The steps in words where the name is one of ours, else the name."""
-    named = _NAME.fullmatch(stem)
+    named = CaptureName.parse(stem)
     if named is None:
         return plain(stem)
-    first, steps = int(named["first"]), int(named["steps"])
+    first, steps = named.first_step, named.steps
     said = f"step {first:,}" if steps == 1 else f"steps {first:,}–{first + steps - 1:,}"
-    rank = "" if named["rank"] is None else f" · rank {int(named['rank'])}"
-    again = "" if named["again"] is None else f" · again ({named['again']})"
+    rank = "" if named.rank is None else f" · rank {named.rank}"
+    again = "" if named.again is None else f" · again ({named.again})"
     return f"{said}{rank}{again}"
 
 
@@ -171,7 +160,7 @@ def _analysed(name: str, report: TraceReport | str, files: Iterable[str], found:
     return Capture(
         key=name,
         version="-".join(map(str, found.analyses[name][1:])),
-        title=_title(name.removesuffix(ANALYSIS)),
+        title=_title(name.removesuffix(ANALYSIS_SUFFIX)),
         answer=answer,
         problem=problem,
         ranks=ranks,
@@ -181,14 +170,14 @@ def _analysed(name: str, report: TraceReport | str, files: Iterable[str], found:
 
 def _alone(file: str, found: Found) -> Capture:
     title = file
-    for ending in TRACES:
+    for ending in TRACE_SUFFIXES:
         title = title.removesuffix(ending)
     return Capture(
         key=file,
         version=str(found.traces[file]),
         title=_title(title),
         answer="",
-        problem=f"not analysed yet: trainperf trace {plain(f'{FOLDER}/{file}')}",
+        problem=f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}",
         ranks=[],
         traces=[TraceFile(file=file, bytes=found.traces[file])],
     )

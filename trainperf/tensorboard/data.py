@@ -19,6 +19,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
+from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.tab_words import Words, words_of
 from trainperf.reports.series.decimate import Groups
 from trainperf.reports.series.fold import SeriesFold
@@ -27,7 +28,7 @@ from trainperf.reports.trace.tab_words import capture_words
 from trainperf.tensorboard.captures import Capture, Captures
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture
-from trainperf.tensorboard.runs import RECORDS, FoundRun, find_runs
+from trainperf.tensorboard.runs import FoundRun, find_runs
 from trainperf.traces.results import TraceReport
 
 
@@ -224,7 +225,7 @@ class Store:
 
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     """Changes when a file of the run does."""
-    records = [path for path in sorted(directory.iterdir()) if RECORDS.fullmatch(path.name)]
+    records = [path for path in sorted(directory.iterdir()) if rank_and_attempt(path.name)]
     found = captures.found()
     traces = [(file, 0, size, 0) for file, size in found.traces.items()]
     return (*map(stamp, records), *found.analyses.values(), *traces)

@@ -5,14 +5,12 @@ were found here are answered, so no request can name a path of its own.
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainperf.core import run_directory
 
-RECORDS = re.compile(r"steps-rank\d{1,6}(?:\.attempt\d{1,6})?\.jsonl")
-"""Names of record files."""
 
 _DEEPEST = 6
 """`lightning_logs/version_0/trainperf` is three; sweeps add one or two."""
@@ -20,7 +18,9 @@ _DEEPEST = 6
 _MOST_DIRECTORIES = 20_000
 """A log directory on a network disk must not hold the page up."""
 
-_NEVER = frozenset({"traces", "tb", "checkpoints", "wandb", "mlruns", "__pycache__"})
+_NEVER = frozenset(
+    {run_directory.TRACES, run_directory.TB, "checkpoints", "wandb", "mlruns", "__pycache__"}
+)
 """What others put beside runs, or runs hold: never a run."""
 
 
@@ -55,10 +55,10 @@ def find_runs(roots: Sequence[Path]) -> dict[str, FoundRun]:
 def _name(root: Path, below: str) -> str:
     if below == ".":
         directory = root.resolve()
-        return directory.parent.name if directory.name == "trainperf" else directory.name
-    if below == "trainperf":
+        return directory.parent.name if directory.name == run_directory.NAME else directory.name
+    if below == run_directory.NAME:
         return root.resolve().name
-    return below.removesuffix("/trainperf")
+    return below.removesuffix(f"/{run_directory.NAME}")
 
 
 def _with_records(root: Path) -> Iterator[tuple[Path, float]]:
@@ -89,7 +89,7 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
                 if entry.is_dir():
                     if entry.name not in _NEVER and not entry.name.startswith("."):
                         below.append(directory / entry.name)
-                elif RECORDS.fullmatch(entry.name):
+                elif run_directory.rank_and_attempt(entry.name):
                     written_s = max(written_s or 0.0, entry.stat().st_mtime)
     except OSError:
         # Removed or forbidden meanwhile: there is no run to show in it.

@@ -4,26 +4,28 @@ One file per capture: of a single rank while the fit goes on, of all ranks that 
 steps once it has ended.
 """
 
-import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from trainperf.core.errors import TraceError
+from trainperf.core.run_directory import (
+    ANALYSIS_SUFFIX,
+    TB,
+    TRACE_SUFFIX,
+    TRACES,
+    CaptureName,
+    write_atomically,
+)
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
 from trainperf.traces.reading.source import Limits, Source
 from trainperf.traces.reading.splitter import Document, Value, Window
 from trainperf.traces.results import TraceReport
 
 
-SUFFIX = ".analysis.json"
-
 OURS = "trainperf"
 """Key beside the events under which our profiler writes what it knows of the capture."""
-
-_TRACE = re.compile(r"rank(?P<rank>\d+)-(?P<capture>step\d+-\d+steps(-\d+)?)\.trace\.json\.gz")
 
 
 class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,14 +63,14 @@ def facts_of(trace: Path) -> CaptureFacts:
 
 def capture_of(trace: Path | str) -> str | None:
     """The capture that a trace of ours belongs to, by its name; the same on every rank."""
-    found = _TRACE.fullmatch(Path(trace).name)
-    return found["capture"] if found else None
+    name = CaptureName.parse(Path(trace).name)
+    return name.capture if name and name.rank is not None else None
 
 
 def rank_of(trace: Path | str) -> int | None:
     """The rank that wrote a trace of ours, by its name."""
-    found = _TRACE.fullmatch(Path(trace).name)
-    return int(found["rank"]) if found else None
+    name = CaptureName.parse(Path(trace).name)
+    return name.rank if name else None
 
 
 def analysis_file(traces: Sequence[Path]) -> Path:
@@ -77,7 +79,7 @@ def analysis_file(traces: Sequence[Path]) -> Path:
     stem = first.name.split(".", maxsplit=1)[0]
     if len(traces) > 1:
         stem = capture_of(first) or stem
-    return first.with_name(f"{stem}{SUFFIX}")
+    return first.with_name(f"{stem}{ANALYSIS_SUFFIX}")
 
 
 def tb_copy(trace: Path) -> Path:
@@ -85,7 +87,7 @@ def tb_copy(trace: Path) -> Path:
     run, rank = trace.parent.parent, rank_of(trace)
     worker = f"rank_{rank}" if rank is not None else trace.name.split(".", maxsplit=1)[0]
     capture = capture_of(trace) or worker
-    return run / "tb" / capture / f"{worker}.pt.trace.json.gz"
+    return run / TB / capture / f"{worker}.pt.trace.json.gz"
 
 
 def write(report: CaptureReport, target: Path) -> None:
@@ -94,24 +96,19 @@ def write(report: CaptureReport, target: Path) -> None:
     Raises:
         OSError: The directory cannot be written, or the disk is full.
     """
-    draft = target.with_name(f".{target.name}-{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(msgspec.json.encode(report) + b"\n")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_atomically(target, msgspec.json.encode(report) + b"\n")
 
 
 def read_all(run: Path) -> list[CaptureReport]:
     """The analyses of a run in order of their steps, without lanes; damaged ones are left out."""
-    found = map(_read, sorted((run / "traces").glob(f"*{SUFFIX}")))
+    found = map(_read, sorted((run / TRACES).glob(f"*{ANALYSIS_SUFFIX}")))
     return sorted(filter(None, found), key=lambda report: report.capture.first_index)
 
 
 def groups(run: Path) -> list[list[Path]]:
     """The traces of a run, those that several ranks wrote of the same steps together, by rank."""
     several: dict[str, list[Path]] = {}
-    for path in (run / "traces").glob("rank*.trace.json.gz"):
+    for path in (run / TRACES).glob(f"rank*{TRACE_SUFFIX}"):
         capture = capture_of(path)
         if capture is not None:
             several.setdefault(capture, []).append(path)

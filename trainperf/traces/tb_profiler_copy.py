@@ -6,7 +6,6 @@ is never touched; times of the copy are as the plugin reads them, 64-bit floats 
 """
 
 import gzip
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import IO, cast
 import msgspec
 
 from trainperf.core.errors import TraceError
+from trainperf.core.run_directory import drafted
 from trainperf.traces.event_table import Kind
 from trainperf.traces.metrics.collective_ids import Collectives
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
@@ -50,13 +50,12 @@ def normalise(trace: Path, copy: Path, *, limits: Limits | None = None) -> None:
     limits = limits or Limits()
     head, collectives = _first_pass(trace, limits)
     copy.parent.mkdir(parents=True, exist_ok=True)
-    draft = copy.with_name(f".{copy.name}-{os.getpid()}.tmp")
-    try:
-        with draft.open("wb") as file, gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as out:
-            _write(cast(IO[bytes], out), head, _events(trace, limits, collectives))
-        draft.replace(copy)
-    finally:
-        draft.unlink(missing_ok=True)
+    with (
+        drafted(copy) as draft,
+        draft.open("wb") as file,
+        gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as out,
+    ):
+        _write(cast(IO[bytes], out), head, _events(trace, limits, collectives))
 
 
 def _first_pass(trace: Path, limits: Limits) -> tuple[dict[str, bytes], Collectives]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.core.errors import TraceError
+from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
 
 
 _SUFFIXES = (".json", ".json.gz")
-_NOT_TRACES = (".analysis.json", "summary.json")
-_OURS = re.compile(r"rank\d+-(?P<capture>step\d+-\d+steps(-\d+)?)\.trace\.json(\.gz)?")
+_NOT_TRACES = (ANALYSIS_SUFFIX, SUMMARY)
 _THEIRS = re.compile(r"(?P<worker>.+)\.(?P<time>\d{10,})(\.pt)?\.trace\.json(\.gz)?")
 """As torch's own handler for TensorBoard names them: one worker writes one file per capture."""
 
@@ -56,7 +56,7 @@ def trace_files(paths: Sequence[Path]) -> tuple[list[TraceFile], list[str]]:
 
 def _inside(directory: Path) -> list[Path]:
     """The trace files of a directory, or of the directory `traces` of a run."""
-    traces = directory / "traces"
+    traces = directory / TRACES
     where = traces if traces.is_dir() else directory
     return sorted(
         path
@@ -73,8 +73,9 @@ def _captures(files: Sequence[Path]) -> list[tuple[str, list[Path]]]:
     groups: dict[str, list[Path]] = defaultdict(list)
     workers: dict[str, list[tuple[int, Path]]] = defaultdict(list)
     for path in files:
-        if ours := _OURS.fullmatch(path.name):
-            groups[ours["capture"]].append(path)
+        ours = CaptureName.parse(path.name)
+        if ours is not None and ours.rank is not None:
+            groups[ours.capture].append(path)
         elif theirs := _THEIRS.fullmatch(path.name):
             workers[theirs["worker"]].append((int(theirs["time"]), path))
         else:

@@ -10,9 +10,10 @@ from support.runs import make_run_dir
 from trainperf.analysis.run.directory import Run
 from trainperf.commands import main
 from trainperf.core.formatting.escape import plain
+from trainperf.core.run_directory import REPORT
 from trainperf.loop.finish import close_run
 from trainperf.reports.html.page_data import Seen, look
-from trainperf.reports.html.run import FILE, render
+from trainperf.reports.html.run import render
 from trainperf.reports.run.headline import headline
 
 
@@ -51,7 +52,7 @@ def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -
 
     close_run(run, ranks=1, aloud=False)
 
-    assert (run / FILE).read_text(encoding="utf-8") == render(look(Run.open(run)))
+    assert (run / REPORT).read_text(encoding="utf-8") == render(look(Run.open(run)))
     assert sorted(path.name for path in run.iterdir()) == [
         "report.html",
         "steps-rank0.jsonl",

@@ -4,19 +4,18 @@ A run is a directory with one record file per rank, and further ones for each at
 restart.  Files are streamed: a run of any length is read in constant memory.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.core.errors import RunError
+from trainperf.core.run_directory import NAME, RECORD_FILES, rank_and_attempt
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry, decode_info, decode_steps
 from trainperf.core.steps.records import RunInfo
 
 
-_RECORD_FILE = re.compile(r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?\.jsonl")
-_PLACES = ("trainperf*", "*/trainperf*", "*/*/trainperf*")
+_PLACES = tuple(f"{above}{NAME}*" for above in ("", "*/", "*/*/"))
 """Where below a directory a run is looked for: `lightning_logs` and `version_0` are natural."""
 
 _CHUNK_BYTES = 1 << 20
@@ -94,7 +93,7 @@ class Run:
     def name(self) -> str:
         """What a person calls it: the directory, or the one above a plain `trainperf`."""
         directory = self.path.resolve()
-        return directory.parent.name if directory.name == "trainperf" else directory.name
+        return directory.parent.name if directory.name == NAME else directory.name
 
     def last_write_s(self) -> float:
         """When the latest attempt was last written to, seconds since 1970 by the file system."""
@@ -104,7 +103,7 @@ class Run:
 def _open(path: Path) -> Run:
     if not path.exists():
         raise RunError(f"{path}: no such file or directory")
-    if path.is_file() and _RECORD_FILE.fullmatch(path.name):
+    if path.is_file() and rank_and_attempt(path.name):
         path = path.parent
     if not path.is_dir():
         raise RunError(f"{path}: not a run directory; give the one that holds steps-rank0.jsonl")
@@ -112,7 +111,7 @@ def _open(path: Path) -> Run:
         return _opened(path, ())
     below = [found for place in _PLACES for found in _runs_below(path, place)]
     if not below:
-        raise RunError(f"{path}: not a run directory: no steps-rank*.jsonl in or below it")
+        raise RunError(f"{path}: not a run directory: no {RECORD_FILES} in or below it")
     newest = max(below, key=_began)
     notice = f"{len(below)} runs in {path}: this is the newest, {newest.relative_to(path)}"
     return _opened(newest, (notice,) if len(below) > 1 else ())
@@ -124,8 +123,8 @@ def _runs_below(path: Path, place: str) -> list[Path]:
 
 def _record_paths(directory: Path) -> dict[Path, tuple[int, int]]:
     """Record files to their rank and attempt."""
-    matches = [(path, _RECORD_FILE.fullmatch(path.name)) for path in sorted(directory.iterdir())]
-    return {path: (int(match[1]), int(match[2] or 0)) for path, match in matches if match}
+    named = ((path, rank_and_attempt(path.name)) for path in sorted(directory.iterdir()))
+    return {path: writer for path, writer in named if writer}
 
 
 def _began(directory: Path) -> tuple[str, float]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from trainperf.analysis.run.directory import RecordFile, Run
 from trainperf.core.errors import RunError
+from trainperf.core.run_directory import REPORT, SUMMARY
 
 
-_MADE_ANEW = {"summary.json", "report.html"}
+_MADE_ANEW = {SUMMARY, REPORT}
 """What says something of all ranks: that of a part is not true of the whole."""
 
 

@@ -3,13 +3,13 @@
 Records are written step by step; a document is written whole, and again when it is known better.
 """
 
-import os
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import msgspec
 
 from trainperf.core.errors import RunError
+from trainperf.core.run_directory import write_atomically
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +31,7 @@ def write_document(document: Document, run: Path) -> Path:
     Raises:
         OSError: The file cannot be written.
     """
-    target = run / document.file
-    draft = target.with_name(f".{document.file}-{os.getpid()}.tmp")
-    draft.write_bytes(msgspec.json.encode(document) + b"\n")
-    return draft.replace(target)
+    return write_atomically(run / document.file, msgspec.json.encode(document) + b"\n")
 
 
 def read_document(kind: type[D], run: Path) -> D | None:

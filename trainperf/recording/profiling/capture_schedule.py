@@ -13,6 +13,7 @@ from statistics import median
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import DISQUALIFYING
+from trainperf.core.run_directory import CAPTURE_REQUEST, TRACES, write_atomically
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.recording.profiling.tracer import TraceOptions
 from trainperf.recording.schedule import Interval
@@ -145,8 +146,8 @@ class CaptureRequest:
     """
 
     def __init__(self, run: Path, *, rank: int, ranks: tuple[int, ...]) -> None:
-        self._file = run / "capture"
-        self._note = run / "traces" / ".capture-at"
+        self._file = run / CAPTURE_REQUEST
+        self._note = run / TRACES / ".capture-at"
         self._leads = rank == min(ranks)
         self._alone = len(ranks) == 1
         self._interval = Interval(LOOK_EVERY_NS)
@@ -172,9 +173,7 @@ class CaptureRequest:
             return step
         agreed = step + ceil(_NOTICE_NS / max(1, step_ns))
         self._note.parent.mkdir(exist_ok=True)
-        draft = self._note.with_suffix(".tmp")
-        draft.write_text(f"{agreed} {step}", encoding="ascii")
-        draft.replace(self._note)
+        write_atomically(self._note, f"{agreed} {step}".encode("ascii"))
         return agreed
 
     def _follow(self) -> int | None:

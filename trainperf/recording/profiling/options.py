@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.core.errors import ConfigError
+from trainperf.core.run_directory import TRACES
 from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import PATIENCE_NS, Analyst, Show
 from trainperf.recording.profiling.capture_schedule import (
@@ -115,7 +116,7 @@ class ScheduledProfile:
             slow=self._slow_steps(),
         )
         folder = TraceFolder(
-            place.run / "traces",
+            place.run / TRACES,
             rank=place.rank,
             max_bytes=self.max_trace_bytes,
             max_traces=self.max_traces,

@@ -16,12 +16,11 @@ import msgspec
 import torch
 from torch.profiler import ProfilerActivity, record_function, supported_activities
 
+from trainperf.core.run_directory import TRACE_SUFFIX, trace_stem
+
 
 STEP_MARK = "ProfilerStep#"
 """What every reader of Kineto traces takes for the beginning of a step's mark."""
-
-SUFFIX = ".trace.json.gz"
-"""Not `.pt.trace.json.gz`: torch-tb-profiler is given normalised copies, not the originals."""
 
 # On a trace of ours level 3 packs 230 MB/s to 8 %; torch's own level 9 packs 20 MB/s to 7 %.
 _GZIP_LEVEL = 3
@@ -203,7 +202,7 @@ class TraceFolder:
             OSError: The directory cannot be written, or the disk is full.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        stem = f"rank{self.rank}-step{first:06d}-{steps}steps"
+        stem = trace_stem(self.rank, first, steps)
         plain = self.path / f".{stem}.tmp.json"
         packed = self.path / f".{stem}.tmp.gz"
         try:
@@ -221,10 +220,10 @@ class TraceFolder:
 
     def _free(self, stem: str) -> Path:
         """A restarted job goes on in the same run directory and may trace the same steps."""
-        target, number = self.path / f"{stem}{SUFFIX}", 1
+        target, number = self.path / f"{stem}{TRACE_SUFFIX}", 1
         while target.exists():
             number += 1
-            target = self.path / f"{stem}-{number}{SUFFIX}"
+            target = self.path / f"{stem}-{number}{TRACE_SUFFIX}"
         return target
 
 

@@ -1,11 +1,12 @@
 """What does `report.html` of a run hold?  The answer first, then every figure behind it."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, table, tag, text
+from trainperf.core.formatting.table import Table
+from trainperf.core.run_directory import REPORT, write_atomically
 from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
 from trainperf.reports.html.components import heading, missing, not_measured, shown
@@ -16,14 +17,10 @@ from trainperf.reports.html.phases_over_time import over_time
 from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import histogram
-from trainperf.reports.layout.table import Table
 from trainperf.reports.run.rows import left_out
 from trainperf.reports.run.tab_words import Words, words_of
 from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_step
 
-
-FILE = "report.html"
-"""In the run directory."""
 
 _OF_RANKS = frozenset({"tail", "skew"})
 _OF_MEMORY = frozenset({"memory"})
@@ -59,13 +56,7 @@ def save(seen: Seen, run: Path) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    target = run / FILE
-    draft = target.with_name(f".report-{os.getpid()}.html")
-    try:
-        draft.write_text(render(seen), encoding="utf-8")
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_atomically(run / REPORT, render(seen).encode("utf-8"))
 
 
 def _steps(seen: Seen) -> Markup:

@@ -191,7 +191,7 @@ def _hta(report: TraceReport) -> Grid | None:
     if not known:
         return None
     return Grid(
-        title="by HTA's definitions (without the last step, rounded; docs/traces.md)",
+        title="by HTA's definitions (without the last step, rounded; docs/reference/traces.md)",
         head=("rank", "device time", "idle", "compute", "non-compute", "overlap"),
         rows=tuple(
             (
