@@ -48,11 +48,14 @@ def text_table(table: Table, width: int | None = None) -> list[str]:
     """The head and the rows, a line each, without title and notes.
 
     Where a row is wider than *width* its widest words are cut.  A number that is cut is a wrong
-    number: where that is not enough, a column of words goes.
+    number: where that is not enough the head takes two lines, and then a column of words goes.
     """
     rows = [[plain(cell) for cell in row] for row in (table.head, *table.rows)]
     words = [table.is_words(place) for place in range(len(table.head))]
     wide = _widths(rows, words, width)
+    if width is not None and _total(wide) > width:
+        rows = [*_on_two_lines(rows[0]), *rows[1:]]
+        wide = _widths(rows, words, width)
     while width is not None and _total(wide) > width and sum(words) > 1:
         drop = max(place for place, is_words in enumerate(words) if is_words)
         rows = [[*row[:drop], *row[drop + 1 :]] for row in rows]
@@ -67,6 +70,12 @@ def markdown_table(table: Table) -> str:
     rows = [[markdown(cell) for cell in row] for row in (table.head, *table.rows)]
     lines = [rows[0], rule, *rows[1:]]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _on_two_lines(head: Sequence[str]) -> list[list[str]]:
+    """Names of several words are broken before the last one."""
+    parts = [name.rsplit(" ", 1) if " " in name else ["", name] for name in head]
+    return [list(line) for line in zip(*parts, strict=True)]
 
 
 def _widths(rows: Sequence[Sequence[str]], words: Sequence[bool], width: int | None) -> list[int]:

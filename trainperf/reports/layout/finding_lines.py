@@ -1,0 +1,30 @@
+"""A finding as lines of text and of markdown, whatever report it stands in."""
+
+from trainperf.core.formatting.escape import markdown as safe
+from trainperf.core.formatting.wrap import wrapped
+from trainperf.reports.layout.finding_view import CONFIRM, FindingView
+
+
+_LABEL = len(CONFIRM) + 2
+
+
+def finding_text(place: int, finding: FindingView, width: int) -> list[str]:
+    """The title with its number, the evidence, and a line for every label."""
+    lead = f"{place}. "
+    hang = " " * len(lead)
+    lines = wrapped(finding.headline, width, lead)
+    if finding.evidence:
+        lines += wrapped("; ".join(finding.evidence), width, hang)
+    for row in finding.rows:
+        lines += wrapped(row.text, width, f"{hang}{row.label:<{_LABEL}}")
+    return lines
+
+
+def finding_markdown(place: int, finding: FindingView) -> str:
+    """An item of a numbered list."""
+    gain = f": {safe(finding.gain)}" if finding.gain else ""
+    lines = [f"**{safe(finding.title)}**{gain}"]
+    if finding.evidence:
+        lines.append(safe("; ".join(finding.evidence)))
+    lines += [f"{row.label}: {safe(row.text)}" for row in finding.rows]
+    return f"{place}. " + "  \n   ".join(lines)
