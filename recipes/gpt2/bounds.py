@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import wraps
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import at_most, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.operators.audited import (
     PASSES,
     Audited,
@@ -20,6 +20,7 @@ from trainperf.analysis.rules.operators.audited import (
 )
 from trainperf.analysis.rules.operators.scores import attention_rows
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import amdahl
 from trainperf.core.formatting.units import duration, share
 
 
@@ -59,7 +60,7 @@ def loader(evidence: Evidence) -> Bounded:
     if spent_s is None or not step_s:
         return Bounded(at_most=None, why="no bound: too few steady steps")
     waiting = f"{duration(spent_s)} of {duration(step_s)} a step waits for batches or moves them"
-    return Bounded(at_most=at_most(spent_s / step_s), why=waiting)
+    return Bounded(at_most=amdahl(spent_s / step_s), why=waiting)
 
 
 def packing(evidence: Evidence) -> Bounded:
@@ -69,7 +70,7 @@ def packing(evidence: Evidence) -> Bounded:
     if wasted is None or waited is None:
         return Bounded(at_most=None, why="no bound: the padding was not counted")
     why = f"{share(wasted)} of the tokens are padding"
-    return Bounded(at_most=at_most(wasted * (1 - waited)), why=why)
+    return Bounded(at_most=amdahl(wasted * (1 - waited)), why=why)
 
 
 @_of_audit

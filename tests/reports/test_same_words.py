@@ -12,7 +12,7 @@ import pytest
 from support.runs import RankSpec, make_run_dir, make_steps
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as escaped
 from trainperf.reports.html.page_data import Seen, look
 from trainperf.reports.html.run import render as page

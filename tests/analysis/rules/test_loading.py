@@ -11,8 +11,9 @@ from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.input.transfer import transfer
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts import write_document
+from trainperf.core.findings import Finding
 from trainperf.core.steps.records import Scalar
 from trainperf.reports.run.headline import headline
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainperf.analysis.summary.schema import Effort, Finding
+from trainperf.core.findings import Effort, Finding
 from trainperf.reports.layout.finding_view import effort, gain, return_per_hour, to_act_on
 
 

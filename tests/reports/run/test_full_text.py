@@ -7,11 +7,12 @@ from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.chip import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
+from trainperf.core.findings import Finding
 from trainperf.reports.run import markdown
 from trainperf.reports.run.full_text import full_lines
 from trainperf.reports.run.text import MOST_LINES, lines

@@ -12,7 +12,8 @@ import msgspec
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.operators.audited import audited
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
 
 

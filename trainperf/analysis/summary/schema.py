@@ -14,14 +14,12 @@ from trainperf.analysis.roofline.time_split import Dimensions
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.findings import Finding
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading
 
 
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
-Level = Literal["high", "medium", "low"]
-Scope = Literal["step", "fit"]
-Effort = Literal["minutes", "hours", "days"]
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,36 +128,6 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
     cause_s: float | None
     """Mean excess of that phase over the fastest rank's, as far as it is waited for here."""
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A diagnosis: what it stands on, what to do, and what that gains at most."""
-
-    id: str
-    title: str
-    """The diagnosis in one clause."""
-    advice: str
-    """What to do first, as an imperative of a few words without a full stop."""
-    evidence: tuple[str, ...]
-    """Measured numbers, with their units."""
-    action: str
-    """The change in one line, with the code where there is code to change."""
-    fraction: float | None = None
-    """Share of the scope's wall time that would be saved if the cause vanished altogether."""
-    scope: Scope = "step"
-    """Whether that is a share of a steady step or of the whole fit."""
-    gain_upper_bound: float | None = None
-    """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
-    confidence: Level = "high"
-    severity: Level = "medium"
-    effort: Effort = "minutes"
-    """What the change takes; predicted gain over effort is the return on it."""
-    where: str = ""
-    """`file:line` of the code it is about, where one is known."""
-    confirm: str = ""
-    """How to see that the change did it, in one line."""
-    urgent: bool = False
-    """Whether it ended the fit, will end it, or spoils what is learned: named before all others."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

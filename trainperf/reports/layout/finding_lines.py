@@ -8,16 +8,14 @@ from trainperf.reports.layout.finding_view import CONFIRM, FindingView
 _LABEL = len(CONFIRM) + 2
 
 
-def finding_text(place: int, finding: FindingView, width: int) -> list[str]:
-    """The title with its number, the evidence, and a line for every label."""
-    lead = f"{place}. "
-    hang = " " * len(lead)
-    lines = wrapped(finding.headline, width, lead)
-    if finding.evidence:
-        lines += wrapped("; ".join(finding.evidence), width, hang)
+def finding_text(place: int, finding: FindingView, width: int) -> tuple[list[str], list[str]]:
+    """The title after its number; then the evidence, and a line for every label."""
+    number = f"{place}. "
+    hang = " " * len(number)
+    lines = wrapped("; ".join(finding.evidence), width, hang) if finding.evidence else []
     for row in finding.rows:
         lines += wrapped(row.text, width, f"{hang}{row.label:<{_LABEL}}")
-    return lines
+    return wrapped(finding.headline, width, number), lines
 
 
 def finding_markdown(place: int, finding: FindingView) -> str:

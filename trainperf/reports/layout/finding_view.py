@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainperf.analysis.summary.schema import Effort, Finding, Level
+from trainperf.core.findings import Effort, Finding, Level
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import at_most, share
 

@@ -4,6 +4,7 @@ from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
 from trainperf.reports.layout.finding_lines import finding_markdown
 from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.trace.tables import rows_table
 from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.results import TraceReport
 
@@ -25,18 +26,11 @@ def render(report: TraceReport) -> str:
 
 
 def _rank(rank: RankView) -> list[str]:
-    names = [("· " if row.inner else "") + row.name for row in rank.rows]
-    rows = zip(names, rank.rows, strict=True)
-    step = Table(
-        head=("where the step goes", "", ""),
-        rows=tuple((name, row.value, row.note) for name, row in rows),
-        end_words=1,
-    )
     absent = [
         f"- not measured: {safe(', '.join(group.names))}: {safe(group.reason)}"
         for group in rank.missing
     ]
-    return [markdown_table(step), "\n".join(absent), *map(_table, rank.tables)]
+    return [_table(rows_table(rank.rows)), "\n".join(absent), *map(_table, rank.tables)]
 
 
 def _table(table: Table) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import count, duration, fine_share, share, size
-from trainperf.traces.findings import WORTH, host_step_s, period_s
+from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace
 
 
@@ -96,7 +97,7 @@ def _step(rank: RankTrace) -> TraceRow:
     """The median, and what the shares are shares of where that is another time."""
     median, mean = duration(rank.totals.step_s), duration(host_step_s(rank))
     note = "median on the host" + (f"; mean {mean}" if mean != median else "")
-    if period_s(rank) > (1 + WORTH) * host_step_s(rank):
+    if period_s(rank) > (1 + LIMITS.worth) * host_step_s(rank):
         note += f"; {duration(period_s(rank))} on the device"
     return _row("step_s", median, note)
 
@@ -116,7 +117,7 @@ def _device(rank: RankTrace) -> list[TraceRow]:
         _row(
             "gpu_busy_fraction",
             fine_share(totals.gpu_busy_fraction),
-            f"{busy_s}; of the span from the first to the last work that the steps launched",
+            f"{busy_s}; of the span of the steps' GPU work",
         ),
         _row(
             "compute_fraction",
@@ -156,8 +157,10 @@ def _data_wait(rank: RankTrace) -> list[TraceRow]:
     waited_s, lost_s = rank.totals.data_wait_s, rank.totals.data_wait_exposed_s
     if waited_s is None:
         return []
-    lost = f", {duration(lost_s)} of it with the GPU idle" if waited_s and lost_s is not None else ""
-    return [_row("data_wait_s", _per_step(waited_s), f"in the DataLoader{lost}")]
+    note = "in the DataLoader"
+    if waited_s and lost_s is not None:
+        note += f", {duration(lost_s)} of it with the GPU idle"
+    return [_row("data_wait_s", _per_step(waited_s), note)]
 
 
 def _copies(rank: RankTrace) -> list[TraceRow]:
@@ -199,8 +202,8 @@ def _host(rank: RankTrace) -> list[TraceRow]:
         found.append(_row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split))
     hole_s = _mean([step.hole_s for step in rank.steps])
     if hole_s is not None:
-        device = ", and the GPU is idle" if rank.device_worked else ""
-        note = f"no operator and no device call on the host{device}"
+        device = ", GPU idle" if rank.device_worked else ""
+        note = f"no operator, no device call{device}"
         found.append(_row("hole_s", _per_step(hole_s), note))
     if rank.memory_peak_bytes is not None:
         by = f"allocated by {rank.memory_peak_operator}" if rank.memory_peak_operator else ""

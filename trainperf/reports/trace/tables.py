@@ -1,5 +1,6 @@
 """The tables of a trace report: ranks, stragglers, steps, collectives, operators, waits."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -7,7 +8,7 @@ from typing import Generic, TypeVar
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, rate, size
-from trainperf.reports.trace.rows import LABELS
+from trainperf.reports.trace.rows import LABELS, TraceRow
 from trainperf.traces.results import (
     Collective,
     HtaBreakdown,
@@ -57,6 +58,16 @@ def job_tables(report: TraceReport) -> tuple[Table, ...]:
         _table("idle time of each stream by HTA's definitions", _HTA_STREAMS, streams, RANKS),
     )
     return tuple(table for table in tables if table.rows)
+
+
+def rows_table(rows: Sequence[TraceRow]) -> Table:
+    """Where the step goes, as a table."""
+    return Table(
+        title="where the step goes",
+        head=("", "", ""),
+        rows=tuple((f"{'  ' if row.inner else ''}{row.name}", row.value, row.note) for row in rows),
+        end_words=1,
+    )
 
 
 def rank_tables(rank: RankTrace) -> tuple[Table, ...]:
@@ -121,6 +132,12 @@ def _kernel_sizes(operator: Operator) -> str:
     return {None: "", True: "few large", False: "many small"}[operator.few_large]
 
 
+def _shapes(operator: Operator) -> str:
+    """E.g. `32×256×14×14 · 1024×256×1×1`, without the scalars among the inputs."""
+    found = re.findall(r"\[(\d+(?:, *\d+)*)\]", operator.shapes or "")
+    return " · ".join(re.sub(", *", "×", shape) for shape in found)
+
+
 _RANKS: tuple[_Column[RankTrace], ...] = (
     _Column("rank", rank_name, is_words=True),
     _Column(LABELS["step_s"], lambda rank: duration(rank.totals.step_s)),
@@ -169,7 +186,7 @@ _OPERATORS: tuple[_Column[Operator], ...] = (
     _Column("self device", lambda each: _seconds(each.self_device_s)),
     _Column("self CPU", lambda each: duration(each.self_cpu_s)),
     _Column("kernels", _kernel_sizes, is_words=True),
-    _Column("shapes", lambda each: each.shapes or "", is_words=True),
+    _Column("shapes", _shapes, is_words=True),
 )
 
 _SYNCS: tuple[_Column[SyncSite], ...] = (

@@ -25,10 +25,12 @@ def render(report: TraceReport) -> str:
         blocks += _rank(rank)
     blocks.append([line for note in view.warnings for line in wrapped(note, lead="  note  ")])
     for place, finding in enumerate(view.findings, start=1):
-        blocks.append([f"{_INDENT}{line}" for line in finding_text(place, finding, WIDTH - 2)])
+        title, rest = finding_text(place, finding, WIDTH - len(_INDENT))
+        blocks.append([f"{_INDENT}{line}" for line in (*title, *rest)])
     if not view.findings:
         blocks.append([f"{_INDENT}{NO_FINDING}"])
-    return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
+    written = ["\n".join(line.rstrip() for line in block) for block in blocks if block]
+    return "\n\n".join(written) + "\n"
 
 
 def _rank(rank: RankView) -> list[list[str]]:

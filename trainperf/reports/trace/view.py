@@ -10,15 +10,11 @@ import msgspec
 
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import at_most, plural, step_range
-from trainperf.reports.layout.finding_view import NEXT, FindingRow, FindingView
+from trainperf.core.formatting.units import plural, step_range
+from trainperf.reports.layout.finding_view import FindingView, finding_view
 from trainperf.reports.trace.rows import MissingFigures, TraceRow, missing, rows
 from trainperf.reports.trace.tables import job_tables, rank_tables
-from trainperf.traces.results import RankTrace, TraceFinding, TraceReport
-
-
-DETAILED_RANKS = 8
-"""Ranks that a page shows in detail."""
+from trainperf.traces.results import RankTrace, TraceReport
 
 
 class RankView(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +30,6 @@ class RankView(msgspec.Struct, frozen=True, kw_only=True):
     """Where its mean step goes."""
     missing: tuple[MissingFigures, ...]
     tables: tuple[Table, ...]
-    warnings: tuple[str, ...]
     has_picture: bool
 
 
@@ -58,7 +53,7 @@ def trace_view(report: TraceReport) -> TraceView:
         tables=job_tables(report),
         ranks=tuple(_rank(place, rank) for place, rank in enumerate(report.ranks)),
         warnings=tuple(map(plain, report.warnings)),
-        findings=tuple(map(_finding, report.findings)),
+        findings=tuple(map(finding_view, report.findings)),
     )
 
 
@@ -70,7 +65,6 @@ def _rank(place: int, rank: RankTrace) -> RankView:
         rows=rows(rank),
         missing=missing(rank),
         tables=rank_tables(rank),
-        warnings=tuple(map(plain, rank.warnings)),
         has_picture=any(lane.slices for lane in rank.lanes),
     )
 
@@ -89,15 +83,3 @@ def _about(ranks: Sequence[RankTrace]) -> str:
     if first.step_source == "ProfilerStep" and numbers:
         steps += f" ({step_range(numbers[0], numbers[-1]).split(maxsplit=1)[1]})"
     return plain(" · ".join(part for part in (what, number, device, steps) if part))
-
-
-def _finding(finding: TraceFinding) -> FindingView:
-    gain = finding.gain_at_most
-    return FindingView(
-        id=finding.rule,
-        severity="medium",
-        title=plain(finding.what),
-        gain="" if gain is None else at_most(gain),
-        evidence=(plain(finding.evidence),),
-        rows=(FindingRow(NEXT, plain(finding.action)),),
-    )
