@@ -8,7 +8,7 @@ import pytest
 
 
 ROOT = Path(__file__).parents[2]
-MOST_LINES_OF_FILE = 300
+MOST_LINES_OF_FILE = 400
 MOST_LINES_OF_FUNCTION = 60
 MOST_PARAMETERS = 6
 
@@ -39,15 +39,19 @@ def length(function: Function) -> int:
 
 @EACH_FILE
 def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
-    """At most 300 lines."""
+    """At most 400 lines, and that only where it keeps one idea whole."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES_OF_FILE
 
 
 @EACH_FILE
 def test_functions_are_short_and_take_few_things(path: Path) -> None:
-    """At most 60 lines and six parameters besides `self`; a seventh is a dataclass missing."""
+    """At most 60 lines and six parameters besides `self`; a seventh is a dataclass missing.
+
+    The options of a public constructor are named by whoever gives one: they may be more.
+    """
     for function in functions(path):
-        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        named = [] if function.name == "__init__" else function.args.kwonlyargs
+        arguments = [*function.args.posonlyargs, *function.args.args, *named]
         taken = [argument for argument in arguments if argument.arg not in {"self", "cls"}]
         assert length(function) <= MOST_LINES_OF_FUNCTION, function.name
         assert len(taken) <= MOST_PARAMETERS, function.name
