@@ -1,4 +1,4 @@
-"""Where does the text come from?  Files cut into documents of very different length, as bytes."""
+"""Training text: files cut into byte-level documents of very different length."""
 
 import random
 import re
@@ -18,8 +18,8 @@ PAD = 257
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a document stands: a slice of a file's tokens."""
+class DocumentSpan:
+    """A document: a slice of a file's tokens."""
 
     path: Path
     start: int
@@ -36,7 +36,7 @@ def standard_library() -> Path:
     return Path(sysconfig.get_path("stdlib"))
 
 
-def find_documents(text: Path | None, preset: Preset) -> list[Place]:
+def find_documents(text: Path | None, preset: Preset) -> list[DocumentSpan]:
     """Cut a file, or the files of a folder, into documents; by default the standard library.
 
     A document ends at the preset's number of blank lines.  One that is longer than the context is
@@ -53,27 +53,29 @@ def find_documents(text: Path | None, preset: Preset) -> list[Place]:
     return places
 
 
-def training_order(places: list[Place], preset: Preset, steps: int, seed: int) -> list[Place]:
+def training_order(
+    places: list[DocumentSpan], preset: Preset, steps: int, seed: int
+) -> list[DocumentSpan]:
     """The documents of a whole run, in order: the same for every stage that is given this seed.
 
     Short texts repeat, each time in another order.
     """
     needed = steps * preset.documents
     shuffle = random.Random(seed)  # noqa: S311 - an order, not a secret
-    order: list[Place] = []
+    order: list[DocumentSpan] = []
     while len(order) < needed:
         order += shuffle.sample(places, len(places))
     return order[:needed]
 
 
-class Documents(Dataset[list[int]]):
+class DocumentDataset(Dataset[list[int]]):
     """Tokenised documents in training order.
 
     The file is read and tokenised each time one of its documents is asked for, as a first script
     does it.  The cost is real and the report shows it as data wait.
     """
 
-    def __init__(self, order: list[Place]) -> None:
+    def __init__(self, order: list[DocumentSpan]) -> None:
         self._order = order
 
     def __len__(self) -> int:
@@ -102,7 +104,7 @@ def _files(folder: Path | None) -> list[Path]:
     return sorted(folder / path for path in visible if (folder / path).is_file())
 
 
-def _places(path: Path, blank: re.Pattern[bytes], longest: int) -> list[Place]:
+def _places(path: Path, blank: re.Pattern[bytes], longest: int) -> list[DocumentSpan]:
     text = path.read_bytes()
     # A null byte does not occur in text; pictures and archives in the folder are passed over.
     if b"\0" in text:
@@ -110,7 +112,7 @@ def _places(path: Path, blank: re.Pattern[bytes], longest: int) -> list[Place]:
     ends = [*(match.start() for match in blank.finditer(text)), len(text)]
     starts = [0, *(match.end() for match in blank.finditer(text))]
     return [
-        Place(path, start, min(start + longest, end))
+        DocumentSpan(path, start, min(start + longest, end))
         for begin, end in zip(starts, ends, strict=True)
         if text[begin:end].strip()
         for start in range(begin, end, longest)

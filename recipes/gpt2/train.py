@@ -19,12 +19,12 @@ from torch.utils.data import DataLoader
 from recipes.gpt2.batches import Batch, Document, pack, pad
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import Preset, Settings
-from recipes.gpt2.text import Documents, Place
+from recipes.gpt2.text import DocumentDataset, DocumentSpan
 from trainperf.lightning import ScheduledProfiler, TrainPerf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Recipe:
     """What every run of one walkthrough has in common."""
 
     preset: Preset
@@ -40,7 +40,7 @@ class Work:
 
 
 def train(
-    work: Work, settings: Settings, order: list[Place], name: str, *, looked_at: bool
+    work: Recipe, settings: Settings, order: list[DocumentSpan], name: str, *, profiled: bool
 ) -> Path:
     """Train once, from the same weights on the same documents as ever; the run directory.
 
@@ -49,8 +49,8 @@ def train(
         settings: How.
         order: The documents.
         name: Of the run's folder below that of the walkthrough.
-        looked_at: Whether one step is audited, and on a GPU the last ones are traced; neither
-            counts in any statistic.
+        profiled: Audit one step, and on a GPU trace the last ones; neither counts in any
+            statistic.
     """
     # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
@@ -66,7 +66,7 @@ def train(
         accumulate_grad_batches=settings.accumulation,
         logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
         callbacks=observers(work, settings, order, cuda=torch.cuda.is_available())
-        if looked_at
+        if profiled
         else [TrainPerf(report=False)],
         log_every_n_steps=10,
         # Nothing here is worth keeping, and a bar would draw over the report.
@@ -80,29 +80,31 @@ def train(
     return folder / "trainperf"
 
 
-def observers(work: Work, settings: Settings, order: list[Place], *, cuda: bool) -> list[Callback]:
-    """TrainPerf, and what predictions need: one step audited, on a GPU the last ones traced."""
-    found: list[Callback] = [
+def observers(
+    work: Recipe, settings: Settings, order: list[DocumentSpan], *, cuda: bool
+) -> list[Callback]:
+    """TrainPerf, and what predictions need: one audited step, and on a GPU a trace."""
+    callbacks: list[Callback] = [
         TrainPerf(report=False, audit_at=typical_update(work.preset, settings, order))
     ]
     if cuda:
         # At the end, so that no steady step comes after it.
         wait = max(1, work.steps - 8)
-        found.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
-    return found
+        callbacks.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
+    return callbacks
 
 
-def typical_update(preset: Preset, settings: Settings, order: list[Place]) -> int:
-    """Of the updates after the warm-up, the one whose size is nearest to their mean.
+def typical_update(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> int:
+    """The update after the warm-up whose size is nearest to the mean.
 
-    What an audited step shows is told of all steps only where it is as large as they are.
+    An audited step stands for all steps only if it is about as large.
     """
-    made, rows = collate(preset, settings), preset.documents // settings.accumulation
+    make, rows = collate(preset, settings), preset.documents // settings.accumulation
     sizes: list[int] = []
     for first in range(0, len(order), preset.documents):
         update = [[0] * place.tokens for place in order[first : first + preset.documents]]
         parts = (update[start : start + rows] for start in range(0, len(update), rows))
-        sizes.append(sum(made(part)["input_ids"].numel() for part in parts))
+        sizes.append(sum(make(part)["input_ids"].numel() for part in parts))
     middle = len(sizes) // 2
     # The last ones are traced where there is a GPU.
     first, last = min(20, middle), max(middle, len(sizes) - 12)
@@ -121,13 +123,13 @@ def products_in_tf32(*, allowed: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def labels_per_update(order: list[Place], preset: Preset) -> float:
+def labels_per_update(order: list[DocumentSpan], preset: Preset) -> float:
     """Mean over the run; the first token of a document is no label."""
     updates = len(order) / preset.documents
     return sum(place.tokens - 1 for place in order) / updates
 
 
-def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader[list[int]]:
+def loader(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> DataLoader[list[int]]:
     """The documents of one micro-batch after the other, in an order that was fixed beforehand.
 
     Raises:
@@ -139,7 +141,7 @@ def loader(preset: Preset, settings: Settings, order: list[Place]) -> DataLoader
             "of an update"
         )
     return DataLoader(
-        Documents(order),
+        DocumentDataset(order),
         batch_size=preset.documents // settings.accumulation,
         shuffle=False,
         collate_fn=collate(preset, settings),
@@ -160,7 +162,7 @@ def free_folder(out: Path) -> Path:
 
 
 def last_folder(out: Path) -> Path:
-    """The one that is gone on with: the last one there is."""
+    """The folder that `--resume` continues: the last one that exists."""
     taken = itertools.takewhile(Path.exists, _numbered(out))
     return list(taken)[-1:][0] if out.exists() else out
 

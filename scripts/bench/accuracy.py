@@ -26,11 +26,11 @@ from scripts.bench.planted import (
 )
 from scripts.bench.planted_ranks import sleeping_rank
 from scripts.bench.planted_values import masks, memory, overflows, whole_fit
-from scripts.bench.truth import Case
+from scripts.bench.truth import TruthCase
 from trainperf.core.phases import Phase
 
 
-Scenario = Callable[[int], Case | list[Case]]
+Scenario = Callable[[int], TruthCase | list[TruthCase]]
 
 SCENARIOS: dict[str, Scenario] = {
     "loader": sleeping_loader,
@@ -53,13 +53,13 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-def shown(cases: Sequence[Case]) -> str:
+def shown(cases: Sequence[TruthCase]) -> str:
     """All cases as a table, durations in milliseconds and their errors in microseconds."""
     head = ["planted", "found in", "truth", "came back", "off by", "95 % interval", "elsewhere", ""]
     return table(head, [_row(case) for case in cases])
 
 
-def _row(case: Case) -> list[str]:
+def _row(case: TruthCase) -> list[str]:
     if case.unit != "s":
         relative = f"{100 * case.error / case.planted:.2f} %" if case.error else "0"
         amounts = [f"{case.planted:,.4g}", f"{case.came_back:,.4g}", relative, "", ""]
@@ -91,7 +91,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     events = 20 if arguments.quick else arguments.events
-    cases: list[Case] = []
+    cases: list[TruthCase] = []
     for name in arguments.only or SCENARIOS:
         made = SCENARIOS[name](events)
         cases += made if isinstance(made, list) else [made]

@@ -22,10 +22,10 @@ import torch
 
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import PRESETS, Settings
-from recipes.gpt2.text import Place, find_documents, training_order
+from recipes.gpt2.text import DocumentSpan, find_documents, training_order
 from recipes.gpt2.train import loader
-from scripts.bench.harness import Estimate, estimate, machine_line, quiet, table, write_json
-from trainperf.core.machine.clocks.host import monotonic_ns
+from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet, table, write_json
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.lightning import ScheduledProfiler
 from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import Analyst
@@ -56,13 +56,13 @@ OPTIONS: dict[str, Profiler] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CaptureCost:
     """One set of options."""
 
     name: str
     plain_ms: float
     """CPU time of an ordinary step."""
-    traced: Estimate
+    traced: PairedEstimate
     """CPU time of a traced step over that."""
     begin_ms: float
     """CPU time of beginning to trace: the gap before the first traced step."""
@@ -83,7 +83,7 @@ class Cpu(L.Callback):
         self.at.append(time.thread_time_ns() / 1e6)
 
 
-def measure(name: str, profiler: Profiler, order: list[Place], scratch: Path) -> Row:
+def measure(name: str, profiler: Profiler, order: list[DocumentSpan], scratch: Path) -> CaptureCost:
     """Train once with these options."""
     attached = profiler(
         wait=WAIT,
@@ -111,13 +111,13 @@ def measure(name: str, profiler: Profiler, order: list[Place], scratch: Path) ->
     return _row(name, cpu.at, sorted(scratch.glob("trainperf/traces/*.gz")))
 
 
-def _row(name: str, at_ms: Sequence[float], traces: Sequence[Path]) -> Row:
+def _row(name: str, at_ms: Sequence[float], traces: Sequence[Path]) -> CaptureCost:
     """From batch start to batch start: tracing begins after the warm-up step, ends after three."""
     spent = [after - before for before, after in itertools.pairwise(at_ms)]
     cycles = [spent[i : i + CYCLE] for i in range(CYCLE, len(spent) - CYCLE + 1, CYCLE)]
     plain = median(ms for cycle in cycles for ms in cycle[1:WAIT])
     traced = [median(cycle[WAIT + WARMUP : -1]) for cycle in cycles]
-    return Row(
+    return CaptureCost(
         name=name,
         plain_ms=plain,
         traced=estimate([ms / median(c[1:WAIT]) for ms, c in zip(traced, cycles, strict=True)]),
@@ -155,7 +155,7 @@ def idle_ns(scratch: Path, *, rounds: int = 200, steps: int = 1000) -> float:
     return median(costs)
 
 
-def shown(rows: Sequence[Row]) -> str:
+def shown(rows: Sequence[CaptureCost]) -> str:
     """The rows as a table."""
     head = ["options", "× an ordinary step", "95 % interval", "begin", "write", "file", "JSON"]
     return table(
@@ -185,7 +185,7 @@ def main() -> None:
     preset = PRESETS["tiny"]
     places = find_documents(None, preset)
     order = training_order(places, preset, CYCLE * (arguments.cycles + 1) + 1, 1)
-    rows: list[Row] = []
+    rows: list[CaptureCost] = []
     for name, profiler in OPTIONS.items():
         with tempfile.TemporaryDirectory() as scratch:
             rows.append(measure(name, profiler, order, Path(scratch)))

@@ -9,19 +9,19 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from trainperf.core.machine.clocks.base import HostClock
+from trainperf.core.machine.clocks import HostClock
 from trainperf.loop import LoopMonitor
 
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-Make = Callable[[], "Parts"]
+Make = Callable[[], "BenchLoop"]
 
 UNIT = 24
 """Side of the matrices of one unit of added work: some microseconds, in cache."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Parts:
+class BenchLoop:
     """What a loop is made of."""
 
     model: torch.nn.Module
@@ -52,7 +52,7 @@ class Extra:
         self._step += 1
 
 
-def train(parts: Parts, steps: int, place: Path, extra: Extra, clock: HostClock) -> Path:
+def train(parts: BenchLoop, steps: int, place: Path, extra: Extra, clock: HostClock) -> Path:
     """Train so many steps under a monitor that reads this clock.
 
     Returns:
@@ -93,21 +93,21 @@ def _ready(*shape: int, out: tuple[int, ...]) -> Callable[[int], list[Batch]]:
     return lambda number: [batch] * number
 
 
-def matmul() -> Parts:
+def matmul() -> BenchLoop:
     """Wide layers: nearly all of the step is in matrix products."""
     model = torch.nn.Sequential(
         torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)
     )
-    return Parts(model=model, batches=_ready(16, 256, out=(16, 256)))
+    return BenchLoop(model=model, batches=_ready(16, 256, out=(16, 256)))
 
 
-def small_ops() -> Parts:
+def small_ops() -> BenchLoop:
     """Many layers of next to nothing: dispatch and Python."""
     layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(9)]
-    return Parts(model=torch.nn.Sequential(*layers), batches=_ready(4, 8, out=(4, 8)))
+    return BenchLoop(model=torch.nn.Sequential(*layers), batches=_ready(4, 8, out=(4, 8)))
 
 
-class Words(Dataset[Batch]):
+class WordDataset(Dataset[Batch]):
     """Samples that are made of text in Python, one after the other."""
 
     def __init__(self, number: int, words: int) -> None:
@@ -130,37 +130,39 @@ class Words(Dataset[Batch]):
         return data, data[:1]
 
 
-def python_loader() -> Parts:
+def python_loader() -> BenchLoop:
     """Samples made in Python by the training process: their cost varies from step to step."""
-    return Parts(
+    return BenchLoop(
         model=torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)),
-        batches=lambda number: DataLoader(Words(4 * number, 100), batch_size=4),
+        batches=lambda number: DataLoader(WordDataset(4 * number, 100), batch_size=4),
     )
 
 
-def pauses() -> Parts:
+def pauses() -> BenchLoop:
     """Validation every 40 steps, and garbage in cycles that the collector must find."""
     model = torch.nn.Sequential(
         torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 128)
     )
-    return Parts(model=model, batches=_ready(48, 128, out=(48, 128)), validate_every=40, garbage=60)
+    return BenchLoop(
+        model=model, batches=_ready(48, 128, out=(48, 128)), validate_every=40, garbage=60
+    )
 
 
-def convolution() -> Parts:
+def convolution() -> BenchLoop:
     """Small pictures through two convolutions."""
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3, stride=2), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3, stride=2)
     )
-    return Parts(model=model, batches=_ready(4, 3, 24, 24, out=(4, 4, 5, 5)))
+    return BenchLoop(model=model, batches=_ready(4, 3, 24, 24, out=(4, 4, 5, 5)))
 
 
-def attention() -> Parts:
+def attention() -> BenchLoop:
     """One layer of a transformer on short sequences."""
     model = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-    return Parts(model=model, batches=_ready(4, 12, 32, out=(4, 12, 32)))
+    return BenchLoop(model=model, batches=_ready(4, 12, 32, out=(4, 12, 32)))
 
 
-class Rows(Dataset[Batch]):
+class ParsedRows(Dataset[Batch]):
     """Samples that are parsed from lines of numbers."""
 
     def __init__(self, number: int) -> None:
@@ -176,17 +178,17 @@ class Rows(Dataset[Batch]):
         return data / 991, data[:1] / 991
 
 
-def parsing_loader() -> Parts:
+def parsing_loader() -> BenchLoop:
     """Lines parsed by the training process, shuffled."""
-    return Parts(
+    return BenchLoop(
         model=torch.nn.Sequential(torch.nn.Linear(48, 96), torch.nn.GELU(), torch.nn.Linear(96, 1)),
-        batches=lambda number: DataLoader(Rows(5 * number), batch_size=5, shuffle=True),
+        batches=lambda number: DataLoader(ParsedRows(5 * number), batch_size=5, shuffle=True),
     )
 
 
-def recurrent_pauses() -> Parts:
+def recurrent_pauses() -> BenchLoop:
     """A recurrent layer, validated every 25 steps, with some garbage."""
-    return Parts(
+    return BenchLoop(
         model=_Recurrent(),
         batches=_ready(8, 4, 16, out=(8, 4, 16)),
         validate_every=25,

@@ -17,8 +17,8 @@ import torch
 from scripts.bench.compare_loops import KINDS, Extra, Make, kinds, train
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
-from trainperf.comparison.sample import SampleFold
-from trainperf.core.machine.clocks.base import HostClock
+from trainperf.comparison.compared_run import SampleFold
+from trainperf.core.machine.clocks import HostClock
 from trainperf.core.steps.block import StepBlock
 
 
@@ -43,7 +43,7 @@ MANY = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedRun:
     """One run: its steady steps, in their order."""
 
     session: str
@@ -85,7 +85,7 @@ class Plan:
     """As many in which one side has work added."""
 
 
-def session(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
+def session(name: str, split: str, plan: Plan) -> Iterator[RecordedRun]:
     """Record one: every kind of the split in turn."""
     torch.set_num_threads(1)
     for kind, make in kinds(split):
@@ -111,11 +111,11 @@ class Bench:
     make: Make
     clock: str = "wall"
 
-    def one(self, mode: str, steps: int, extra: int = 0, truth: float = 0.0) -> Recorded:
+    def one(self, mode: str, steps: int, extra: int = 0, truth: float = 0.0) -> RecordedRun:
         """A run of so many steps, recorded and read back."""
         began_s = time.perf_counter()
         steady, paces_ns = self._trained(steps, Extra((extra,)))
-        return Recorded(
+        return RecordedRun(
             session=self.session,
             split=self.split,
             kind=self.kind,
@@ -166,11 +166,11 @@ def alone(split: str, kind: str) -> None:
     sys.stdout.write(json.dumps(bench.one("long", LONG).walls.tolist()))
 
 
-def _fresh(name: str, split: str, kind: str) -> Recorded:
+def _fresh(name: str, split: str, kind: str) -> RecordedRun:
     began_s = time.perf_counter()
     call = [sys.executable, "-m", "scripts.bench.compare", "alone", split, kind]
     said = subprocess.run(call, check=True, capture_output=True, env=dict(os.environ))
-    return Recorded(
+    return RecordedRun(
         session=name,
         split=split,
         kind=kind,
@@ -183,7 +183,7 @@ def _fresh(name: str, split: str, kind: str) -> Recorded:
     )
 
 
-def write(path: Path, runs: Sequence[Recorded]) -> None:
+def write(path: Path, runs: Sequence[RecordedRun]) -> None:
     """All of a session in one file: integer nanoseconds, and who they are as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     heads = [{**asdict(run), "walls": len(run.walls)} for run in runs]
@@ -191,9 +191,9 @@ def write(path: Path, runs: Sequence[Recorded]) -> None:
     np.savez_compressed(path, walls=walls, heads=np.array(json.dumps(heads)))
 
 
-def read(folder: Path, split: str) -> list[Recorded]:
+def read(folder: Path, split: str) -> list[RecordedRun]:
     """The runs of all sessions of a split, in the order in which they were recorded."""
-    runs: list[Recorded] = []
+    runs: list[RecordedRun] = []
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as kept:
             heads, walls, place = json.loads(str(kept["heads"])), kept["walls"], 0
@@ -202,5 +202,5 @@ def read(folder: Path, split: str) -> list[Recorded]:
             own = walls[place : place + number].astype(np.int64)
             place += number
             paces_ns = tuple(head.get("paces_ns", ()))
-            runs.append(Recorded(**{**head, "walls": own, "paces_ns": paces_ns}))
+            runs.append(RecordedRun(**{**head, "walls": own, "paces_ns": paces_ns}))
     return [run for run in runs if run.split == split]

@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from scripts.bench.compare_record import Recorded
-from scripts.bench.compare_verdicts import Contest, Found, Planted, Share, found, planted, unasked
+from scripts.bench.compare_record import RecordedRun
+from scripts.bench.compare_verdicts import (
+    Contest,
+    Planted,
+    Share,
+    VerdictCounts,
+    found,
+    planted,
+    unasked,
+)
 from scripts.bench.harness import table
 
 
@@ -36,7 +44,9 @@ def tables(contests: Sequence[Contest]) -> str:
     return "\n\n".join(parts)
 
 
-def result(runs: Sequence[Recorded], contests: Sequence[Contest], split: str) -> dict[str, object]:
+def result(
+    runs: Sequence[RecordedRun], contests: Sequence[Contest], split: str
+) -> dict[str, object]:
     """What is kept."""
     names = sorted({run.session for run in runs})
     return {
@@ -51,7 +61,7 @@ def result(runs: Sequence[Recorded], contests: Sequence[Contest], split: str) ->
     }
 
 
-def _session(runs: Sequence[Recorded]) -> dict[str, object]:
+def _session(runs: Sequence[RecordedRun]) -> dict[str, object]:
     return {
         "runs": len(runs),
         "kinds": sorted({run.kind for run in runs}),
@@ -61,12 +71,12 @@ def _session(runs: Sequence[Recorded]) -> dict[str, object]:
     }
 
 
-def _row(one: Found) -> list[str]:
+def _row(one: VerdictCounts) -> list[str]:
     power = [f"{100 * (part.rate or 0):.0f} %" for part in one.power.values()]
     return [one.mode, one.clock, str(one.false.of), _share(one.false), _percent(one.noise), *power]
 
 
-def _quiet(one: Found) -> list[str]:
+def _quiet(one: VerdictCounts) -> list[str]:
     return [one.mode, one.clock, str(one.quiet.of), _share(one.quiet_false), _share(one.quiet)]
 
 

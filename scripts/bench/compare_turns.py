@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from scripts.bench.compare_loops import KINDS, Extra, train
-from scripts.bench.compare_record import CLOCKS, Bench, Plan, Recorded, Walls, read_back
-from trainperf.core.interleaving import Place, Referee, new_address
+from scripts.bench.compare_record import CLOCKS, Bench, Plan, RecordedRun, Walls, read_back
+from trainperf.core.interleaving import Participant, Referee, new_address
 
 
 PAIRS = 10
@@ -30,12 +30,12 @@ STEPS = 80
 _PROCESSES = multiprocessing.get_context("fork")
 
 
-def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
+def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[RecordedRun]:
     """Record what a plan wants of these: every kind of the split in turn."""
     torch.set_num_threads(1)
     for kind, make in KINDS[split].items():
         Bench(session=name, split=split, kind=kind, make=make).one("warm", STEPS)  # imports
-        like = Recorded(
+        like = RecordedRun(
             session=name,
             split=split,
             kind=kind,
@@ -57,7 +57,7 @@ def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[Recorded]:
                 yield from by_turns(planted)
 
 
-def by_turns(like: Recorded, pairs: int = PAIRS) -> Iterator[Recorded]:
+def by_turns(like: RecordedRun, pairs: int = PAIRS) -> Iterator[RecordedRun]:
     """One comparison: before and after, pair by pair, each run in a process of its own.
 
     Args:
@@ -66,14 +66,14 @@ def by_turns(like: Recorded, pairs: int = PAIRS) -> Iterator[Recorded]:
     """
     for _ in range(pairs):
         with new_address() as address, Referee(address):
-            sides = [_begun(like, Place(address=str(address), side=side)) for side in (0, 1)]
+            sides = [_begun(like, Participant(address=str(address), side=side)) for side in (0, 1)]
             for side, (process, walls) in enumerate(sides):
                 yield _with(like, walls.recv(), extra=bool(side))
                 process.join()
 
 
 def _begun(
-    like: Recorded, place: Place
+    like: RecordedRun, place: Participant
 ) -> "tuple[multiprocessing.process.BaseProcess, Connection[None, Walls]]":
     here, there = _PROCESSES.Pipe(duplex=False)
     extra = like.extra if place.side else 0
@@ -86,7 +86,12 @@ def _begun(
 
 
 def _side(
-    place: Place, split: str, kind: str, clock: str, extra: int, found: "Connection[Walls, None]"
+    place: Participant,
+    split: str,
+    kind: str,
+    clock: str,
+    extra: int,
+    found: "Connection[Walls, None]",
 ) -> None:
     os.environ.update(place.variable())
     torch.set_num_threads(1)
@@ -96,7 +101,7 @@ def _side(
         found.send(read_back(path)[0].wall_ns.astype(np.int64))
 
 
-def _with(like: Recorded, walls: Walls, *, extra: bool) -> Recorded:
+def _with(like: RecordedRun, walls: Walls, *, extra: bool) -> RecordedRun:
     if extra:
         return replace(like, walls=walls)
     return replace(like, walls=walls, extra=0, truth=0.0)

@@ -12,9 +12,9 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import betaincinv
 
-from scripts.bench.compare_record import PAIRS, Recorded
+from scripts.bench.compare_record import PAIRS, RecordedRun
 from scripts.bench.compare_turns import PAIRS as TURN_PAIRS
-from trainperf.comparison.side import estimates
+from trainperf.comparison.compared_run import estimates
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.bootstrap import Estimate, RatioInterval, paired_interval, ratio_interval
 from trainperf.core.stats.machine_pace import Slowdown, including, slowdown
@@ -38,15 +38,15 @@ REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class EstimatedRun:
     """A recorded run and what the comparison knows of it."""
 
-    run: Recorded
+    run: RecordedRun
     step: Estimate | None
     """`None` where there are too few steady steps."""
 
 
-Pairing = tuple[str, Sequence[Known], Sequence[Known]]
+Pairing = tuple[str, Sequence[EstimatedRun], Sequence[EstimatedRun]]
 """The mode, and the runs of either side."""
 
 
@@ -109,12 +109,12 @@ def share(outcomes: Sequence[bool]) -> Share:
     return Share(of=n, found=k, rate=k / n, low=low, high=high)
 
 
-def known(runs: Sequence[Recorded]) -> list[Known]:
+def known(runs: Sequence[RecordedRun]) -> list[EstimatedRun]:
     """What the comparison makes of each of them."""
-    return [Known(run=run, step=_estimate(run)) for run in runs]
+    return [EstimatedRun(run=run, step=_estimate(run)) for run in runs]
 
 
-def contests(runs: Sequence[Known]) -> list[Contest]:
+def contests(runs: Sequence[EstimatedRun]) -> list[Contest]:
     """Everything that can be compared, mode by mode."""
     made: list[Contest | None] = []
     groups = _grouped(runs, lambda run: (run.session, run.kind, run.mode))
@@ -125,7 +125,7 @@ def contests(runs: Sequence[Known]) -> list[Contest]:
     return [one for one in made if one is not None]
 
 
-def _pairings(mode: str, group: Sequence[Known]) -> Iterator[Pairing]:
+def _pairings(mode: str, group: Sequence[EstimatedRun]) -> Iterator[Pairing]:
     if mode == "long":
         return _of_long(group)
     if mode.startswith("by turns"):
@@ -133,7 +133,9 @@ def _pairings(mode: str, group: Sequence[Known]) -> Iterator[Pairing]:
     return _turns(SHORT_TURNS, group, PAIRS)
 
 
-def _contest(mode: str, before: Sequence[Known], after: Sequence[Known]) -> Contest | None:
+def _contest(
+    mode: str, before: Sequence[EstimatedRun], after: Sequence[EstimatedRun]
+) -> Contest | None:
     """`None` where a run has too few steps."""
     steps = [[one.step for one in side if one.step is not None] for side in (before, after)]
     if [len(side) for side in steps] != [len(before), len(after)]:
@@ -151,7 +153,7 @@ def _contest(mode: str, before: Sequence[Known], after: Sequence[Known]) -> Cont
     )
 
 
-def _machine(before: Sequence[Known], after: Sequence[Known]) -> Slowdown | None:
+def _machine(before: Sequence[EstimatedRun], after: Sequence[EstimatedRun]) -> Slowdown | None:
     if (len(before), len(after)) != (1, 1):
         return None
     return slowdown(before[0].run.paces_ns, after[0].run.paces_ns)
@@ -163,7 +165,7 @@ def unasked(contests_of_all: Sequence[Contest]) -> list[Contest]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class VerdictCounts:
     """What was said in the comparisons of one mode."""
 
     mode: str
@@ -182,7 +184,7 @@ class Found:
     """Median of the smallest change that could be told."""
 
 
-def found(contests_of_all: Sequence[Contest]) -> list[Found]:
+def found(contests_of_all: Sequence[Contest]) -> list[VerdictCounts]:
     """Of identical runs, mode by mode."""
     modes: dict[tuple[str, str], list[Contest]] = defaultdict(list)
     for one in contests_of_all:
@@ -191,10 +193,10 @@ def found(contests_of_all: Sequence[Contest]) -> list[Found]:
     return [_found(mode, clock, group) for (mode, clock), group in modes.items()]
 
 
-def _found(mode: str, clock: str, group: Sequence[Contest]) -> Found:
+def _found(mode: str, clock: str, group: Sequence[Contest]) -> VerdictCounts:
     said = [one.interval() for one in group]
     quiet = [one for one, what in zip(group, said, strict=True) if what.noise <= QUIET]
-    return Found(
+    return VerdictCounts(
         mode=mode,
         clock=clock,
         false=share([_claims(what) for what in said]),
@@ -244,7 +246,7 @@ def planted(contests_of_all: Sequence[Contest]) -> list[Planted]:
     ]
 
 
-def _of_long(runs: Sequence[Known]) -> Iterator[Pairing]:
+def _of_long(runs: Sequence[EstimatedRun]) -> Iterator[Pairing]:
     for one, other in _chunks(runs, 2):
         yield "single, one after the other", [one], [other]
     half = len(runs) // 2
@@ -255,12 +257,12 @@ def _of_long(runs: Sequence[Known]) -> Iterator[Pairing]:
         yield "repeats one side after the other, 3 × 500", chunk[:REPEATS], chunk[REPEATS:]
 
 
-def _turns(mode: str, runs: Sequence[Known], pairs: int) -> Iterator[Pairing]:
+def _turns(mode: str, runs: Sequence[EstimatedRun], pairs: int) -> Iterator[Pairing]:
     for chunk in _chunks(runs, 2 * pairs):
         yield mode, chunk[::2], chunk[1::2]
 
 
-def _across(runs: Sequence[Known]) -> Iterator[Pairing]:
+def _across(runs: Sequence[EstimatedRun]) -> Iterator[Pairing]:
     """The first session of a kind against the second, the third against the fourth."""
     long = [one for one in runs if one.run.mode == "long"]
     for group in _grouped(long, lambda run: (run.kind, run.clock)).values():
@@ -270,7 +272,7 @@ def _across(runs: Sequence[Known]) -> Iterator[Pairing]:
                 yield "single, another session", [one], [other]
 
 
-def _estimate(run: Recorded) -> Estimate | None:
+def _estimate(run: RecordedRun) -> Estimate | None:
     """By the code that `trainperf compare` runs, for the reading that decides."""
     matrix = np.zeros((len(run.walls), len(CORE_COLUMNS)))
     matrix[:, len(CORE_COLUMNS) - len(PHASES) + Phase.OTHER] = run.walls
@@ -284,9 +286,9 @@ def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _grouped(
-    runs: Sequence[Known], key: Callable[[Recorded], tuple[str, ...]]
-) -> Mapping[tuple[str, ...], list[Known]]:
-    groups: dict[tuple[str, ...], list[Known]] = defaultdict(list)
+    runs: Sequence[EstimatedRun], key: Callable[[RecordedRun], tuple[str, ...]]
+) -> Mapping[tuple[str, ...], list[EstimatedRun]]:
+    groups: dict[tuple[str, ...], list[EstimatedRun]] = defaultdict(list)
     for one in runs:
         groups[key(one.run)].append(one)
     return groups

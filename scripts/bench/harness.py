@@ -16,7 +16,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class PairedEstimate:
     """A median of paired values with a 95 % bootstrap interval, and on how many pairs it stands."""
 
     median: float
@@ -25,13 +25,13 @@ class Estimate:
     n: int
 
 
-def estimate(values: Sequence[float], *, resamples: int = 2000, seed: int = 0) -> Estimate:
+def estimate(values: Sequence[float], *, resamples: int = 2000, seed: int = 0) -> PairedEstimate:
     """Median of the *values* and the percentile-bootstrap interval of that median."""
     sample = np.asarray(values, dtype=np.float64)
     drawn = np.random.default_rng(seed).integers(0, len(sample), (resamples, len(sample)))
     medians = np.median(sample[drawn], axis=1)
     low, high = np.quantile(medians, [0.025, 0.975]).tolist()
-    return Estimate(median=float(np.median(sample)), low=low, high=high, n=len(sample))
+    return PairedEstimate(median=float(np.median(sample)), low=low, high=high, n=len(sample))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

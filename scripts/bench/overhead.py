@@ -20,7 +20,7 @@ import torch
 
 from scripts.bench.alternation import Cost, Stopwatch, alternate, one_after_the_other
 from scripts.bench.contenders import NOTHING, Contender
-from scripts.bench.harness import Estimate, estimate, machine_line, quiet, table, write_json
+from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet, table, write_json
 from scripts.bench.loops import SETTINGS, Setting
 
 
@@ -29,17 +29,17 @@ TARGETS = {"defaults": 1.00, "bare": 1.03}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class OverheadRow:
     """One contender in one setting."""
 
     setting: str
     name: str
     base_us: float
-    ratio: Estimate
+    ratio: PairedEstimate
     quiet_ratio: float
     """Of the costs of the quietest tenth of the blocks: what others do to the machine adds only."""
-    added_us: Estimate
-    process_added_us: Estimate
+    added_us: PairedEstimate
+    process_added_us: PairedEstimate
     """The same for all threads of the process: work handed to another thread is not gone."""
 
 
@@ -54,7 +54,7 @@ class Effort:
     """In each block."""
 
 
-def measure(setting: Setting, contender: Contender, effort: Effort, scratch: Path) -> Row:
+def measure(setting: Setting, contender: Contender, effort: Effort, scratch: Path) -> OverheadRow:
     """Run the pairs of one row; who goes first changes from fit to fit."""
     _pairs(setting, (NOTHING, contender), replace(effort, blocks=1), scratch)  # pays for imports
     pairs: list[tuple[Cost, Cost]] = []
@@ -66,7 +66,7 @@ def measure(setting: Setting, contender: Contender, effort: Effort, scratch: Pat
         else:
             swapped = _pairs(setting, (contender, NOTHING), effort, scratch)
             pairs += [(base, attached) for attached, base in swapped]
-    return Row(
+    return OverheadRow(
         setting=setting.name,
         name=contender.name,
         base_us=estimate([base.thread_us for base, _ in pairs]).median,
@@ -97,7 +97,7 @@ def _pairs(
         return order((partial(run, 0), partial(run, 1)), effort.blocks, effort.steps)
 
 
-def shown(rows: Sequence[Row]) -> str:
+def shown(rows: Sequence[OverheadRow]) -> str:
     """The rows of one setting as a table."""
     return table(
         [
@@ -124,7 +124,9 @@ def shown(rows: Sequence[Row]) -> str:
     )
 
 
-def run_setting(setting: Setting, only: Sequence[str], effort: Effort, scratch: Path) -> list[Row]:
+def run_setting(
+    setting: Setting, only: Sequence[str], effort: Effort, scratch: Path
+) -> list[OverheadRow]:
     """Measure and print one setting."""
     chosen = [c for c in setting.contenders() if not only or c is NOTHING or c.name in only]
     rows = [measure(setting, contender, effort, scratch) for contender in chosen]
@@ -153,7 +155,7 @@ def main() -> None:
     effort = Effort(fits=arguments.fits, blocks=arguments.blocks, steps=arguments.steps)
     if arguments.quick:
         effort = replace(effort, fits=2, blocks=4)
-    rows: list[Row] = []
+    rows: list[OverheadRow] = []
     with tempfile.TemporaryDirectory() as scratch:
         for setting in SETTINGS:
             if setting.name in (arguments.setting or names):

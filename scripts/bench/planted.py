@@ -13,7 +13,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch.utils.data import DataLoader, Dataset
 
 from scripts.bench.harness import quiet
-from scripts.bench.truth import Case, Recorded, Sleeper, duration, independent_ns, recorded
+from scripts.bench.truth import Sleeper, TruthCase, TruthRun, duration, independent_ns, recorded
 from trainperf.core.phases import Gap, Phase
 from trainperf.lightning import TrainPerf
 
@@ -66,7 +66,7 @@ class Model(pl.LightningModule):
         self.in_optimizer()
 
 
-class Samples(Dataset[torch.Tensor]):
+class PlantedSamples(Dataset[torch.Tensor]):
     """Takes as long as what is planted to make a sample."""
 
     def __init__(self, number: int, act: Act = _awake) -> None:
@@ -131,7 +131,7 @@ class Fit:
     options: dict[str, Any] = field(default_factory=dict)
     validation: object = None
 
-    def run(self) -> Recorded:
+    def run(self) -> TruthRun:
         """Fit with `TrainPerf` attached and read the run back."""
         usual: dict[str, Any] = {
             "accelerator": "cpu",
@@ -154,22 +154,22 @@ class Fit:
 
 def steps(number: int) -> "DataLoader[torch.Tensor]":
     """So many batches of one ready-made sample."""
-    return DataLoader(Samples(number))
+    return DataLoader(PlantedSamples(number))
 
 
 # -- phases -------------------------------------------------------------------------------------
 
 
-def sleeping_loader(events: int) -> Case:
+def sleeping_loader(events: int) -> TruthCase:
     """A data set that sleeps, read in the training process."""
     sleeper = Sleeper()
-    found = Fit(loader=DataLoader(Samples(events, sleeper))).run()
+    found = Fit(loader=DataLoader(PlantedSamples(events, sleeper))).run()
     return _phase("loader, no workers", Phase.DATA_WAIT, sleeper, found)
 
 
-def sleeping_workers(events: int) -> Case:
+def sleeping_workers(events: int) -> TruthCase:
     """A data set that sleeps in two workers: what the loop waits is what they cannot hide."""
-    loader = ClockedLoader(Samples(events, Sleeper(0.010, 0.060)), num_workers=2)
+    loader = ClockedLoader(PlantedSamples(events, Sleeper(0.010, 0.060)), num_workers=2)
     found = Fit(loader=loader).run()
     return duration(
         "loader, 2 workers",
@@ -180,10 +180,10 @@ def sleeping_workers(events: int) -> Case:
     )
 
 
-def sleeping_callback(hook: str) -> Callable[[int], Case]:
+def sleeping_callback(hook: str) -> Callable[[int], TruthCase]:
     """A callback that sleeps at one hook."""
 
-    def case(events: int) -> Case:
+    def case(events: int) -> TruthCase:
         sleeper = Sleeper()
         found = Fit(loader=steps(events), callbacks=[At(hook, sleeper)]).run()
         return _phase(f"callback, {hook}", Phase.CALLBACKS, sleeper, found)
@@ -191,10 +191,10 @@ def sleeping_callback(hook: str) -> Callable[[int], Case]:
     return case
 
 
-def sleeping_part(attribute: str, phase: Phase) -> Callable[[int], Case]:
+def sleeping_part(attribute: str, phase: Phase) -> Callable[[int], TruthCase]:
     """A module that sleeps in one part of its step."""
 
-    def case(events: int) -> Case:
+    def case(events: int) -> TruthCase:
         sleeper, model = Sleeper(), Model()
         setattr(model, attribute, sleeper)
         found = Fit(model=model, loader=steps(events)).run()
@@ -203,7 +203,7 @@ def sleeping_part(attribute: str, phase: Phase) -> Callable[[int], Case]:
     return case
 
 
-def sleeping_framework(events: int) -> Case:
+def sleeping_framework(events: int) -> TruthCase:
     """A sleep that no phase brackets."""
     sleeper, strategy = Sleeper(), BetweenHooks(device="cpu")
     strategy.act = sleeper
@@ -212,7 +212,7 @@ def sleeping_framework(events: int) -> Case:
     return _phase("where no phase is", Phase.OTHER, sleeper, found)
 
 
-def _phase(name: str, phase: Phase, sleeper: Sleeper, found: Recorded) -> Case:
+def _phase(name: str, phase: Phase, sleeper: Sleeper, found: TruthRun) -> TruthCase:
     return duration(
         name,
         phase.label,
@@ -225,20 +225,20 @@ def _phase(name: str, phase: Phase, sleeper: Sleeper, found: Recorded) -> Case:
 # -- gaps ---------------------------------------------------------------------------------------
 
 
-def sleeping_validation(events: int) -> Case:
+def sleeping_validation(events: int) -> TruthCase:
     """A validation after every second step."""
     sleeper, model = Sleeper(0.005, 0.050), Model()
     model.in_validation = sleeper
     found = Fit(
         model=model,
         loader=steps(2 * events),
-        validation=DataLoader(Samples(1)),
+        validation=DataLoader(PlantedSamples(1)),
         options={"val_check_interval": 2},
     ).run()
     return _gap("validation", Gap.VALIDATION, sleeper, found)
 
 
-def sleeping_checkpoint(events: int) -> Case:
+def sleeping_checkpoint(events: int) -> TruthCase:
     """A checkpoint after every second step."""
     sleeper = Sleeper(0.005, 0.050)
     saving = ModelCheckpoint(every_n_train_steps=2, save_top_k=-1)
@@ -250,5 +250,5 @@ def sleeping_checkpoint(events: int) -> Case:
     return _gap("checkpoint", Gap.CHECKPOINT, sleeper, found)
 
 
-def _gap(name: str, gap: Gap, sleeper: Sleeper, found: Recorded) -> Case:
+def _gap(name: str, gap: Gap, sleeper: Sleeper, found: TruthRun) -> TruthCase:
     return duration(name, gap.label, sleeper.slept_ns, found.gap_ns(gap))

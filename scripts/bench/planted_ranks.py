@@ -19,7 +19,7 @@ import torch
 
 from scripts.bench.harness import quiet
 from scripts.bench.planted import At, Model, steps
-from scripts.bench.truth import Case, Sleeper, duration, recorded
+from scripts.bench.truth import Sleeper, TruthCase, duration, recorded
 from trainperf.core.phases import Phase
 from trainperf.lightning import TrainPerf
 
@@ -28,7 +28,7 @@ SLOW_RANK = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TailPlace:
     """Where rank 1 sleeps, and what of rank 0 should tell."""
 
     name: str
@@ -36,19 +36,21 @@ class Place:
     reading: str
 
 
-PLACES: Mapping[str, Place] = {
-    "before": Place(
+PLACES: Mapping[str, TailPlace] = {
+    "before": TailPlace(
         name="rank 1 before backward", hook="on_train_batch_start", reading="tail of rank 0"
     ),
-    "after": Place(name="rank 1 at batch end", hook="on_train_batch_end", reading="loop of rank 0"),
+    "after": TailPlace(
+        name="rank 1 at batch end", hook="on_train_batch_end", reading="loop of rank 0"
+    ),
 }
 
 
-def sleeping_rank(key: str) -> Callable[[int], Case]:
+def sleeping_rank(key: str) -> Callable[[int], TruthCase]:
     """One of the places."""
     place = PLACES[key]
 
-    def case(events: int) -> Case:
+    def case(events: int) -> TruthCase:
         with tempfile.TemporaryDirectory() as scratch:
             _launch(key, events, scratch)
             slept_ns = json.loads((Path(scratch) / "slept.json").read_text())

@@ -10,17 +10,17 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins.precision import MixedPrecision
 from torch.utils.data import DataLoader
 
-from scripts.bench.planted import At, Fit, Model, Samples, steps
-from scripts.bench.truth import Case, exact, independent_ns, roughly
+from scripts.bench.planted import At, Fit, Model, PlantedSamples, steps
+from scripts.bench.truth import TruthCase, exact, independent_ns, roughly
 
 
 MIB = 1 << 20
 
 
-def overflows(*, fused: bool) -> Callable[[int], list[Case]]:
+def overflows(*, fused: bool) -> Callable[[int], list[TruthCase]]:
     """Infinite gradients in every fifth step."""
 
-    def case(events: int) -> list[Case]:
+    def case(events: int) -> list[TruthCase]:
         model, count = Model(fused=fused), itertools.count(1)
 
         def poison() -> None:
@@ -60,7 +60,7 @@ class _Masked(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return {"x": torch.ones(16), "attention_mask": mask}
 
 
-def masks(events: int) -> list[Case]:
+def masks(events: int) -> list[TruthCase]:
     """Masks of random, known length in batches of four."""
     lengths = np.random.default_rng(0).integers(1, 129, 4 * events).tolist()
     found = Fit(loader=DataLoader(_Masked(lengths, 128), batch_size=4)).run()
@@ -86,7 +86,7 @@ class _Grows(Callback):
             self.held = torch.ones(self.size, dtype=torch.uint8)
 
 
-def memory(events: int) -> list[Case]:
+def memory(events: int) -> list[TruthCase]:
     """256 MiB that are allocated in the middle of the fit and kept."""
     size, model = 256 * MIB, Model()
     # Memory is sampled four times a second: steps of 30 ms, so that some fall on either side.
@@ -104,14 +104,14 @@ def _doze() -> None:
         pass
 
 
-def whole_fit(events: int) -> list[Case]:
+def whole_fit(events: int) -> list[TruthCase]:
     """Steps and gaps against a stopwatch around `Trainer.fit`, epochs and validation included."""
     marks: list[int] = []
     model = Model()
     fit = Fit(
         model=model,
         loader=steps(events),
-        validation=DataLoader(Samples(4)),
+        validation=DataLoader(PlantedSamples(4)),
         options={"max_epochs": 3},
         callbacks=[
             At("setup", lambda: marks.append(independent_ns())),

@@ -56,7 +56,7 @@ Verdict = Literal["right", "wrong", "unclear"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class TruthCase:
     """One planted fact and what was read of it."""
 
     name: str
@@ -80,9 +80,9 @@ class Case:
         return self.came_back - self.planted
 
 
-def exact(name: str, reading: str, unit: str, planted: float, came_back: float) -> Case:
+def exact(name: str, reading: str, unit: str, planted: float, came_back: float) -> TruthCase:
     """A fact that may not be off at all."""
-    return Case(
+    return TruthCase(
         name=name,
         reading=reading,
         unit=unit,
@@ -93,10 +93,10 @@ def exact(name: str, reading: str, unit: str, planted: float, came_back: float) 
     )
 
 
-def roughly(name: str, reading: str, unit: str, planted: float, came_back: float) -> Case:
+def roughly(name: str, reading: str, unit: str, planted: float, came_back: float) -> TruthCase:
     """A single amount that may be off by 1 %."""
     right = abs(came_back - planted) <= TOLERATED_FRACTION * planted
-    return Case(
+    return TruthCase(
         name=name,
         reading=reading,
         unit=unit,
@@ -113,7 +113,7 @@ def duration(
     slept_ns: Sequence[int],
     spent_ns: Sequence[float],
     others_ns: Sequence[Sequence[float]] = (),
-) -> Case:
+) -> TruthCase:
     """Sleeps against what was recorded of the same events, in order.
 
     What a long sleep adds beyond a short one, at the median: of a phase the rest, which is no
@@ -127,7 +127,7 @@ def duration(
     low, high = _interval(rest, long)
     tolerated = max(TOLERATED_FRACTION * planted, TOLERATED_S * 1e9)
     unclear: Verdict = "unclear" if low <= tolerated and high >= -tolerated else "wrong"
-    return Case(
+    return TruthCase(
         name=name,
         reading=reading,
         unit="s",
@@ -159,7 +159,7 @@ def _interval(values: Sequence[float], long: Flags) -> tuple[float, float]:
 
 
 @dataclass(slots=True)
-class Recorded:
+class TruthRun:
     """A record file, read back."""
 
     steps: StepBlock
@@ -198,12 +198,12 @@ class Recorded:
         return {**spent, **{gap.label: sum(self.gap_ns(gap)) for gap in GAPS}}
 
 
-def recorded(run: Path, rank: int = 0) -> Recorded:
+def recorded(run: Path, rank: int = 0) -> TruthRun:
     """Read what one rank wrote; a part of ours that was switched off is an error."""
     file = next(file for file in Run.open(run).attempts[-1] if file.rank == rank)
     entries = list(file.entries())
     blocks = [entry for entry in entries if isinstance(entry, StepBlock)]
-    found = Recorded(StepBlock.joined(blocks))
+    found = TruthRun(StepBlock.joined(blocks))
     for entry in entries:
         if isinstance(entry, GapRecord):
             found.gaps.append(entry)

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scripts.bench.harness import machine, write_json
-from scripts.gpu.parts import PARTS, Part, Place
-from scripts.gpu.runs import KEPT, ROOT, Done, run
+from scripts.gpu.parts import PARTS, CheckSetup, Part
+from scripts.gpu.runs import KEPT, ROOT, FinishedRun, run
 
 
 ALLOWED_S = 540.0
@@ -96,7 +96,7 @@ def main() -> int:
             environment["OMP_NUM_THREADS"] = "1"
         facts["hardware"] = facts.get("hardware") or machine()["processor"]
         trace = given.out.absolute().with_suffix(".trace.json.gz")
-        place = Place(scratch=Path(made), cuda=cuda, trace=trace)
+        place = CheckSetup(scratch=Path(made), cuda=cuda, trace=trace)
         given.out.parent.mkdir(parents=True, exist_ok=True)
 
         def write() -> None:
@@ -123,7 +123,7 @@ def main() -> int:
 
 def check(
     chosen: Sequence[Part],
-    place: Place,
+    place: CheckSetup,
     environment: Mapping[str, str],
     left_s: Callable[[], float],
     parts: Parts,
@@ -143,7 +143,7 @@ def check(
         write()
 
 
-def _outcome(part: Part, place: Place, done: Done) -> dict[str, object]:
+def _outcome(part: Part, place: CheckSetup, done: FinishedRun) -> dict[str, object]:
     general, own = done.outcome(), part.results(place, done)
     return {**general, **own, "ok": bool(general["ok"]) and bool(own["ok"])}
 
@@ -156,7 +156,7 @@ def _failed(parts: Parts) -> list[str]:
     return [name for name, part in parts.items() if not part["ok"]]
 
 
-def wheels(scratch: Path, limit_s: float) -> tuple[dict[str, str], Done | None]:
+def wheels(scratch: Path, limit_s: float) -> tuple[dict[str, str], FinishedRun | None]:
     """The environment of all parts, with the wheels that travelled along unpacked into it."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     folder = os.environ.get("TRAINPERF_WHEELS")
@@ -170,7 +170,9 @@ def wheels(scratch: Path, limit_s: float) -> tuple[dict[str, str], Done | None]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}, done
 
 
-def machine_facts(environment: Mapping[str, str], limit_s: float) -> tuple[dict[str, object], Done]:
+def machine_facts(
+    environment: Mapping[str, str], limit_s: float
+) -> tuple[dict[str, object], FinishedRun]:
     """Whether there is CUDA, the hardware's name and versions; nothing when torch is broken."""
     done = run(["-c", FACTS], environment, limit_s)
     facts: dict[str, object] = json.loads(done.printed) if done.code == 0 else {}

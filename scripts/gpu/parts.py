@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from scripts.gpu.runs import KEPT, Done
+from scripts.gpu.runs import KEPT, FinishedRun
 
 
 SUMMARISED = ("step_s", "effective_tokens_per_s", "padding_fraction", "memory_peak_bytes", "mfu")
@@ -14,7 +14,7 @@ SUMMARISED = ("step_s", "effective_tokens_per_s", "padding_fraction", "memory_pe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CheckSetup:
     """Where a part writes, and on what it runs."""
 
     scratch: Path
@@ -43,24 +43,24 @@ class Part:
 
     name: str
     limit_s: float
-    command: Callable[[Place], Sequence[str]]
-    results: Callable[[Place, Done], Outcome]
+    command: Callable[[CheckSetup], Sequence[str]]
+    results: Callable[[CheckSetup, FinishedRun], Outcome]
     """What it wrote, also if it was cut short.  An `ok` in it may only say *no*."""
     least_s: float = 15.0
     """With less time left it is not begun."""
 
 
-def figures(name: str) -> Callable[[Place, Done], Outcome]:
+def figures(name: str) -> Callable[[CheckSetup, FinishedRun], Outcome]:
     """Reads what a part wrote as JSON, and what it printed."""
 
-    def results(place: Place, done: Done) -> Outcome:
+    def results(place: CheckSetup, done: FinishedRun) -> Outcome:
         written = _json(place.scratch / f"{name}.json")
         return {"ok": written is not None, "figures": written, "printed": done.printed[-KEPT:]}
 
     return results
 
 
-def tests(place: Place, done: Done) -> Outcome:
+def tests(place: CheckSetup, done: FinishedRun) -> Outcome:
     """Every test and how it ended.  With CUDA all of them must pass, else all must be skipped."""
     cases = list(_cases(place.scratch / "tests.xml"))
     said = [str(case["outcome"]) for case in cases]
@@ -70,7 +70,7 @@ def tests(place: Place, done: Done) -> Outcome:
     return {"ok": right, "counts": counts, "cases": cases, "printed": printed}
 
 
-def walkthrough(place: Place, done: Done) -> Outcome:
+def walkthrough(place: CheckSetup, done: FinishedRun) -> Outcome:
     """Its table, and the readings of every run it has finished: also of those before a cut."""
     out = place.scratch / "walkthrough"
     runs = {
@@ -92,34 +92,34 @@ def walkthrough(place: Place, done: Done) -> Outcome:
     }
 
 
-def _tests(place: Place) -> Sequence[str]:
+def _tests(place: CheckSetup) -> Sequence[str]:
     # Versions are not the pinned ones here: a warning of theirs is no failure of ours.
     options = ("-q", "-m", "gpu", "-W", "default", "-p", "no:cacheprovider")
     return ("-m", "pytest", "tests/gpu", *options, f"--junitxml={place.scratch / 'tests.xml'}")
 
 
-def _roofline(place: Place) -> Sequence[str]:
+def _roofline(place: CheckSetup) -> Sequence[str]:
     return ("-m", "scripts.gpu.roofline", *place.work, *_written(place, "roofline"))
 
 
-def _trace(place: Place) -> Sequence[str]:
+def _trace(place: CheckSetup) -> Sequence[str]:
     written = _written(place, "trace")
     return ("-m", "scripts.gpu.trace", *place.work, *written, "--trace", str(place.trace))
 
 
-def _overhead(place: Place) -> Sequence[str]:
+def _overhead(place: CheckSetup) -> Sequence[str]:
     toy = ("--setting", "plain", "--fits", "1", "--blocks", "2", "--steps", "10")
     effort = ("--quick",) if place.cuda else toy
     ours = ("--only", "TrainPerf", "--only", "LoopMonitor")
     return ("-m", "scripts.bench.overhead", *ours, *effort, *_written(place, "overhead"))
 
 
-def _accuracy(place: Place) -> Sequence[str]:
+def _accuracy(place: CheckSetup) -> Sequence[str]:
     toy = () if place.cuda else ("--only", "masks")
     return ("-m", "scripts.bench.accuracy", "--quick", *toy, *_written(place, "accuracy"))
 
 
-def _walkthrough(place: Place) -> Sequence[str]:
+def _walkthrough(place: CheckSetup) -> Sequence[str]:
     # It plans its runs by its own limit, and shows its table before ours ends it.
     minutes = f"{max(place.limit_s - SHOWING_S, SHOWING_S) / 60:.1f}"
     size = ("--preset", "small", "--minutes", minutes)
@@ -128,7 +128,7 @@ def _walkthrough(place: Place) -> Sequence[str]:
     return ("-m", "recipes.gpt2", *(size if place.cuda else toy), *out)
 
 
-def _written(place: Place, name: str) -> Sequence[str]:
+def _written(place: CheckSetup, name: str) -> Sequence[str]:
     return ("--json", str(place.scratch / f"{name}.json"))
 
 

@@ -23,7 +23,7 @@ GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class FinishedRun:
     """A part that has run: how it ended, how long it took, and what it printed."""
 
     code: int | None
@@ -45,7 +45,7 @@ class Done:
         }
 
 
-def run(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float) -> Done:
+def run(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float) -> FinishedRun:
     """A Python process in the repository, over with all its children at the limit.
 
     It is interrupted some seconds before, so that it can write down what it has.
@@ -68,7 +68,9 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float
                 _end_group(process.pid)
         took_s = time.perf_counter() - begun
         said = [_read(stream) for stream in (printed, complained)]
-    return Done(code=code, took_s=took_s, limit_s=limit_s, printed=said[0], complained=said[1])
+    return FinishedRun(
+        code=code, took_s=took_s, limit_s=limit_s, printed=said[0], complained=said[1]
+    )
 
 
 def _ended(process: subprocess.Popen[bytes], limit_s: float) -> int | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainperf.audit.cache_model import memory_traffic
 from trainperf.audit.fusion import survives
-from trainperf.audit.operator_call import Access, Call, Site, Work
+from trainperf.audit.operator_call import Access, Call, OperatorWork, Site
 from trainperf.core.artifacts.audit import Kind, Part
 
 
@@ -31,7 +31,7 @@ def call(*accesses: Access, kind: Kind = "pointwise", part: Part = "forward") ->
         dtypes=(),
         precision="fp32",
         devices=frozenset({"cpu"}),
-        work=Work(kind=kind, flops=0),
+        work=OperatorWork(kind=kind, flops=0),
         accesses=accesses,
         host_ns=0,
     )

@@ -8,9 +8,15 @@ import msgspec
 import pytest
 import torch
 
-from trainperf.benchmark import Comparison, PeakMemory, StepBenchmark, benchmark_step, compare
+from trainperf.benchmark import (
+    BenchmarkComparison,
+    PeakMemory,
+    StepBenchmark,
+    benchmark_step,
+    compare,
+)
 from trainperf.benchmark.memory import peak_memory
-from trainperf.benchmark.parity import outcome_of, seeded
+from trainperf.benchmark.parity import result_of, seeded
 from trainperf.benchmark.results import Versus
 from trainperf.benchmark.timing import median_and_iqr, seconds_of
 from trainperf.benchmark.verdict import ratio_interval, verdict_of
@@ -198,7 +204,7 @@ def test_inference_functions_are_compared_by_their_outputs() -> None:
 )
 def test_the_loss_is_found_where_steps_return_it(returned: object, loss: float | None) -> None:
     """A scalar, a number, the entry `loss`, the first of a tuple; an output is no loss."""
-    found = outcome_of(returned)
+    found = result_of(returned)
 
     assert found is not None
     assert found.loss == loss
@@ -207,7 +213,7 @@ def test_the_loss_is_found_where_steps_return_it(returned: object, loss: float |
 @pytest.mark.parametrize("returned", [None, "text", [], True])
 def test_what_is_no_result_is_none(returned: object) -> None:
     """A step that returns nothing has no loss, rather than zero."""
-    assert outcome_of(returned) is None
+    assert result_of(returned) is None
 
 
 def test_the_interval_is_that_of_order_statistics() -> None:
@@ -305,13 +311,15 @@ def test_a_comparison_reads_as_a_table_and_a_sentence() -> None:
         finite=True,
         verdict="faster",
     )
-    found = Comparison(steps=(made("a", 0.05), made("b", 0.04)), versus=(versus,), tolerance=1)
+    found = BenchmarkComparison(
+        steps=(made("a", 0.05), made("b", 0.04)), versus=(versus,), tolerance=1
+    )
 
     assert str(found).splitlines() == [
         "    median     IQR  calls    cold  peak memory",
         "a  50.0 ms  1.0 ms     30  410 ms     3.00 GiB",
         "b  40.0 ms  0.8 ms     30  410 ms     3.00 GiB",
-        "b against a: faster, 1.25 × the speed [1.23–1.27]; results differ by 0.1 (tolerance 1)",
+        "b against a: faster, 1.25× the speed [1.23–1.27]; results differ by 0.1 (tolerance 1)",
         "peak memory: resident set, one call after the timed ones",
     ]
 

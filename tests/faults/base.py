@@ -16,7 +16,8 @@ from torch.utils.data import DataLoader
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.lightning import TrainPerf
 
 

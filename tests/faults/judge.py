@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faults.base import Kind, Script, evidence_of, measured_gain
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 
 
 NOISE = 1.15

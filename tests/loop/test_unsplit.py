@@ -47,7 +47,7 @@ def test_the_report_of_a_loop_in_one_piece_says_how_to_split_it(
     assert (
         '100 % of it outside every phase. To see more, put its parts into monitor.phase("' in said
     )
-    assert "Nothing stands out" not in said
+    assert "No clear bottleneck" not in said
     for phase in UNSEEN:
         assert f" {phase} not measured " in said
 

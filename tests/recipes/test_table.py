@@ -2,13 +2,13 @@
 
 import pytest
 
-from recipes.gpt2.outcomes import Measured, Outcome, Prediction
+from recipes.gpt2.outcomes import Measured, Prediction, StageOutcome
 from recipes.gpt2.stages import Settings
 from recipes.gpt2.table import ALL, headline, markdown, text
 from trainperf.comparison.results import Speedup
 
 
-BASELINE = Outcome(
+BASELINE = StageOutcome(
     stage="baseline",
     change="fp32, eager, padded",
     status="baseline",
@@ -17,7 +17,7 @@ BASELINE = Outcome(
     cumulative=1.0,
     measured=Measured(step_s=0.0621, effective_tokens_per_s=20934.2, padding_fraction=0.0),
 )
-KEPT = Outcome(
+KEPT = StageOutcome(
     stage="vocabulary",
     change="vocabulary a multiple of 64",
     status="kept",
@@ -47,23 +47,23 @@ KEPT = Outcome(
         loss=2.4738,
     ),
 )
-REJECTED = Outcome(
+REJECTED = StageOutcome(
     stage="sdpa",
     change="fused attention",
     status="rejected",
-    why="slower: 0.90 ×",
+    why="slower: 0.90×",
     settings=Settings(),
     verdict="slower",
     speedup=Speedup(value=0.9, low=0.85, high=0.95, per_rank=False),
     cumulative=1.28,
 )
-SKIPPED = Outcome(
+SKIPPED = StageOutcome(
     stage="tf32", change="TF32", status="skipped", why="no tensor cores", settings=Settings()
 )
 OUTCOMES = (BASELINE, KEPT, REJECTED, SKIPPED)
 
 
-def cells(outcome: Outcome) -> dict[str, str]:
+def cells(outcome: StageOutcome) -> dict[str, str]:
     """A stage's row, by column."""
     return {column.name: column.cell(outcome) for column in ALL}
 
@@ -73,10 +73,10 @@ def test_the_columns_are_those_the_walkthrough_promises() -> None:
     assert list(cells(KEPT).values()) == [
         "vocabulary",
         "vocabulary a multiple of 64",
-        "≤ 1.60 ×",
-        "1.28 × [1.20–1.36]",
+        "≤ 1.60×",
+        "1.28× [1.20–1.36]",
         "−20 %",
-        "1.28 ×",
+        "1.28×",
         "48.5 ms",
         "126,795",
         "130,000",
@@ -98,7 +98,7 @@ def test_what_was_measured_to_be_nothing_is_no_dash() -> None:
 def test_the_headline_is_the_last_cumulative_gain() -> None:
     """What a rejected stage measured is in no product."""
     assert headline(OUTCOMES) == (
-        "1.28 × the baseline's speed at equal loss: 1 of 2 changes were kept (vocabulary)."
+        "1.28× the baseline's speed at equal loss: 1 of 2 changes were kept (vocabulary)."
     )
     assert headline([BASELINE, REJECTED]) == "None of 1 changes was proved to be faster."
 

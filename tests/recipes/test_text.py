@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recipes.gpt2.stages import PRESETS
-from recipes.gpt2.text import END, Documents, find_documents, standard_library, training_order
+from recipes.gpt2.text import END, DocumentDataset, find_documents, standard_library, training_order
 
 
 PRESET = replace(PRESETS["tiny"], context=8, documents=2)
@@ -22,7 +22,7 @@ def write(folder: Path, **files: bytes) -> Path:
 def read(places: list) -> list[bytes]:
     """The documents' bytes, their end token taken off and seen to be there."""
     found = []
-    for tokens in Documents(places):
+    for tokens in DocumentDataset(places):
         assert tokens[-1] == END
         found.append(bytes(tokens[:-1]))
     return found

@@ -84,14 +84,14 @@ def test_real_work_is_compared_with_its_truth(tmp_path: Path) -> None:
 
 def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None:
     """Everything takes half again as long in the second: said to be slower by steps alone."""
-    from scripts.bench.compare_record import Recorded, read, write
+    from scripts.bench.compare_record import RecordedRun, read, write
     from scripts.bench.compare_verdicts import contests, known, unasked
 
     generator = np.random.default_rng(0)
     for session, times in (("first", 2), ("second", 3)):
         walls = [times * 1e6 * generator.lognormal(0.0, 0.005, 400) for _ in range(2)]
         runs = [
-            Recorded(
+            RecordedRun(
                 session=session,
                 split="tune",
                 kind="a loop",
@@ -116,10 +116,10 @@ def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None
 
 def test_a_step_of_three_seconds_is_read_as_it_was_written(tmp_path: Path) -> None:
     """A machine that was busy for so long: more nanoseconds than 32 bits hold."""
-    from scripts.bench.compare_record import Recorded, read, write
+    from scripts.bench.compare_record import RecordedRun, read, write
 
     walls = np.array([1_000_000, 3_000_000_000], np.int64)
-    run = Recorded(
+    run = RecordedRun(
         session="one",
         split="tune",
         kind="a loop",

@@ -14,21 +14,21 @@ import pytest
 
 from scripts.gpu.check import check
 from scripts.gpu.page import page_of
-from scripts.gpu.parts import Outcome, Part, Place, walkthrough
+from scripts.gpu.parts import CheckSetup, Outcome, Part, walkthrough
 from scripts.gpu.parts import tests as read_tests
-from scripts.gpu.runs import Done, run
+from scripts.gpu.runs import FinishedRun, run
 from scripts.gpu.trim import trimmed
 
 
-DONE = Done(code=0, took_s=1.0, limit_s=9.0, printed="", complained="")
+DONE = FinishedRun(code=0, took_s=1.0, limit_s=9.0, printed="", complained="")
 
 
-def place(scratch: Path, *, cuda: bool = False) -> Place:
+def place(scratch: Path, *, cuda: bool = False) -> CheckSetup:
     """A part's surroundings."""
-    return Place(scratch=scratch, cuda=cuda, trace=scratch / "trace.json.gz")
+    return CheckSetup(scratch=scratch, cuda=cuda, trace=scratch / "trace.json.gz")
 
 
-def nothing(place: Place, done: Done) -> Outcome:
+def nothing(place: CheckSetup, done: FinishedRun) -> Outcome:
     """Results of a part that writes none."""
     return {"ok": True}
 

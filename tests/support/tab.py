@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
 from trainperf.traces.results import (
@@ -15,7 +16,6 @@ from trainperf.traces.results import (
     Slice,
     Straggler,
     Totals,
-    TraceFinding,
     TraceReport,
     TraceStep,
 )
@@ -68,11 +68,12 @@ def a_report(*files: str, name: str = "aten::addmm") -> TraceReport:
         stragglers=(Straggler(step=121, rank=0, wait_s=0.004, transfer_s=0.001),),
         warnings=("rank 7 is missing",),
         findings=(
-            TraceFinding(
-                rule="data_wait",
-                what="the device waits for data",
-                evidence="33 ms of 100 ms",
-                gain_at_most=1.5,
+            Finding(
+                id="data_wait",
+                advice="Speed up the loader",
+                title="the device waits for data",
+                evidence=("33 ms of 100 ms",),
+                gain_upper_bound=1.5,
                 action="add workers",
             ),
         ),

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from recipes.gpt2.batches import Batch
 from recipes.gpt2.model import GPT2
-from recipes.gpt2.sides import Planned
+from recipes.gpt2.processes import Planned
 from recipes.gpt2.stages import PRESETS, Settings, Stage
-from recipes.gpt2.text import Place
-from recipes.gpt2.train import Work
+from recipes.gpt2.text import DocumentSpan
+from recipes.gpt2.train import Recipe
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import RunInfo, StepRecord
 
@@ -38,7 +38,7 @@ class Planted:
     _last: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     def by_turns(
-        self, work: Work, order: list[Place], pairs: Sequence[tuple[Planned, Planned]]
+        self, work: Recipe, order: list[DocumentSpan], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Generator[None, None, None]:
         """Leave the run directories of one pair after the other."""
         for pair in pairs:
@@ -46,7 +46,7 @@ class Planted:
                 self.alone(work, order, run)
             yield
 
-    def alone(self, work: Work, order: list[Place], run: Planned) -> None:
+    def alone(self, work: Recipe, order: list[DocumentSpan], run: Planned) -> None:
         """Leave the run directory."""
         del order
         settings = run.settings
@@ -96,7 +96,7 @@ class Planted:
         return made
 
 
-def small_work(out: Path, **changed: object) -> Work:
+def small_work(out: Path, **changed: object) -> Recipe:
     """A walkthrough of the smallest model there is."""
     preset = replace(
         PRESETS["tiny"],
@@ -109,7 +109,7 @@ def small_work(out: Path, **changed: object) -> Work:
         least_turns=2,
     )
     asked = {"minutes": 60.0, "steps": 4, **changed}
-    return Work(preset=preset, seed=1, text=None, out=out, accelerator="cpu", **asked)  # type: ignore[arg-type]
+    return Recipe(preset=preset, seed=1, text=None, out=out, accelerator="cpu", **asked)  # type: ignore[arg-type]
 
 
 def stage(name: str, apply: Callable[[Settings], Settings], **said: object) -> Stage:

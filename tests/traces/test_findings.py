@@ -63,8 +63,8 @@ def test_every_rule_has_its_cause_and_its_bound(
     """By Amdahl's law, of a step of 100 ms."""
     (finding,) = report_of(rank_of(**given)).findings
 
-    assert finding.rule == rule
-    assert finding.gain_at_most == (None if gain is None else pytest.approx(gain))
+    assert finding.id == rule
+    assert finding.gain_upper_bound == (None if gain is None else pytest.approx(gain))
     assert finding.action
 
 
@@ -90,7 +90,7 @@ def test_a_name_without_end_is_cut() -> None:
     endless = Operator(name="x" * 10_000, calls=1, self_device_s=0.45, self_cpu_s=0.1)
     (finding,) = report_of(msgspec.structs.replace(rank, top_operators=(endless,))).findings
 
-    assert finding.evidence == f"{'x' * 79}… takes 50 % of its busy time"
+    assert finding.evidence[0] == f"{'x' * 79}… takes 50 % of its busy time"
 
 
 def test_the_largest_gain_comes_first() -> None:
@@ -100,7 +100,7 @@ def test_the_largest_gain_comes_first() -> None:
 
     found = report_of(rank_of(**given)).findings
 
-    assert [finding.rule for finding in found] == ["exposed_communication", "data_wait"]
+    assert [finding.id for finding in found] == ["exposed_communication", "data_wait"]
 
 
 def test_many_small_collectives_want_larger_messages() -> None:
@@ -122,7 +122,7 @@ def test_of_several_ranks_the_worst_is_told() -> None:
 
     (finding,) = report_of(*ranks).findings
 
-    assert finding.evidence.startswith("rank 1: the loop waits 40.0 ms a step")
+    assert finding.evidence[0].startswith("rank 1: the loop waits 40.0 ms per step")
 
 
 def test_a_straggler_is_the_rank_that_cost_most_over_all_steps() -> None:
@@ -135,8 +135,8 @@ def test_a_straggler_is_the_rank_that_cost_most_over_all_steps() -> None:
     found = report_of(rank_of(0), rank_of(3), stragglers=late)
 
     (finding,) = found.findings
-    assert finding.what == "the other ranks wait for rank 3"
-    assert finding.gain_at_most == pytest.approx(1 / 0.9)
+    assert finding.title == "the other ranks wait for rank 3"
+    assert finding.gain_upper_bound == pytest.approx(1 / 0.9)
     assert found.answer.endswith("In a step the others wait up to 10.0 ms for rank 3.")
 
 

@@ -82,7 +82,7 @@ def test_ranks_that_come_together_wait_for_nobody(tmp_path: Path) -> None:
     found = report([ranks(tmp_path / "job", [0, 0])], FEWER)
 
     assert found.stragglers == ()
-    assert all(finding.rule != "straggler" for finding in found.findings)
+    assert all(finding.id != "straggler" for finding in found.findings)
 
 
 def test_missing_ranks_are_said(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 from typing_extensions import Self
 
-from trainperf.audit.attribution import Where
+from trainperf.audit.attribution import Attribution
 from trainperf.audit.elementwise import Operator
 from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.traffic import is_traced, tensors_in
@@ -28,7 +28,7 @@ from trainperf.core.artifacts.audit import Part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Allocation:
     """One storage of the step."""
 
     size_bytes: int
@@ -40,10 +40,10 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
+class AllocationTimeline:
     """Storages by number, and when they came and went."""
 
-    made: Sequence[Made]
+    made: Sequence[Allocation]
     events: Sequence[int]
     """In order: *n* for storage *n* allocated, *-n - 1* for the same freed."""
     backwards: Sequence[int]
@@ -56,7 +56,7 @@ class Timeline:
 
 @dataclass(slots=True)
 class _Seen:
-    made: list[Made] = field(default_factory=list)
+    made: list[Allocation] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     backwards: list[int] = field(default_factory=list)
     gradients: set[int] = field(default_factory=set)
@@ -75,7 +75,7 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     supports_higher_order_operators = True
     """Operators that are given functions are one call like any other."""
 
-    def __init__(self, where: Where, shield: Shield = as_it_is) -> None:
+    def __init__(self, where: Attribution, shield: Shield = as_it_is) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self._where = where
         self._seen = _Seen()
@@ -119,10 +119,10 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         for tensor in tensors:
             self._new(tensor, None)
 
-    def timeline(self) -> Timeline:
+    def timeline(self) -> AllocationTimeline:
         """What was seen so far."""
         seen = self._seen
-        return Timeline(
+        return AllocationTimeline(
             made=tuple(seen.made),
             events=tuple(seen.events),
             backwards=tuple(seen.backwards),
@@ -173,7 +173,7 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         storage, number = tensor.untyped_storage(), len(self._seen.made)
         site = self._where.last[1]
         self._seen.made.append(
-            Made(
+            Allocation(
                 size_bytes=storage.nbytes(),
                 device=tensor.device.type,
                 part=part,

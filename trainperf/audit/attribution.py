@@ -1,7 +1,7 @@
-"""Where does an operator call come from: part of the step, module, line of the user's code?
+"""Attribution of operator calls to a part of the step, a module and a line of the user's code.
 
-Backward is known by its graph: each of its nodes has the sequence number of the forward call that
-made it, and is said to come from there.  Everything is learned through torch's own hooks.
+Backward is attributed through its graph: each node has the sequence number of the forward call that
+made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ from trainperf.audit.stack_frames import Owner, frames, in_closure, is_torchmetr
 from trainperf.core.artifacts.audit import Part
 
 
-class Where:
+class Attribution:
     """Follows modules, optimizers and the autograd graph while it is entered.
 
     Args:

@@ -11,16 +11,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
-from trainperf.audit.attribution import Where
+from trainperf.audit.attribution import Attribution
 from trainperf.audit.constants import Constants
 from trainperf.audit.elementwise import Operator
 from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.flops import work_of
 from trainperf.audit.memory_format import channels_last
-from trainperf.audit.operator_call import Call, Work
+from trainperf.audit.operator_call import Call, OperatorWork
 from trainperf.audit.traffic import accesses_of, is_traced, tensors_in
 from trainperf.core.artifacts.audit import Part
-from trainperf.core.machine.clocks.host import monotonic_ns, thread_ns
+from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 
 
 class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -34,7 +34,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
     supports_higher_order_operators = True
     """Operators that are given functions, such as flex attention, are one call like any other."""
 
-    def __init__(self, where: Where, shield: Shield = as_it_is) -> None:
+    def __init__(self, where: Attribution, shield: Shield = as_it_is) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self.calls: list[Call] = []
         self.views = 0
@@ -181,7 +181,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def _precision(touched: Sequence[torch.Tensor], work: Work, name: str) -> str:
+def _precision(touched: Sequence[torch.Tensor], work: OperatorWork, name: str) -> str:
     """The first floating-point operand decides; TF32 is what torch makes of fp32 if allowed."""
     for tensor in touched:
         if tensor.is_floating_point():

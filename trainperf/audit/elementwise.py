@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._ops import HigherOrderOperator, OpOverload
 
-from trainperf.audit.operator_call import Work
+from trainperf.audit.operator_call import OperatorWork
 from trainperf.core.artifacts.audit import Kind
 
 
@@ -18,23 +18,23 @@ Operator = OpOverload | HigherOrderOperator
 """What is dispatched: an overload of an operator, or one that is given functions."""
 
 
-def elementwise(func: Operator, args: Sequence[object], out: object) -> Work:
+def elementwise(func: Operator, args: Sequence[object], out: object) -> OperatorWork:
     """What a call that is no contraction computes."""
     name = name_of(func)
     if name in _COPIES or name.startswith("_foreach_copy"):
-        return Work(kind="copy", flops=0)
+        return OperatorWork(kind="copy", flops=0)
     if name in _PER_ELEMENT:
         kind, each = _PER_ELEMENT[name]
-        return Work(kind=kind, flops=each * _elements(args))
+        return OperatorWork(kind=kind, flops=each * _elements(args))
     if name in ("native_layer_norm", "native_group_norm", "native_batch_norm"):
-        return Work(kind="reduction", flops=_norm_flops(name, args))
+        return OperatorWork(kind="reduction", flops=_norm_flops(name, args))
     if name in _REDUCTIONS or name.startswith("_foreach_norm"):
-        return Work(kind="reduction", flops=_elements(args))
+        return OperatorWork(kind="reduction", flops=_elements(args))
     tags = func.tags if isinstance(func, OpOverload) else ()
     if torch.Tag.pointwise in tags or name.startswith("_foreach_"):
         each = _PRIMITIVES.get(name.strip("_"), 1)
-        return Work(kind="pointwise", flops=each * _widest(args, out))
-    return Work(kind="other", flops=0, known=name in _NO_ARITHMETIC)
+        return OperatorWork(kind="pointwise", flops=each * _widest(args, out))
+    return OperatorWork(kind="other", flops=0, known=name in _NO_ARITHMETIC)
 
 
 def name_of(func: Operator) -> str:

@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
 from trainperf.audit.elementwise import Operator, elementwise, name_of, numel
-from trainperf.audit.operator_call import Work
+from trainperf.audit.operator_call import OperatorWork
 from trainperf.audit.traffic import tensors_in
 
 
@@ -27,15 +27,17 @@ def work_of(
     args: Sequence[object],
     kwargs: Mapping[str, object],
     out: object,
-) -> Work:
+) -> OperatorWork:
     """What a call computes, by its operator and the shapes of its arguments."""
     if any(tensor.layout is not torch.strided for tensor in tensors_in(args)):
-        return Work(kind="other", flops=0, known=False)  # formulas are for dense tensors
+        return OperatorWork(kind="other", flops=0, known=False)  # formulas are for dense tensors
     name = name_of(func)
     matmul = _contraction(func, name, args, kwargs, out)
     if matmul is not None:
         repeated = matmul * _REPEATS.get(name, 0) // 5
-        return Work(kind="matmul", flops=matmul, matmul_flops=matmul, repeated_flops=repeated)
+        return OperatorWork(
+            kind="matmul", flops=matmul, matmul_flops=matmul, repeated_flops=repeated
+        )
     return elementwise(func, args, out)
 
 

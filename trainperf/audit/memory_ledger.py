@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from trainperf.audit.allocations import Allocations, gradients, storage_of
-from trainperf.audit.memory_uses import Use, use_of
+from trainperf.audit.memory_uses import MemoryUse, memory_use
 from trainperf.audit.step import Audit
 from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
 from trainperf.core.machine.limits import memory_bytes
@@ -102,7 +102,7 @@ def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) 
     """
     timeline = allocations.timeline()
     states = allocations.among(named) - timeline.gradients
-    use = use_of(timeline, states)
+    use = memory_use(timeline, states)
     held = max(counted.gradients_bytes, use.gradients_bytes)
     ledger = msgspec.structs.replace(counted, gradients_bytes=held)
     at_peak: dict[Category, int] = {
@@ -126,7 +126,7 @@ def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) 
     )
 
 
-def _reasons(ledger: MemoryLedger, use: Use) -> dict[str, str]:
+def _reasons(ledger: MemoryLedger, use: MemoryUse) -> dict[str, str]:
     backward = {} if use.activations_bytes is not None else {"activations_bytes": NO_BACKWARD}
     if ledger.device == "cuda":
         return backward

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from trainperf.audit.allocations import Timeline
+from trainperf.audit.allocations import AllocationTimeline
 from trainperf.core.artifacts.memory import Category
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class MemoryUse:
     """What the tensors of a step took."""
 
     activations_bytes: int | None
@@ -23,7 +23,7 @@ class Use:
     """That by category."""
 
 
-def use_of(timeline: Timeline, states: frozenset[int] = frozenset()) -> Use:
+def memory_use(timeline: AllocationTimeline, states: frozenset[int] = frozenset()) -> MemoryUse:
     """Replay a step and say what was alive at its peak, and when backward began.
 
     Args:
@@ -41,7 +41,7 @@ def use_of(timeline: Timeline, states: frozenset[int] = frozenset()) -> Use:
     for number in peak:
         category = "optimizer state" if number in states else _category(timeline, number, kept)
         at_peak[category] += timeline.made[number].size_bytes
-    return Use(
+    return MemoryUse(
         activations_bytes=None if left is None else sum(by_module.values()),
         by_module=by_module,
         gradients_bytes=timeline.gradients_bytes,
@@ -50,7 +50,7 @@ def use_of(timeline: Timeline, states: frozenset[int] = frozenset()) -> Use:
     )
 
 
-def _saved(timeline: Timeline) -> list[frozenset[int]]:
+def _saved(timeline: AllocationTimeline) -> list[frozenset[int]]:
     """What forward had made and not freed, at each beginning of a backward."""
     return [
         frozenset(n for n in _alive_at(timeline, place) if timeline.made[n].part == "forward")
@@ -58,17 +58,17 @@ def _saved(timeline: Timeline) -> list[frozenset[int]]:
     ]
 
 
-def _category(timeline: Timeline, number: int, saved: frozenset[int]) -> Category:
+def _category(timeline: AllocationTimeline, number: int, saved: frozenset[int]) -> Category:
     if number in timeline.gradients or timeline.made[number].part is None:
         return "gradients"
     return "activations" if number in saved else "temporaries"
 
 
-def _sizes(timeline: Timeline, numbers: Iterable[int]) -> list[int]:
+def _sizes(timeline: AllocationTimeline, numbers: Iterable[int]) -> list[int]:
     return [timeline.made[number].size_bytes for number in numbers]
 
 
-def _peak(timeline: Timeline) -> int:
+def _peak(timeline: AllocationTimeline) -> int:
     """Place in the events after which most is alive."""
     alive, most, place = 0, 0, 0
     for at, event in enumerate(timeline.events, start=1):
@@ -79,7 +79,7 @@ def _peak(timeline: Timeline) -> int:
     return place
 
 
-def _alive_at(timeline: Timeline, place: int) -> set[int]:
+def _alive_at(timeline: AllocationTimeline, place: int) -> set[int]:
     alive: set[int] = set()
     for event in timeline.events[:place]:
         if event >= 0:

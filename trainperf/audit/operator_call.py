@@ -31,7 +31,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class OperatorWork:
     """What a call computes."""
 
     kind: Kind
@@ -54,7 +54,7 @@ class Call:
     precision: str
     devices: frozenset[str]
     """Types of the devices of its tensors."""
-    work: Work
+    work: OperatorWork
     accesses: tuple[Access, ...]
     host_ns: int
     busy_ns: int = 0

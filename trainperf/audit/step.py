@@ -10,13 +10,13 @@ from torch import nn
 from typing_extensions import Self
 
 from trainperf.audit.allocations import Allocations, gradients
-from trainperf.audit.attribution import Where
+from trainperf.audit.attribution import Attribution
 from trainperf.audit.device import cache_bytes, computing, device_name
 from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.grouping import rows_of
 from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 def audit_step(step: Callable[[], object], *, model: nn.Module | None = None) -> StepAudit:
@@ -44,7 +44,7 @@ class Audit:
     """
 
     def __init__(self, model: nn.Module | None = None, shield: Shield = as_it_is) -> None:
-        self._where = Where(model, shield)
+        self._where = Attribution(model, shield)
         self._mode = AuditMode(self._where, shield)
         self._model = model
         self.allocations = Allocations(self._where, shield)

@@ -8,7 +8,7 @@
 For training steps and inference functions alike; see `docs/benchmark.md`.
 """
 
-from trainperf.benchmark.results import Comparison, PeakMemory, StepBenchmark, Versus
+from trainperf.benchmark.results import BenchmarkComparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
 from trainperf.benchmark.sweeps.batch_points import Knee, SweepPoint
 from trainperf.benchmark.sweeps.batch_results import Sweep
@@ -18,7 +18,7 @@ from trainperf.benchmark.sweeps.loaders import sweep_loader
 
 
 __all__ = [
-    "Comparison",
+    "BenchmarkComparison",
     "Knee",
     "LoaderPoint",
     "LoaderSweep",

@@ -15,7 +15,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class StepResult:
     """What one call returned, copied to the host and freed of its graph."""
 
     values: torch.Tensor
@@ -27,7 +27,7 @@ class Outcome:
         """The only value, if there is only one."""
         return float(self.values[0]) if self.values.numel() == 1 else None
 
-    def difference(self, other: "Outcome") -> float | None:
+    def difference(self, other: "StepResult") -> float | None:
         """Largest difference relative to the largest value; `None` for different shapes.
 
         Infinite where one of the two is not finite: NaN agrees with nothing.
@@ -43,14 +43,14 @@ class Outcome:
         return apart / size if apart else 0.0
 
 
-def outcome_of(returned: object) -> Outcome | None:
+def result_of(returned: object) -> StepResult | None:
     """The loss or the output in what a step *returned*; `None` if there is neither."""
     found = _pick(returned)
     if isinstance(found, torch.Tensor):
         shape = tuple(found.shape) if found.numel() != 1 else ()
-        return Outcome(values=found.detach().to("cpu", torch.float64).flatten(), shape=shape)
+        return StepResult(values=found.detach().to("cpu", torch.float64).flatten(), shape=shape)
     if isinstance(found, int | float) and not isinstance(found, bool):
-        return Outcome(values=torch.tensor([found], dtype=torch.float64), shape=())
+        return StepResult(values=torch.tensor([found], dtype=torch.float64), shape=())
     return None
 
 

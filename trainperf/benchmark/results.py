@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainperf.benchmark.text_table import aligned, wrapped
 from trainperf.benchmark.verdict import Verdict
+from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, duration, size, times
+from trainperf.core.formatting.wrap import paragraphs
 
 
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class BenchmarkComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Several functions timed in turns; the first is the baseline."""
 
     steps: tuple[StepBenchmark, ...]
@@ -83,10 +84,8 @@ _HEAD = ("", "median", "IQR", "calls", "cold", "peak memory")
 
 
 def _text(steps: Sequence[StepBenchmark], verdicts: Sequence[str]) -> str:
-    rows = [_HEAD, *(_row(step) for step in steps)]
-    lines = [line.rstrip() for line in aligned(rows)]
-    notes = [*verdicts, *_notes(steps)]
-    return "\n".join([*lines, *wrapped(notes)])
+    table = Table(head=_HEAD, rows=tuple(map(_row, steps)))
+    return "\n".join([*text_table(table), *paragraphs([*verdicts, *_notes(steps)])])
 
 
 def _row(step: StepBenchmark) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 from trainperf.benchmark.memory import peak_memory
-from trainperf.benchmark.parity import Outcome, outcome_of, seeded
-from trainperf.benchmark.results import Comparison, StepBenchmark, Versus
+from trainperf.benchmark.parity import StepResult, result_of, seeded
+from trainperf.benchmark.results import BenchmarkComparison, StepBenchmark, Versus
 from trainperf.benchmark.timing import Clock, median_and_iqr, quiet, seconds_of, synchronised_clock
 from trainperf.benchmark.verdict import ratio_interval, verdict_of
 from trainperf.core.errors import ConfigError
@@ -50,7 +50,7 @@ def compare(
     repeat: int = 30,
     calls: int = 1,
     tolerance: float = 0.01,
-) -> Comparison:
+) -> BenchmarkComparison:
     """Time several functions in turns; the first is the one the others are measured against.
 
     Their warm-ups draw from the same seed, and *tolerance* is the largest relative difference of
@@ -70,7 +70,7 @@ def compare(
             for each in taken if turn % 2 == 0 else reversed(taken):
                 each.steady_s.append(seconds_of(each.call, calls, synchronised_clock))
     baseline = taken[0]
-    return Comparison(
+    return BenchmarkComparison(
         steps=tuple(_benchmark(each) for each in taken),
         versus=tuple(_versus(baseline, each, tolerance) for each in taken[1:]),
         tolerance=tolerance,
@@ -86,7 +86,7 @@ class _Taken:
     calls: int
     warmup_s: list[float] = field(default_factory=list)
     steady_s: list[float] = field(default_factory=list)
-    outcomes: list[Outcome | None] = field(default_factory=list)
+    outcomes: list[StepResult | None] = field(default_factory=list)
 
 
 def _warm_up(taken: _Taken, warmup: int, clock: Clock) -> None:
@@ -97,7 +97,7 @@ def _warm_up(taken: _Taken, warmup: int, clock: Clock) -> None:
             taken.warmup_s.append(seconds_of(lambda: kept.append(taken.call()), 1, clock))
             returned = kept.pop()
             if at in {0, warmup - 1}:
-                taken.outcomes.append(outcome_of(returned))
+                taken.outcomes.append(result_of(returned))
             del returned  # its graph must not live during the next call
 
 
@@ -152,7 +152,7 @@ def _versus(baseline: _Taken, other: _Taken, tolerance: float) -> Versus:
 
 
 def _difference(
-    these: Sequence[Outcome | None], those: Sequence[Outcome | None]
+    these: Sequence[StepResult | None], those: Sequence[StepResult | None]
 ) -> tuple[bool, float | None]:
     """Whether the results can be compared, and the largest difference if there are any."""
     found: list[float] = []
@@ -166,7 +166,7 @@ def _difference(
     return True, max(found, default=None)
 
 
-def _loss(outcome: Outcome | None) -> float | None:
+def _loss(outcome: StepResult | None) -> float | None:
     return outcome.loss if outcome else None
 
 

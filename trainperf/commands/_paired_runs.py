@@ -15,7 +15,7 @@ from pathlib import Path
 from trainperf.commands.run import command_of
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
-from trainperf.core.interleaving import Place, Referee, new_address
+from trainperf.core.interleaving import Participant, Referee, new_address
 from trainperf.core.launch_environment import LaunchOptions
 
 
@@ -74,7 +74,7 @@ def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int)
                 _training(
                     command,
                     place,
-                    Place(address=str(address), side=side, dirpath=str(place.resolve())),
+                    Participant(address=str(address), side=side, dirpath=str(place.resolve())),
                 )
             )
             for side, (command, place) in enumerate(zip(commands, places, strict=True))
@@ -90,7 +90,9 @@ def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int)
 
 
 @contextmanager
-def _training(command: Sequence[str], out: Path, place: Place) -> Iterator[subprocess.Popen[bytes]]:
+def _training(
+    command: Sequence[str], out: Path, place: Participant
+) -> Iterator[subprocess.Popen[bytes]]:
     out.mkdir(parents=True)
     options = LaunchOptions(dirpath=place.dirpath)
     environment = {**os.environ, **options.variable(), **place.variable()}

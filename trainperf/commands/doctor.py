@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
 
@@ -26,7 +26,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
 
 
-def _run(given: argparse.Namespace) -> Said:
+def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._doctor_case import checked
     from trainperf.commands._run_script import run_of
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 
@@ -38,7 +38,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(given: argparse.Namespace) -> Said:
+def _run(given: argparse.Namespace) -> CommandResult:
     if given.audit_at is not None and given.audit_at < 0:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
     command = command_of(given.script, given.arguments)
@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> Said:
         code = _ended(command, {**os.environ, **options.variable()})
         if not seen.exists():
             sys.stderr.write(_UNMEASURED)
-    return Said(text="", code=code)
+    return CommandResult(text="", code=code)
 
 
 RUN = Command(

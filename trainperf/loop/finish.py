@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import bracket, duration, share
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import Analyst, Errand

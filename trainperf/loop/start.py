@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import Scalar
 from trainperf.loop.finish import first_answer
 from trainperf.meters.fold import Reading

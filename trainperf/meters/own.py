@@ -5,7 +5,7 @@ the process that trains writes what its own meters say, and this combines the ra
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trainperf.core.stats.reductions import (
     First,
@@ -26,7 +26,7 @@ from trainperf.meters.fold import Fold, Reading, readings
 _SMALL = (Ratio, Rate, SharedRate, Total, Maximum, First, Last, LargestLast)
 """Statistics of a few numbers, which are kept whole."""
 
-_BY_NAME = {kind.__name__: kind for kind in _SMALL}
+_BY_NAME: dict[str, Callable[..., Reduction]] = {kind.__name__: kind for kind in _SMALL}
 
 
 def kept(meter: Meter, fold: Fold, info: RunInfo) -> OwnReading:

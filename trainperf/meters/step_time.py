@@ -1,6 +1,6 @@
 """Step time: how long a step takes once the run has settled, and what the first one cost."""
 
-from trainperf.core.stats.quantiles import Distribution, Spread
+from trainperf.core.stats.quantiles import Distribution, InterquartileRange
 from trainperf.core.stats.reductions import First, Ratio
 from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Measure, Meter, Scope
@@ -59,9 +59,9 @@ class StepIQR(Meter):
     measure = Measure.STEP_TIME
     better = "lower"
 
-    def observe(self, block: StepBlock) -> Spread | None:
+    def observe(self, block: StepBlock) -> InterquartileRange | None:
         """Distribution of wall times, read as its interquartile range."""
-        return Spread(block.walls) if block.walls else None
+        return InterquartileRange(block.walls) if block.walls else None
 
 
 class FirstStep(Meter):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from trainperf.benchmark.parity import outcome_of, seeded
+from trainperf.benchmark.parity import result_of, seeded
 from trainperf.core.errors import ConfigError
 from trainperf.smoke.failure import SmokeFailure
 from trainperf.smoke.modules import dropout_of
@@ -75,7 +75,7 @@ class _Ran:
 def _run(step: Callable[[Batch], object], batch: Batch, seed: int, name: str) -> _Ran:
     with seeded(seed):
         before = _states()
-        outcome = outcome_of(step(batch))
+        outcome = result_of(step(batch))
         after = _states()
     if outcome is None or outcome.loss is None:
         raise ConfigError(

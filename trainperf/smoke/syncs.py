@@ -8,7 +8,7 @@ import torch
 
 from trainperf.core.formatting.units import plural
 from trainperf.smoke.failure import SmokeFailure
-from trainperf.smoke.watching import NOWHERE, SCALER, Place, Wait, Watch, place_of
+from trainperf.smoke.watching import NOWHERE, SCALER, CodeLocation, Wait, Watch, location_of
 
 
 _SHOWN = 10
@@ -70,13 +70,13 @@ def _forbidden(watch: Watch) -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(before)
 
 
-def _raised_at(trace: TracebackType | None) -> Place:
+def _raised_at(trace: TracebackType | None) -> CodeLocation:
     """The user's innermost line of a traceback."""
     last = NOWHERE
     while trace is not None:
-        frame = place_of(trace.tb_frame)
+        frame = location_of(trace.tb_frame)
         if frame.file == trace.tb_frame.f_code.co_filename:
-            last = Place(file=frame.file, line=trace.tb_lineno, function=frame.function)
+            last = CodeLocation(file=frame.file, line=trace.tb_lineno, function=frame.function)
         trace = trace.tb_next
     return last
 

@@ -58,7 +58,7 @@ _OURS = f"{Path(__file__).parent}{os.sep}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Place:
+class CodeLocation:
     """A line of the user's (of the innermost frame outside torch), and the function it is in."""
 
     file: str
@@ -72,7 +72,7 @@ class Place:
         return f"{shown}:{self.line} in {self.function}" if self.line else self.file
 
 
-NOWHERE = Place(file="backward (no Python frame)", line=0, function="")
+NOWHERE = CodeLocation(file="backward (no Python frame)", line=0, function="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Wait:
     """An operation that waits for the device."""
 
     what: str
-    place: Place
+    place: CodeLocation
     on_host: bool
     """Whether its tensors are in host memory; then it waits on an accelerator only."""
 
@@ -104,7 +104,7 @@ class Watch:
             (wait, n) for wait, n in self._seen.items() if not (self._on_device and wait.on_host)
         ]
 
-    def note(self, what: str, place: Place, *, on_host: bool) -> None:
+    def note(self, what: str, place: CodeLocation, *, on_host: bool) -> None:
         """Remember one wait, unless it is in a function that may."""
         if place.function not in self._allowed:
             self._seen[Wait(what=what, place=place, on_host=on_host)] += 1
@@ -134,15 +134,15 @@ class Watch:
             return  # an optimizer's step counter is in host memory on every device
         if _within(frame, "_maybe_opt_step"):
             what = SCALER
-        self.note(what, place_of(frame), on_host=on_host)
+        self.note(what, location_of(frame), on_host=on_host)
 
 
-def place_of(frame: FrameType | None) -> Place:
+def location_of(frame: FrameType | None) -> CodeLocation:
     """The innermost frame that is neither torch's nor ours."""
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith((_TORCH, _OURS, "<frozen")):
-            return Place(file=code.co_filename, line=frame.f_lineno, function=code.co_name)
+            return CodeLocation(file=code.co_filename, line=frame.f_lineno, function=code.co_name)
         frame = frame.f_back
     return NOWHERE
 

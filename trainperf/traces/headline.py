@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.traces.findings import WORTH, host_step_s, period_s
+from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace, TraceReport
 
 
@@ -33,14 +34,14 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     whole_s = _mean([period_s(rank) for rank in ranks])
     step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
-    if exposed_s > 0 and exposed_s >= WORTH * whole_s:
+    if exposed_s > 0 and exposed_s >= LIMITS.worth * whole_s:
         said.append(
             f"{step} spends {duration(exposed_s)} "
             f"({share(exposed_s / whole_s)}) in communication that no computing hides."
         )
     waited_s = _mean([rank.totals.data_wait_s for rank in ranks])
     lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
-    if lost_s > 0 and lost_s >= WORTH * whole_s:
+    if lost_s > 0 and lost_s >= LIMITS.worth * whole_s:
         said.append(
             f"{step} waits {duration(waited_s)} for data, "
             f"{duration(lost_s)} ({share(lost_s / whole_s)}) of it with the GPU idle."
@@ -51,7 +52,7 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
 def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
     """Said where a step takes longer on the device than its marks on the host are apart."""
     host_s = _mean([host_step_s(rank) for rank in ranks])
-    return " on the device" if whole_s > (1 + WORTH) * host_s else ""
+    return " on the device" if whole_s > (1 + LIMITS.worth) * host_s else ""
 
 
 def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
@@ -59,7 +60,9 @@ def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
         computing = _mean([rank.totals.compute_fraction for rank in ranks])
         return f"busy {share(busy)} of its recorded span, {share(computing)} computing"
     causes = [(_mean([getattr(rank.totals, name) for rank in ranks]), why) for name, why in _CAUSES]
-    parts = [f"{share(part)} {why}" for part, why in sorted(causes, reverse=True) if part >= WORTH]
+    parts = [
+        f"{share(part)} {why}" for part, why in sorted(causes, reverse=True) if part >= LIMITS.worth
+    ]
     return f"idle {share(1.0 - busy)} of its recorded span, {' and '.join(parts[:2])}"
 
 
@@ -71,14 +74,14 @@ def _of_host(ranks: Sequence[RankTrace]) -> str:
         (_mean([rank.totals.comm_s for rank in ranks]), "in collectives on the host"),
         (_mean([rank.totals.cpu_op_s for rank in ranks]), "in operators"),
     ]
-    worth = [part for part in sorted(parts, reverse=True) if part[0] >= WORTH * whole_s]
+    worth = [part for part in sorted(parts, reverse=True) if part[0] >= LIMITS.worth * whole_s]
     doing = ", ".join(f"{duration(part)} ({share(part / whole_s)}) {what}" for part, what in worth)
     spends = f" spends {doing}" if doing else " is mostly outside of operators"
     return f"No device in this trace: a step of {duration(whole_s)} on the host{spends}."
 
 
 def _late(report: TraceReport) -> list[str]:
-    found = next((one for one in report.findings if one.rule == "straggler"), None)
+    found = next((one for one in report.findings if one.id == "straggler"), None)
     if found is None:
         return []
     late = sorted({one.rank for one in report.stragglers})

@@ -6,6 +6,8 @@ event belongs to the step that launched it; shares are of the step's own time on
 
 import msgspec
 
+from trainperf.core.findings import Finding
+
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step of one rank.
@@ -233,24 +235,13 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     """The collectives themselves: the least time any rank spent in each, summed."""
 
 
-class TraceFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look at, in words."""
-
-    rule: str
-    what: str
-    evidence: str
-    gain_at_most: float | None = None
-    """Upper bound of the speed-up by Amdahl's law."""
-    action: str
-
-
 class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     """All ranks of one capture."""
 
     ranks: tuple[RankTrace, ...]
     stragglers: tuple[Straggler, ...] = ()
     warnings: tuple[str, ...] = ()
-    findings: tuple[TraceFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     """Largest gain first."""
     answer: str = ""
     """One sentence: what the device does with its time."""

@@ -6,8 +6,7 @@ import pytest
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules import LIMITS
-from trainperf.analysis.rules.compiler.compile_latency import compile_latency
+from trainperf.analysis.rules.compiler.compile_latency import COMPILED_GAIN, compile_latency
 from trainperf.analysis.rules.compiler.first_step import first_step
 from trainperf.analysis.rules.compiler.graph_breaks import graph_breaks
 from trainperf.analysis.rules.compiler.recompiles import recompiles
@@ -144,7 +143,7 @@ def test_compiling_that_has_not_paid_back_is_said_when_it_would(tmp_path: Path) 
 
     assert finding is not None
     assert finding.fraction == pytest.approx(0.5, rel=1e-4)
-    assert LIMITS.compiled_gain == 1.43
+    assert COMPILED_GAIN == 1.43
     assert "after 559 steps; this fit had 200" in finding.evidence[1]
 
 

@@ -12,7 +12,8 @@ from trainperf.analysis.rules.distributed.allreduce_tail import allreduce_tail
 from trainperf.analysis.rules.distributed.data_parallel import data_parallel
 from trainperf.analysis.rules.distributed.no_sync import no_sync
 from trainperf.analysis.rules.distributed.straggler import straggler
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.steps.records import Scalar
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.results import Collective, RankTrace, Totals

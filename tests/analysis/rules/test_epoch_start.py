@@ -10,8 +10,8 @@ from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts import write_document
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar
 

@@ -11,8 +11,9 @@ from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.input.transfer import transfer
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts import write_document
+from trainperf.core.findings import Finding
 from trainperf.core.steps.records import Scalar
 from trainperf.reports.run.headline import headline
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
@@ -236,7 +237,7 @@ def test_a_wait_that_the_device_hides_is_to_be_left_alone(tmp_path: Path) -> Non
     finding = only(summary)
     assert finding.id == "data_hidden"
     assert (finding.fraction, finding.gain_upper_bound, finding.severity) == (0.0, None, "low")
-    assert "Nothing stands out" in headline(summary)
+    assert "No clear bottleneck" in headline(summary)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from trainperf.analysis.rules.operators.elementwise_chain import elementwise_cha
 from trainperf.analysis.rules.operators.half_sensitive import half_sensitive
 from trainperf.analysis.rules.operators.layout_copies import layout_copies
 from trainperf.analysis.rules.operators.optimizer_not_fused import optimizer_not_fused
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import Finding
 
 
 MB = 10**6

@@ -11,8 +11,8 @@ from trainperf.analysis.rules import Rule
 from trainperf.analysis.rules.operators.channels_last import channels_last
 from trainperf.analysis.rules.operators.matmul_precision import matmul_precision
 from trainperf.analysis.rules.operators.matmul_shapes import matmul_shapes, odd_sizes
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import Finding
 
 
 H100 = "NVIDIA H100 80GB HBM3"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from support.runs import WARMUP_STEPS, RankSpec, make_info, make_step, summary_of
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Tag
 
 

@@ -14,7 +14,8 @@ from support.runs import (
     summary_of,
 )
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import Scalar, Totals
 from trainperf.reports.run import text

@@ -11,9 +11,10 @@ from trainperf.analysis.rules.fit.checkpoint import checkpoint
 from trainperf.analysis.rules.fit.validation import validation
 from trainperf.analysis.rules.input.padding import padding
 from trainperf.analysis.rules.training.scheduler_per_micro_batch import scheduler_per_micro_batch
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.artifacts.folder import Documents
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
 from trainperf.core.steps.records import Scalar, Totals
 

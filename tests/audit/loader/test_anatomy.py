@@ -23,7 +23,7 @@ from torch.utils.data import (
 )
 
 from trainperf.audit.loader import loader_anatomy
-from trainperf.audit.loader.timed_loader import Made, Parcel
+from trainperf.audit.loader.timed_loader import BatchTiming, Parcel
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
 
@@ -148,7 +148,7 @@ def test_pinning_is_timed_where_the_loader_pins() -> None:
             nap()
             return "pinned"
 
-    made = Made(worker=0, samples=1, getitem_ns=1, collate_ns=1)
+    made = BatchTiming(worker=0, samples=1, getitem_ns=1, collate_ns=1)
     parcel = Parcel(Pinned(), made).pin_memory()
 
     assert parcel.batch == "pinned"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainperf.core.interleaving import ASKED, Baton, Place, Referee, here
+from trainperf.core.interleaving import VARIABLE, Baton, Participant, Referee, this_participant
 from trainperf.core.interleaving.wire import Turn
 
 
@@ -30,7 +30,7 @@ def referee(address: Path) -> Iterator[Referee]:
 
 def baton(address: Path, side: int) -> Baton:
     """That of one side."""
-    return Baton(Place(address=str(address), side=side))
+    return Baton(Participant(address=str(address), side=side))
 
 
 def fit(mine: Baton, steps: int, each: Callable[[], object], ahead: int = 0) -> Turn | None:
@@ -251,11 +251,11 @@ def test_when_the_referee_goes_both_fits_go_on(address: Path) -> None:
 
 def test_a_process_finds_its_place_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written for it is what it reads; without it there is none."""
-    assert here() is None
-    place = Place(address="/tmp/x", side=1, dirpath="runs/after-1")  # noqa: S108 nothing is opened
+    assert this_participant() is None
+    place = Participant(address="/tmp/x", side=1, dirpath="runs/after-1")  # noqa: S108 nothing is opened
     for name, value in place.variable().items():
         monkeypatch.setenv(name, value)
 
-    assert here() == place
-    monkeypatch.setenv(ASKED, "yes, please")
-    assert here() is None
+    assert this_participant() == place
+    monkeypatch.setenv(VARIABLE, "yes, please")
+    assert this_participant() is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainperf.core.stats.quantiles import GROWTH, Distribution, Spread
+from trainperf.core.stats.quantiles import GROWTH, Distribution, InterquartileRange
 
 
 VALUES = st.lists(st.floats(1e-7, 1e4), min_size=1, max_size=200)
@@ -123,7 +123,7 @@ def test_too_few_values_have_no_interval() -> None:
 
 def test_the_interquartile_range_is_the_distance_of_the_quartiles() -> None:
     """Of 1, 2, …, 101 milliseconds it is 50."""
-    spread = Spread(distribution([step / 1000 for step in range(1, 102)]))
+    spread = InterquartileRange(distribution([step / 1000 for step in range(1, 102)]))
 
     assert spread.value() == pytest.approx(0.050, rel=0.01)
 
@@ -132,6 +132,6 @@ def test_the_interquartile_range_is_the_distance_of_the_quartiles() -> None:
 @given(first=VALUES, second=VALUES)
 def test_a_spread_merges_like_its_distribution(first: list[float], second: list[float]) -> None:
     """The range of both parts, not the sum of two ranges."""
-    merged = Spread(distribution(first)).merge(Spread(distribution(second)))
+    merged = InterquartileRange(distribution(first)).merge(InterquartileRange(distribution(second)))
 
-    assert merged.value() == Spread(distribution([*first, *second])).value()
+    assert merged.value() == InterquartileRange(distribution([*first, *second])).value()

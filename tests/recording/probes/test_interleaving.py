@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from support.live import MS, Timeline, assert_tiles
 
-from trainperf.core.interleaving import Baton, Place
+from trainperf.core.interleaving import Baton, Participant
 from trainperf.core.interleaving.wire import Turn
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import RunInfo
@@ -34,7 +34,7 @@ class Waits(Baton):
     """A baton that comes back after half a second."""
 
     def __init__(self, line: Timeline, *, steps: int, unlike: int) -> None:
-        super().__init__(Place(address="", side=0))
+        super().__init__(Participant(address="", side=0))
         self._timeline = line
         self._turn = Turn(steps=steps, unlike=unlike)
         self.left = self.closed = False
@@ -159,7 +159,7 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
     ahead: int,
 ) -> None:
     """Batches of all workers, in steps."""
-    for name, value in Place(address="", side=0).variable().items():
+    for name, value in Participant(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
 
     (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
@@ -171,7 +171,7 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
 def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor do several ranks: each would wait for another side's."""
     assert turns_probe(None, RunInfo()) == []
-    for name, value in Place(address="", side=0).variable().items():
+    for name, value in Participant(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
     assert turns_probe(None, RunInfo(world_size=2)) == []
 

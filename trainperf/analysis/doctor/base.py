@@ -12,8 +12,9 @@ import msgspec
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.operators.audited import audited
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.analysis.summary.schema import Finding, Summary
-from trainperf.core.formatting.units import times
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
+from trainperf.core.formatting.units import at_most
 
 
 Status = Literal["pass", "fail", "not_applicable", "unknown"]
@@ -100,10 +101,10 @@ def refused(case: Case, ids: tuple[str, ...]) -> Outcome | None:
 
 
 def _said(finding: Finding) -> str:
-    """E.g. `37 % of the step is spent waiting for data: at most 1.58 × faster`."""
+    """E.g. `37 % of the step is spent waiting for data: at most 1.58× faster`."""
     where = f" ({finding.where})" if finding.where else ""
     bound = finding.gain_upper_bound
-    gain = f": at most {times(bound)} faster" if bound is not None and bound > 1 else ""
+    gain = f": {at_most(bound)}" if bound is not None and bound > 1 else ""
     return f"{finding.title}{where}{gain}"
 
 

@@ -1,8 +1,9 @@
 """Does the device wait for its batches?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, refused, unknown
-from trainperf.analysis.rules.base import LIMITS, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.input.loading import lost_to_loader
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
 
 

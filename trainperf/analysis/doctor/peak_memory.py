@@ -1,8 +1,9 @@
 """Is memory held that nobody needs?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, refused, to_audit, unknown
-from trainperf.analysis.rules.base import LIMITS, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import size
 
 

@@ -9,9 +9,8 @@ from trainperf.analysis.doctor.base import (
     to_trace,
     unknown,
 )
-from trainperf.analysis.rules.base import LIMITS
-from trainperf.analysis.summary.schema import Finding
 from trainperf.analysis.summary.trace_agreement import disagreements
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace

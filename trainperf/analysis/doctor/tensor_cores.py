@@ -10,7 +10,7 @@ from trainperf.analysis.doctor.base import (
     to_audit,
     unknown,
 )
-from trainperf.analysis.rules.base import LIMITS
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
 
 

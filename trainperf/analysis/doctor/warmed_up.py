@@ -1,8 +1,9 @@
 """Can the times be believed?  Enough steady steps, on clocks that know when the work is done."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
-from trainperf.analysis.rules.base import LIMITS, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
 
 

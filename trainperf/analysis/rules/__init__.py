@@ -3,7 +3,7 @@
 import msgspec
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, Rule, Thresholds, all_steps_s, own_fit_s
+from trainperf.analysis.rules.base import Rule, all_steps_s, own_fit_s
 from trainperf.analysis.rules.compiler.compile_latency import compile_latency
 from trainperf.analysis.rules.compiler.first_step import first_step
 from trainperf.analysis.rules.compiler.graph_breaks import graph_breaks
@@ -53,7 +53,7 @@ from trainperf.analysis.rules.training.overflow import overflow
 from trainperf.analysis.rules.training.scheduler_per_micro_batch import scheduler_per_micro_batch
 from trainperf.analysis.rules.training.validation_grad import validation_grad
 from trainperf.analysis.rules.training.zero_grad import zero_grad
-from trainperf.analysis.summary.schema import Finding, Level
+from trainperf.core.findings import Finding, Level, findings_of, ranked
 
 
 RULES: tuple[Rule, ...] = (
@@ -108,33 +108,22 @@ RULES: tuple[Rule, ...] = (
     data_hidden,
 )
 
-__all__ = ["LIMITS", "RULES", "Rule", "Thresholds", "diagnose"]
+__all__ = ["RULES", "Rule", "diagnose"]
 
 
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
-    """What all rules find: what is urgent, then the largest predicted gain first.
+    """The findings of all rules, ranked.
 
-    Gains are compared as shares of the whole fit.  A finding without a bound comes after those that
-    gain a tenth of their scope, and before those that gain less; one of low severity comes last.
-    In a noisy run all shares of a steady step are less sure.
+    In a noisy run all shares of a steady step are less certain.
     """
-    summary = evidence.summary
-    found = [finding for rule in RULES if (finding := rule(evidence)) is not None]
-    if any(finding.id == noisy_run.__name__ for finding in found):
-        found = [_less_sure(finding) for finding in found]
-    steps = all_steps_s(summary) / own_fit_s(summary) if own_fit_s(summary) else 0.0
-    return tuple(sorted(found, key=lambda one: (not one.urgent, *_rank(one, steps))))
+    summary, findings = evidence.summary, findings_of(RULES, evidence)
+    if any(finding.id == noisy_run.__name__ for finding in findings):
+        findings = tuple(map(_less_certain, findings))
+    fit_s = own_fit_s(summary)
+    return ranked(findings, all_steps_s(summary) / fit_s if fit_s else 0.0)
 
 
-def _rank(finding: Finding, steps: float) -> tuple[int, float]:
-    """A class, and the place in it: smaller is earlier."""
-    if finding.fraction is None:
-        return (3, 0.0) if finding.severity == "low" else (1, float(finding.severity != "high"))
-    of_fit = finding.fraction if finding.scope == "fit" else finding.fraction * steps
-    return (0 if finding.fraction >= LIMITS.notable else 2, -of_fit)
-
-
-def _less_sure(finding: Finding) -> Finding:
+def _less_certain(finding: Finding) -> Finding:
     if finding.fraction is None or finding.scope == "fit":
         return finding
     confidence: Level = "medium" if finding.confidence == "high" else "low"

@@ -14,14 +14,13 @@ from trainperf.analysis.roofline.time_split import Dimensions
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.findings import Finding
+from trainperf.core.phases import PHASES
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading
 
 
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
-Level = Literal["high", "medium", "low"]
-Scope = Literal["step", "fit"]
-Effort = Literal["minutes", "hours", "days"]
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +59,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
 
 
-class Capture(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of profiled steps, and whether the steps after it are as fast as those before.
 
     Medians over up to fifty steady steps on either side, the slowest rank's wall time.
@@ -132,36 +131,6 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Mean excess of that phase over the fastest rank's, as far as it is waited for here."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A diagnosis: what it stands on, what to do, and what that gains at most."""
-
-    id: str
-    title: str
-    """The diagnosis in one clause."""
-    advice: str
-    """What to do first, as an imperative of a few words without a full stop."""
-    evidence: tuple[str, ...]
-    """Measured numbers, with their units."""
-    action: str
-    """The change in one line, with the code where there is code to change."""
-    fraction: float | None = None
-    """Share of the scope's wall time that would be saved if the cause vanished altogether."""
-    scope: Scope = "step"
-    """Whether that is a share of a steady step or of the whole fit."""
-    gain_upper_bound: float | None = None
-    """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
-    confidence: Level = "high"
-    severity: Level = "medium"
-    effort: Effort = "minutes"
-    """What the change takes; predicted gain over effort is the return on it."""
-    where: str = ""
-    """`file:line` of the code it is about, where one is known."""
-    confirm: str = ""
-    """How to see that the change did it, in one line."""
-    urgent: bool = False
-    """Whether it ended the fit, will end it, or spoils what is learned: named before all others."""
-
-
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run, read: what reports show and comparisons compare."""
 
@@ -175,7 +144,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     excluded: dict[str, int]
     """Tag to the steps left out for it; a step with several counts under the first of them."""
     synchronisation: tuple[SyncPoint, ...]
-    captures: tuple[Capture, ...]
+    captures: tuple[CaptureAftermath, ...]
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int]
@@ -195,6 +164,25 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
+
+    def value(self, name: str) -> float | None:
+        """Value of a reading; `None` where it was not measured."""
+        reading = self.readings.get(name)
+        return None if reading is None else reading.value
+
+    def phases_s(self) -> dict[str, float]:
+        """Mean host seconds of each measured phase of a step, by label, in the order of the step.
+
+        Of steady steps; of all steps where none is steady.  A phase that was not measured is
+        absent: its time is in `other`.
+        """
+        if self.run.steady_steps:
+            means = {phase.label: self.value(f"phase_{phase.label}_s") for phase in PHASES}
+        else:
+            steps = max(1, self.run.steps)
+            spent = {phase.label: self.ledger_s.get(phase.label) for phase in PHASES}
+            means = {label: None if s is None else s / steps for label, s in spent.items()}
+        return {label: mean_s for label, mean_s in means.items() if mean_s is not None}
 
 
 def encode_summary(summary: Summary) -> bytes:

@@ -13,7 +13,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from torch.utils.data._utils import worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 class Tally:
@@ -97,7 +97,7 @@ class TimedCollate:
         getitem_ns, number = self.tally.take()
         return Parcel(
             batch,
-            Made(
+            BatchTiming(
                 worker=info.id if info is not None else 0,
                 samples=number,
                 getitem_ns=getitem_ns,
@@ -132,7 +132,7 @@ class Disguise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class BatchTiming:
     """How a batch was made."""
 
     worker: int
@@ -142,7 +142,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class TransportTiming:
     """How a batch came from its worker."""
 
     packing_ns: int
@@ -156,7 +156,11 @@ class Parcel:
     __slots__ = ("batch", "made", "pinning_ns", "sent")
 
     def __init__(
-        self, batch: object, made: Made, sent: Sent | None = None, pinning_ns: int | None = None
+        self,
+        batch: object,
+        made: BatchTiming,
+        sent: TransportTiming | None = None,
+        pinning_ns: int | None = None,
     ) -> None:
         self.batch = batch
         self.made = made
@@ -186,8 +190,10 @@ def _moments(packed_ns: int) -> tuple[int, int]:
     return packed_ns, monotonic_ns()
 
 
-def _received(begun: tuple[int, int], batch: object, made: Made, ended: tuple[int, int]) -> Parcel:
-    sent = Sent(
+def _received(
+    begun: tuple[int, int], batch: object, made: BatchTiming, ended: tuple[int, int]
+) -> Parcel:
+    sent = TransportTiming(
         packing_ns=ended[0] - begun[0],
         transport_ns=ended[1] - begun[0],
         receiving_ns=ended[1] - begun[1],

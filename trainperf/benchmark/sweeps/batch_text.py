@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from trainperf.benchmark.sweeps.batch_points import KNEE_WITHIN, Knee, SweepPoint, SweepPoints
-from trainperf.benchmark.text_table import aligned, wrapped
+from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, count, duration, plural, size
+from trainperf.core.formatting.wrap import paragraphs
 
 
 _NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
@@ -15,7 +16,7 @@ def sweep_text(sweep: SweepPoints) -> str:
     knees = {length: sweep.knee(length) for length in sweep.lengths}
     taken = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
     said = [*(taken or ["No batch fits."]), _fits(sweep, knees)]
-    return "\n".join([*wrapped(said), "", *_table(sweep, knees), *_notes(sweep)])
+    return "\n".join([*paragraphs(said), "", *_table(sweep, knees), *_notes(sweep)])
 
 
 def _taken(knee: Knee, unit: str) -> str:
@@ -51,13 +52,15 @@ def _largest(length: int, knee: Knee | None) -> str:
 
 
 def _table(sweep: SweepPoints, knees: dict[int, Knee | None]) -> list[str]:
-    head = ("length", "batch", "median", "IQR", "cold", f"{sweep.unit}/s", "peak memory", "graphs")
-    shown = [place for place in range(len(head)) if _needed(sweep, place)]
-    rows = [[row[place] for place in shown] for row in (head, *map(_row, sweep.points))]
-    marks = ["", *(_mark(point, knees[point.length]) for point in sweep.points)]
-    return [
-        f"{line}  {mark}".rstrip() for line, mark in zip(aligned(rows, words=0), marks, strict=True)
-    ]
+    names = ("length", "batch", "median", "IQR", "cold", f"{sweep.unit}/s", "peak memory", "graphs")
+    shown = [place for place in range(len(names)) if _needed(sweep, place)]
+    rows = []
+    for point in sweep.points:
+        cells = _row(point)
+        mark = _mark(point, knees[point.length])
+        rows.append((*(cells[place] for place in shown), mark))
+    head = (*(names[place] for place in shown), "")
+    return text_table(Table(head=head, rows=tuple(rows), words=0, end_words=1))
 
 
 def _needed(sweep: SweepPoints, place: int) -> bool:
@@ -109,7 +112,7 @@ def _notes(sweep: SweepPoints) -> list[str]:
             f"Noisy: IQR above 10 % of the median at {plural(noisy, 'point')} of "
             f"{len(sweep.points)}; close other programs, or use a larger repeat."
         )
-    return ["", *wrapped(notes)]
+    return ["", *paragraphs(notes)]
 
 
 def _compiled(built: Sequence[SweepPoint], points: Sequence[SweepPoint]) -> str:

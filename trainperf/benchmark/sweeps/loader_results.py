@@ -7,8 +7,9 @@ from statistics import median
 
 import msgspec
 
-from trainperf.benchmark.text_table import aligned, wrapped
+from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, count, duration, plural, times
+from trainperf.core.formatting.wrap import paragraphs
 
 
 CLEARLY = 1.05
@@ -77,7 +78,7 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
         return all(theirs > CLEARLY * ours for ours, theirs in rounds)
 
     def __str__(self) -> str:
-        answer, notes = wrapped([_answer(self)]), wrapped(_notes(self))
+        answer, notes = paragraphs([_answer(self)]), paragraphs(_notes(self))
         return "\n".join([*answer, "", *_table(self), "", *notes])
 
 
@@ -120,9 +121,8 @@ def _gain(best: LoaderPoint, first: LoaderPoint, step_s: float | None) -> str:
 def _table(sweep: LoaderSweep) -> list[str]:
     head = ["setting", "batches/s", "lowest–highest", "first batch"]
     head += ["step waits"] if sweep.step_s is not None else []
-    rows = [head, *(_row(point) for point in sweep.points)]
-    marks = ["", *("← best" if point is sweep.best else "" for point in sweep.points)]
-    return [f"{line}  {mark}".rstrip() for line, mark in zip(aligned(rows), marks, strict=True)]
+    rows = tuple((*_row(point), "← best" if point is sweep.best else "") for point in sweep.points)
+    return text_table(Table(head=(*head, ""), rows=rows, end_words=1))
 
 
 def _row(point: LoaderPoint) -> list[str]:

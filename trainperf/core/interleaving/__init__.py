@@ -1,13 +1,28 @@
-"""Two trainings at once that take turns, a few steps each: what disturbs one disturbs the other.
+"""Two trainings that run in turns, a few steps each: what disturbs one disturbs the other.
 
-A `Referee` in the process that launched them lets one train at a time; in each of them a `Baton`
-waits for its turn.  They meet at the socket that the environment variable `ASKED` names.  Nothing
-here imports torch.
+A `Referee` in the process that launched both lets one train at a time; in each of them a `Baton`
+waits for its turn.  They meet at the Unix socket named in the environment variable `VARIABLE`.
+Nothing here imports torch.
 """
 
 from trainperf.core.interleaving.baton import Baton
-from trainperf.core.interleaving.environment import ASKED, Place, directory, here, new_address
+from trainperf.core.interleaving.environment import (
+    VARIABLE,
+    Participant,
+    directory,
+    new_address,
+    this_participant,
+)
 from trainperf.core.interleaving.referee import STEPS, Referee
 
 
-__all__ = ["ASKED", "STEPS", "Baton", "Place", "Referee", "directory", "here", "new_address"]
+__all__ = [
+    "STEPS",
+    "VARIABLE",
+    "Baton",
+    "Participant",
+    "Referee",
+    "directory",
+    "new_address",
+    "this_participant",
+]

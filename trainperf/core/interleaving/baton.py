@@ -3,8 +3,8 @@
 import socket
 
 from trainperf.core.interleaving.cpu_affinity import move_to, processor
-from trainperf.core.interleaving.environment import Place
-from trainperf.core.interleaving.wire import Done, Hello, Line, Refusal, Turn
+from trainperf.core.interleaving.environment import Participant
+from trainperf.core.interleaving.wire import Connection, Hello, Refusal, Turn, TurnOver
 
 
 class Baton:
@@ -16,9 +16,9 @@ class Baton:
         place: Where the referee listens, and which side this is.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Participant) -> None:
         self._place = place
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self.turns = 0
         """How many this fit has had."""
 
@@ -43,11 +43,11 @@ class Baton:
 
     def pass_on(self) -> Turn | None:
         """The turn is over: let the other one train, and wait for the next turn."""
-        return self._wait(Done(processor=processor()))
+        return self._wait(TurnOver(processor=processor()))
 
     def leave(self) -> None:
         """The fit is over.  Waits for the other's end: what follows the fit would disturb it."""
-        self._wait(Done(processor=processor(), last=True))
+        self._wait(TurnOver(processor=processor(), last=True))
         self.close()
 
     def close(self) -> None:
@@ -56,16 +56,16 @@ class Baton:
         if line is not None:
             line.close()
 
-    def _connected(self) -> Line | None:
+    def _connected(self) -> Connection | None:
         end = socket.socket(socket.AF_UNIX)
         try:
             end.connect(self._place.address)
         except OSError:
             end.close()
             return None
-        return Line(end)
+        return Connection(end)
 
-    def _wait(self, said: Hello | Done) -> Turn | None:
+    def _wait(self, said: Hello | TurnOver) -> Turn | None:
         line = self._line
         turn = line.turn() if line is not None and line.say(said) else None
         if turn is None:

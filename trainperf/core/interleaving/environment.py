@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 
-ASKED = "TRAINPERF_TURNS"
-"""Environment variable that holds a `Place` as JSON in a process that takes turns."""
+VARIABLE = "TRAINPERF_TURNS"
+"""Environment variable that holds a `Participant` as JSON in a process that takes turns."""
 
 _LONGEST = 60
 """Letters of a folder for temporary files in which a socket's path has room."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Participant(msgspec.Struct, frozen=True, kw_only=True):
     """Which of two trainings a process is, and where the referee of both listens."""
 
     address: str
@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     def variable(self) -> dict[str, str]:
         """The environment variable that says so."""
-        return {ASKED: msgspec.json.encode(self).decode()}
+        return {VARIABLE: msgspec.json.encode(self).decode()}
 
 
 @contextmanager
@@ -41,16 +41,16 @@ def new_address() -> Iterator[Path]:
         yield Path(folder) / "turns"
 
 
-def here() -> Place | None:
+def this_participant() -> Participant | None:
     """Of this process; `None` where it takes turns with nobody."""
-    asked = os.environ.get(ASKED, "")
+    asked = os.environ.get(VARIABLE, "")
     try:
-        return msgspec.json.decode(asked, type=Place)
+        return msgspec.json.decode(asked, type=Participant)
     except msgspec.DecodeError:  # nothing, or not from here: no training breaks over it
         return None
 
 
 def directory() -> str | None:
     """Where this process makes its run directories, if whoever launched it said so."""
-    place = here()
+    place = this_participant()
     return place.dirpath if place else None

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from typing_extensions import Self
 
-from trainperf.core.interleaving.wire import Done, Hello, Line, Refusal, Turn
+from trainperf.core.interleaving.wire import Connection, Hello, Refusal, Turn, TurnOver
 
 
 STEPS = 10
@@ -28,7 +28,7 @@ _LOOK_S = 0.1
 class _Seat:
     """One fit of a pair."""
 
-    line: Line
+    line: Connection
     hello: Hello
     over: bool = False
     """Whether the fit is over and waits for the other's."""
@@ -79,7 +79,7 @@ class Referee:
         self._closing = True
         self._thread.join()
         for key in list(self._selector.get_map().values()):
-            if isinstance(key.data, Line):
+            if isinstance(key.data, Connection):
                 key.data.close()
         self._listener.close()
         self._selector.close()
@@ -97,17 +97,17 @@ class Referee:
     def _serve(self) -> None:
         while not self._closing:
             for key, _ in self._selector.select(_LOOK_S):
-                if isinstance(key.data, Line):
+                if isinstance(key.data, Connection):
                     self._hear(key.data)
                 else:
                     end, _ = self._listener.accept()
-                    self._selector.register(end, selectors.EVENT_READ, Line(end))
+                    self._selector.register(end, selectors.EVENT_READ, Connection(end))
             for side, gone in enumerate(self._gone):
                 if gone and side in self._pair:
                     self._hang_up(self._pair[side].line)
             self._begin()
 
-    def _hear(self, line: Line) -> None:
+    def _hear(self, line: Connection) -> None:
         heard = line.heard()
         if heard is None:
             self._hang_up(line)
@@ -115,7 +115,7 @@ class Referee:
         for said in heard:
             if isinstance(said, Refusal):
                 self.refused[said.side] = said.why
-            elif isinstance(said, Done):
+            elif isinstance(said, TurnOver):
                 self._passed(line, said)
             elif said.side in self._pair:
                 # A fit inside of that fit, or beside it: it cannot wait for it to be over.
@@ -123,7 +123,7 @@ class Referee:
             else:
                 self._waiting[said.side].append(_Seat(line, said))
 
-    def _hang_up(self, line: Line) -> None:
+    def _hang_up(self, line: Connection) -> None:
         self._selector.unregister(line.end)
         line.close()
         self._left(line)
@@ -137,7 +137,7 @@ class Referee:
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
             self._give(min(self._pair), None)
 
-    def _passed(self, line: Line, said: Done) -> None:
+    def _passed(self, line: Connection, said: TurnOver) -> None:
         """A turn is over: the other one's begins, if that still trains."""
         side = next((one for one, seat in self._pair.items() if seat.line is line), None)
         if side is None:
@@ -152,7 +152,7 @@ class Referee:
         else:
             self._give(side, None)
 
-    def _left(self, line: Line) -> None:
+    def _left(self, line: Connection) -> None:
         """A fit is gone, perhaps while it was its turn."""
         for waiting in self._waiting:
             for seat in [one for one in waiting if one.line is line]:

@@ -1,4 +1,4 @@
-"""What do the two sides of a referee's socket say?  One JSON line each, in a `Line`."""
+"""What do the two sides of a referee's socket say?  One JSON line each, in a `Connection`."""
 
 import socket
 
@@ -13,7 +13,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """Steps whose batches its loader has ready when it comes back: what it is then too fast in."""
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """The turn is over."""
 
     processor: int | None = None
@@ -30,7 +30,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
-    """It is your turn; after `Done.last`: both fits are over."""
+    """It is your turn; after `TurnOver.last`: both fits are over."""
 
     steps: int
     """How many."""
@@ -41,14 +41,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     """Where the other one trained: processors of one machine may differ in speed."""
 
 
-Said = Hello | Done | Refusal
-_SAID = msgspec.json.Decoder(Said)
+Message = Hello | TurnOver | Refusal
+_SAID = msgspec.json.Decoder(Message)
 _TURN = msgspec.json.Decoder(Turn)
 _ENCODER = msgspec.json.Encoder()
 _MOST_BYTES = 4096
 
 
-class Line:
+class Connection:
     """One end of a connection.
 
     Args:
@@ -59,7 +59,7 @@ class Line:
         self.end = end
         self._rest = b""
 
-    def say(self, what: Said | Turn) -> bool:
+    def say(self, what: Message | Turn) -> bool:
         """Send it; false if the other end is gone."""
         try:
             self.end.sendall(_ENCODER.encode(what) + b"\n")
@@ -76,7 +76,7 @@ class Line:
             for line in lines:
                 return _TURN.decode(line)
 
-    def heard(self) -> list[Said] | None:
+    def heard(self) -> list[Message] | None:
         """What has come, which may be part of a line only; `None` if the other end is gone."""
         lines = self._lines()
         return None if lines is None else [_SAID.decode(line) for line in lines]

@@ -176,7 +176,7 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class InterquartileRange:
     """A distribution whose value is its interquartile range."""
 
     values: Distribution
@@ -186,9 +186,9 @@ class Spread:
         """How many values."""
         return self.values.n
 
-    def merge(self, other: "Spread") -> "Spread":
+    def merge(self, other: "InterquartileRange") -> "InterquartileRange":
         """Counts of both, *other* following this one."""
-        return Spread(self.values.merge(other.values))
+        return InterquartileRange(self.values.merge(other.values))
 
     def value(self) -> float | None:
         """Distance between the quartiles."""
@@ -199,6 +199,6 @@ class Spread:
         return None
 
     @classmethod
-    def across(cls, ranks: "Sequence[Spread]") -> "Spread":
+    def across(cls, ranks: "Sequence[InterquartileRange]") -> "InterquartileRange":
         """Ranks are pooled: each rank's steps count."""
         return cls(Distribution.across([rank.values for rank in ranks]))

@@ -22,7 +22,7 @@ CORE_COLUMNS = ("index", "start_ns", "tags", "micro_batches", *(f"{p.label}_ns" 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class StepFact:
     """Something a probe can know about one step, beyond its host time."""
 
     name: str
@@ -30,59 +30,53 @@ class Fact:
     meaning: str
 
 
-FACTS: dict[str, Fact] = {
-    fact.name: fact
-    for fact in (
-        Fact(
-            name="data_stall_ns",
-            unit="ns",
-            meaning="device time between an event recorded just before the fetch and one just "
-            "after it: what the device lost to the loader",
+FACTS: dict[str, StepFact] = {
+    name: StepFact(name=name, unit=unit, meaning=meaning)
+    for name, unit, meaning in (
+        (
+            "data_stall_ns",
+            "ns",
+            (
+                "device time between an event recorded just before the fetch and one just after "
+                "it: what the device lost to the loader"
+            ),
         ),
-        Fact(name="h2d_device_ns", unit="ns", meaning="device time between events around the copy"),
-        Fact(name="h2d_bytes", unit="B", meaning="bytes of the batch's tensors on the device"),
-        Fact(name="h2d_tensors", unit="1", meaning="number of tensors in the batch"),
-        Fact(
-            name="lead_forward",
-            unit="1",
-            meaning="marks the device had not reached when forward returned",
+        ("h2d_device_ns", "ns", "device time between events around the copy"),
+        ("h2d_bytes", "B", "bytes of the batch's tensors on the device"),
+        ("h2d_tensors", "1", "number of tensors in the batch"),
+        ("lead_forward", "1", "marks the device had not reached when forward returned"),
+        ("lead_backward", "1", "marks the device had not reached when backward returned"),
+        (
+            "tail_ns",
+            "ns",
+            (
+                "from the last gradient being ready to backward having returned, summed over the "
+                "synchronising micro-batches"
+            ),
         ),
-        Fact(
-            name="lead_backward",
-            unit="1",
-            meaning="marks the device had not reached when backward returned",
+        ("samples", "1", "leading dimension of the batch, this rank"),
+        ("tokens_effective", "1", "sum of the mask, this rank"),
+        ("tokens_padded", "1", "number of mask elements, this rank"),
+        ("attempts", "1", "optimizer updates attempted under a GradScaler"),
+        ("overflows", "1", "attempted updates that the scaler skipped"),
+        ("loss_scale", "1", "the scaler's scale, read now and then"),
+        ("loss", "1", "the last micro-batch's loss, this rank"),
+        ("allocated_bytes", "B", "device memory held by tensors after it"),
+        ("reserved_bytes", "B", "device memory held by the allocator"),
+        ("peak_bytes", "B", "highest allocated_bytes since process start"),
+        ("reserved_peak_bytes", "B", "highest reserved_bytes since process start"),
+        ("resident_bytes", "B", "resident set of the process (CPU runs)"),
+        (
+            "owned_bytes",
+            "B",
+            (
+                "memory of the process in use: what its C allocator has handed out, where glibc "
+                "tells, else the resident set without mapped files (CPU runs on Linux)"
+            ),
         ),
-        Fact(
-            name="tail_ns",
-            unit="ns",
-            meaning="from the last gradient being ready to backward having returned, summed over "
-            "the synchronising micro-batches",
-        ),
-        Fact(name="samples", unit="1", meaning="leading dimension of the batch, this rank"),
-        Fact(name="tokens_effective", unit="1", meaning="sum of the mask, this rank"),
-        Fact(name="tokens_padded", unit="1", meaning="number of mask elements, this rank"),
-        Fact(name="attempts", unit="1", meaning="optimizer updates attempted under a GradScaler"),
-        Fact(name="overflows", unit="1", meaning="attempted updates that the scaler skipped"),
-        Fact(name="loss_scale", unit="1", meaning="the scaler's scale, read now and then"),
-        Fact(name="loss", unit="1", meaning="the last micro-batch's loss, this rank"),
-        Fact(name="allocated_bytes", unit="B", meaning="device memory held by tensors after it"),
-        Fact(name="reserved_bytes", unit="B", meaning="device memory held by the allocator"),
-        Fact(name="peak_bytes", unit="B", meaning="highest allocated_bytes since process start"),
-        Fact(
-            name="reserved_peak_bytes",
-            unit="B",
-            meaning="highest reserved_bytes since process start",
-        ),
-        Fact(name="resident_bytes", unit="B", meaning="resident set of the process (CPU runs)"),
-        Fact(
-            name="owned_bytes",
-            unit="B",
-            meaning="memory of the process in use: what its C allocator has handed out, where "
-            "glibc tells, else the resident set without mapped files (CPU runs on Linux)",
-        ),
-        Fact(name="gc_ns", unit="ns", meaning="time the garbage collector ran inside the step"),
-        Fact(name="recompiles", unit="1", meaning="graphs torch.compile built inside the step"),
-        Fact(name="overhead_ns", unit="ns", meaning="what trainperf itself cost on the host"),
+        ("gc_ns", "ns", "time the garbage collector ran inside the step"),
+        ("recompiles", "1", "graphs torch.compile built inside the step"),
+        ("overhead_ns", "ns", "what trainperf itself cost on the host"),
     )
 }
 

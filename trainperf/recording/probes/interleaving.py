@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-from trainperf.core.interleaving import Baton, here
+from trainperf.core.interleaving import Baton, this_participant
 from trainperf.core.interleaving.wire import Turn
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import FINISHED, RunInfo
@@ -29,7 +29,7 @@ def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1
         info: Of the run: its ranks, and the settings of its loader.
         micro_batches: Batches of a step.
     """
-    place = here()
+    place = this_participant()
     if place is None:
         return []
     if info.world_size > 1:

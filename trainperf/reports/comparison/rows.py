@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.results import Comparison, Difference, ReadingChange, Speedup
+from trainperf.core.formatting.table import Table
 from trainperf.core.formatting.units import (
     count,
     duration,
@@ -40,6 +41,7 @@ TOGETHER_S = 120.0
 PACES = 1.05
 """Up to so many times the speed of the other, the machine was as fast beside either run."""
 
+_HEAD = ("", "before", "after", "after / before", "")
 _UNITS = {"s": duration, "B": size, "B/s": rate}
 
 
@@ -68,7 +70,7 @@ def answer(comparison: Comparison) -> str:
 
 
 def speed(gain: Speedup) -> str:
-    """E.g. `1.23 × as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
+    """E.g. `1.23× as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
     rank = " per rank" if gain.per_rank else ""
     known = gain.high < 100 * gain.low
     ends = f"{gain.low:.3g}–{gain.high:.3g}" if known else "may be anything"
@@ -87,6 +89,24 @@ def notes(comparison: Comparison) -> list[str]:
 def difference(one: Difference) -> str:
     """E.g. `num_workers: 0 → 2`."""
     return f"{one.name}: {_fact(one.before)} → {_fact(one.after)}"
+
+
+def tables(comparison: Comparison) -> list[Table]:
+    """The readings of both sides, and what differs in their traces; without the empty ones."""
+    both = (
+        Table(head=_HEAD, rows=_cells(rows(comparison)), end_words=2),
+        Table(
+            title="per step, in the traces",
+            head=("", "before", "after", "difference", ""),
+            rows=_cells(causes(comparison)),
+            end_words=2,
+        ),
+    )
+    return [table for table in both if table.rows]
+
+
+def _cells(found: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
+    return tuple((row.label, row.before, row.after, row.ratio, row.verdict) for row in found)
 
 
 def rows(comparison: Comparison) -> list[Row]:

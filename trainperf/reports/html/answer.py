@@ -1,11 +1,18 @@
 """What does a reader see first?  The answer, the numbers behind it, and what to change."""
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.html.svg import bar
 from trainperf.core.formatting.units import Scale, duration, fine_share, plural
 from trainperf.reports.html.components import facts, meter
-from trainperf.reports.run.gains import effort, gain
+from trainperf.reports.layout.finding_view import (
+    NEXT,
+    NO_FINDING,
+    WHERE,
+    FindingRow,
+    FindingView,
+    finding_view,
+)
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     PhaseRow,
@@ -43,9 +50,8 @@ def first(summary: Summary) -> Markup:
 def findings(summary: Summary) -> Markup:
     """What to change, the one that gains most first."""
     if not summary.findings:
-        said = "No finding: nothing was measured that a change would clearly remove."
-        return paragraph(said, "soft")
-    return Markup("".join(map(_finding, summary.findings)))
+        return paragraph(NO_FINDING, "soft")
+    return Markup("".join(_finding(finding_view(finding)) for finding in summary.findings))
 
 
 def breakdown(summary: Summary) -> Markup:
@@ -110,17 +116,16 @@ def _key(colour: int) -> Markup:
     return Markup(f'<span class="key b{colour}"></span>')
 
 
-def _finding(finding: Finding) -> Markup:
-    most = gain(finding)
-    told = [tag("b", text(finding.title))]
-    if most:
-        told.append(Markup(f' <span class="gain">{text(most)}</span>'))
-    lines = [tag("p", *told)]
+def _finding(finding: FindingView) -> Markup:
+    title = [tag("b", text(finding.title))]
+    if finding.gain:
+        title.append(Markup(f' <span class="gain">{text(finding.gain)}</span>'))
+    lines = [tag("p", *title)]
     if finding.evidence:
         lines.append(paragraph("; ".join(finding.evidence), "soft"))
-    where = f" ({finding.where})" if finding.where else ""
-    lines.append(tag("p", text("Next: "), tag("code", text(f"{finding.action}{where}"))))
-    lines.append(paragraph(f"{effort(finding)}; {finding.confidence} confidence", "soft small"))
-    if finding.confirm:
-        lines.append(paragraph(f"To confirm: {finding.confirm}", "soft small"))
-    return tag("div", *lines, kind=f"finding {finding.severity}")
+    rows = [tag("div", tag("dt", text(row.label)), tag("dd", _row(row))) for row in finding.rows]
+    return tag("div", *lines, tag("dl", *rows), kind=f"finding {finding.severity}")
+
+
+def _row(row: FindingRow) -> Markup:
+    return tag("code", text(row.text)) if row.label in (NEXT, WHERE) else text(row.text)

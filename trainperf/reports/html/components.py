@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
-from trainperf.reports.layout.table import Table
+from trainperf.core.formatting.table import Table
 
 
 SIDES = (3, 0)
@@ -27,7 +27,8 @@ def shown(one: Table) -> Markup:
     """A table of any report with its title and its notes."""
     head = [name or "\u00a0" for name in one.head]
     rows = [[_indented(cell) for cell in row] for row in one.rows]
-    grid = table(head, rows, words=range(one.words))
+    words = [place for place in range(len(one.head)) if one.is_words(place)]
+    grid = table(head, rows, words=words)
     return Markup(heading(one.title) + grid + _notes(one.notes))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, table, tag, text
+from trainperf.core.formatting.table import Table
 from trainperf.core.run_directory import REPORT, write_atomically
 from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
@@ -16,7 +17,6 @@ from trainperf.reports.html.phases_over_time import over_time
 from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import histogram
-from trainperf.reports.layout.table import Table
 from trainperf.reports.run.rows import left_out
 from trainperf.reports.run.tab_words import Words, words_of
 from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_step

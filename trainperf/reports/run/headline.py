@@ -1,9 +1,9 @@
 """What is the answer, in one sentence?"""
 
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import bracket, duration, plural, share
 from trainperf.core.phases import Phase
-from trainperf.reports.run.gains import gain, to_act_on
+from trainperf.reports.layout.finding_view import NO_FINDING, gain, to_act_on
 from trainperf.reports.run.rows import PhaseRow, phase_rows
 
 
@@ -66,23 +66,18 @@ def _what_first(summary: Summary) -> str:
     first = next(iter(to_act_on(summary.findings)), None)
     # One that gains nothing only explains what looks like a loss.
     if first is not None and first.fraction != 0.0:
-        return f"{first.advice} first{bound(first)}."
+        most = gain(first)
+        return f"{first.advice} first{f': {most}' if most else ''}."
     if not summary.run.steady_steps:
         return ""
     if _unsplit(summary):
         return UNSPLIT
-    return "Nothing stands out that could be removed."
+    return NO_FINDING
 
 
 def _unsplit(summary: Summary) -> bool:
     """Whether a plain loop brackets none of its work."""
     return all(summary.readings[f"phase_{phase.label}_s"].value is None for phase in COMPUTE)
-
-
-def bound(finding: Finding) -> str:
-    """The most a finding can gain, e.g. `: at most 1.58 × faster`; empty where it is not known."""
-    most = gain(finding)
-    return f": {most}" if most else ""
 
 
 def _largest(summary: Summary, rows: list[PhaseRow]) -> str:

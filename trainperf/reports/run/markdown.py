@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as safe
+from trainperf.core.formatting.table import Table, markdown_table
 from trainperf.core.formatting.units import Scale, duration, fine_share, plural
-from trainperf.reports.layout.table import Table
-from trainperf.reports.run.gains import effort
-from trainperf.reports.run.headline import bound, headline
+from trainperf.reports.layout.finding_view import FindingView, finding_view
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     device,
     facts,
@@ -52,11 +53,11 @@ def _phases(summary: Summary) -> str:
     cells = [
         (row.label, absent, "", "")
         if (absent := not_there(summary, row))
-        else (row.label, scale.say(row.seconds), fine_share(row.fraction), safe(row.note))
+        else (row.label, scale.say(row.seconds), fine_share(row.fraction), row.note)
         for row in rows
     ]
     head = ("phase", "time a step", "share", "note")
-    return _table(head, cells, words=1, notes=1)
+    return markdown_table(Table(head=head, rows=tuple(cells), end_words=1))
 
 
 def _why(summary: Summary) -> str:
@@ -76,45 +77,31 @@ def _ranks(summary: Summary) -> list[str]:
 
 
 def _ledger(summary: Summary) -> str:
-    cells = [(safe(name), duration(spent_s)) for name, spent_s in ledger(summary) if spent_s]
-    total = duration(summary.run.fit_s)
-    return _table(("the fit", total), cells, words=1) if cells else ""
+    cells = tuple((name, duration(spent_s)) for name, spent_s in ledger(summary) if spent_s)
+    head = ("the fit", duration(summary.run.fit_s))
+    return markdown_table(Table(head=head, rows=cells)) if cells else ""
 
 
 def _findings(findings: Sequence[Finding]) -> str:
     return "\n".join(
-        f"{place}. **{safe(finding.title)}**{safe(bound(finding))}  \n   "
-        + "  \n   ".join(_about(finding))
+        f"{place}. " + "  \n   ".join(_finding(finding_view(finding)))
         for place, finding in enumerate(findings, start=1)
     )
 
 
-def _about(finding: Finding) -> Iterator[str]:
-    """Lines of one finding, those that say nothing left out."""
+def _finding(finding: FindingView) -> Iterator[str]:
+    yield f"**{safe(finding.title)}**" + (f": {safe(finding.gain)}" if finding.gain else "")
     if finding.evidence:
-        yield "; ".join(safe(number) for number in finding.evidence)
-    yield f"next: {safe(finding.action)}{f' ({safe(finding.where)})' if finding.where else ''}"
-    yield f"{safe(effort(finding))}; {finding.confidence} confidence"
-    if finding.confirm:
-        yield f"confirm: {safe(finding.confirm)}"
+        yield safe("; ".join(finding.evidence))
+    for row in finding.rows:
+        yield f"{row.label}: {safe(row.text)}"
 
 
 def _details(table: Table) -> str:
     """A heading, the table if it has rows, and what is said beneath it."""
-    rows = [tuple(map(safe, row)) for row in table.rows]
-    shown = [_table(table.head, rows, words=table.words)] if rows else []
+    shown = [markdown_table(table)] if table.rows else []
     notes = [" · ".join(map(safe, table.notes))] if table.notes else []
     return "\n\n".join([f"#### {safe(table.title)}", *shown, *notes])
-
-
-def _table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: int = 0
-) -> str:
-    """Numbers stand to the right, but for the leading columns of words and trailing notes."""
-    last = len(head) - notes
-    rule = ["---:" if words <= place < last else "---" for place in range(len(head))]
-    lines = [head, rule, *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _bullets(items: Iterable[str]) -> str:

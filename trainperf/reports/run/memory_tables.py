@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from trainperf.analysis.roofline.memory_savings import TEXTBOOK_BYTES, bytes_per_parameter, savings
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
+from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import count, plural, size
-from trainperf.reports.layout.table import UNKNOWN, Table
 
 
 _MODULES = 3

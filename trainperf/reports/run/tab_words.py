@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, State, Summary
+from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
     Scale,
@@ -22,7 +22,8 @@ from trainperf.core.formatting.units import (
     size,
 )
 from trainperf.meters.fold import Reading
-from trainperf.reports.run.headline import bound, headline
+from trainperf.reports.layout.finding_view import FindingRow, FindingView, finding_view, first_rows
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     device,
     facts,
@@ -69,18 +70,6 @@ class ReadingWords(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no value."""
 
 
-class FindingWords(msgspec.Struct, frozen=True, kw_only=True):
-    """A diagnosis."""
-
-    id: str
-    title: str
-    gain: str
-    """The most it can gain; empty where no bound is known."""
-    evidence: list[str]
-    action: str
-    severity: str
-
-
 class RankWords(msgspec.Struct, frozen=True, kw_only=True):
     """One rank as a row of a table whose head is `Words.rank_columns`."""
 
@@ -99,6 +88,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     """Ranks and device."""
     progress: str
     answer: str
+    first: list[FindingRow]
+    """What to do first, and where."""
     ranks: list[int]
     phases_of: str
     """What the phases are the mean of."""
@@ -107,7 +98,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     fit_said: str
     """How long the fit took."""
     fit: list[Named]
-    findings: list[FindingWords]
+    findings: list[FindingView]
     late: list[str]
     """Who is late, where each synchronisation point has somebody to name."""
     rank_columns: list[str]
@@ -129,13 +120,14 @@ def words_of(summary: Summary) -> Words:
         about=f"{plural(len(run.ranks), 'rank')} · {plain(device(summary))}",
         progress=plain(progress(summary)),
         answer=plain(headline(summary)),
+        first=first_rows(summary.findings),
         ranks=list(run.ranks),
         phases_of=_phases_of(summary),
         phases=_phases(summary),
         facts=[Named(name=fact.name, said=plain(fact.said)) for fact in facts(summary)],
         fit_said=duration(run.fit_s),
         fit=_fit(summary),
-        findings=[_finding(finding) for finding in summary.findings],
+        findings=[finding_view(finding) for finding in summary.findings],
         late=[plain(lateness(p)) for p in summary.synchronisation if p.straggler is not None],
         rank_columns=head,
         rank_rows=rows,
@@ -175,17 +167,6 @@ def _fit(summary: Summary) -> list[Named]:
         for name, spent_s in ledger(summary)
         if spent_s and whole_s
     ]
-
-
-def _finding(finding: Finding) -> FindingWords:
-    return FindingWords(
-        id=finding.id,
-        title=plain(finding.title),
-        gain=bound(finding).removeprefix(": "),
-        evidence=[plain(number) for number in finding.evidence],
-        action=plain(finding.action),
-        severity=finding.severity,
-    )
 
 
 def _ranks(summary: Summary) -> tuple[list[str], list[RankWords]]:

@@ -10,8 +10,8 @@ from trainperf.analysis.roofline.time_split import NAMES, Dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
+from trainperf.core.formatting.table import UNKNOWN, Table
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
-from trainperf.reports.layout.table import UNKNOWN, Table
 from trainperf.reports.run.memory_tables import memory_tables
 
 
@@ -82,7 +82,7 @@ def light_line(light: SpeedOfLight) -> str:
     if step.over is None or step.measured_s is None:
         return ""
     parts = [
-        f"{one.name} {times(one.over).removesuffix(' ×')}" for one in phases if one.over is not None
+        f"{one.name} {times(one.over).removesuffix('×')}" for one in phases if one.over is not None
     ]
     each = f" ({', '.join(parts)})" if parts else ""
     used = "" if light.mfu is None else f" · MFU {share(light.mfu)}"

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import Scale, bracket, duration, fine_share, plural
 from trainperf.core.phases import Phase
+from trainperf.reports.layout.finding_view import (
+    NEXT,
+    FindingView,
+    finding_view,
+    first_rows,
+    to_act_on,
+)
 from trainperf.reports.layout.wrap import PLUS, flow, words_of
-from trainperf.reports.run.gains import to_act_on
-from trainperf.reports.run.headline import bound, headline
+from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     PhaseRow,
     device,
@@ -185,16 +191,15 @@ def _spread(summary: Summary, name: str, label: str) -> str:
 
 def _next(summary: Summary, width: int) -> list[Text]:
     acted = to_act_on(summary.findings)
-    first, others = acted[:1], acted[1:] + [f for f in summary.findings if f not in acted]
-    said = []
-    for finding in first:
-        where = f" ({finding.where})" if finding.where else ""
-        said += _paragraph("next", f"{finding.action}{where}", width, "bold")
-    return [*said, *(_joined("also", _also(finding)) for finding in others)]
+    others = acted[1:] + [finding for finding in summary.findings if finding not in acted]
+    lines = []
+    for row in first_rows(summary.findings):
+        lines += _paragraph(row.label, row.text, width, "bold" if row.label == NEXT else "")
+    return [*lines, *(_joined("also", _also(finding_view(finding))) for finding in others)]
 
 
-def _also(finding: Finding) -> str:
-    return f"{finding.title}{bound(finding)} · {finding.action}"
+def _also(finding: FindingView) -> str:
+    return f"{finding.headline} · {finding.text(NEXT)}"
 
 
 def _notes(sentences: Iterable[str], width: int, style: str) -> list[Text]:

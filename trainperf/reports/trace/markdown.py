@@ -32,11 +32,11 @@ def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 def _findings(report: TraceReport) -> str:
     said = []
     for place, finding in enumerate(report.findings, start=1):
-        gain = finding.gain_at_most
+        gain = finding.gain_upper_bound
         bound = f" (at most {times(gain)} faster)" if gain is not None else ""
         said.append(
-            f"{place}. **{safe(finding.what)}**{bound}  \n"
-            f"   {safe(finding.evidence)}  \n"
+            f"{place}. **{safe(finding.title)}**{bound}  \n"
+            f"   {safe('; '.join(finding.evidence))}  \n"
             f"   next: {safe(finding.action)}"
         )
     return "\n".join(said) or "Nothing stands out that could be removed."

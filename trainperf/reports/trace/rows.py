@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size
-from trainperf.traces.findings import WORTH, host_step_s, period_s
+from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace, TraceReport
 
 
@@ -47,7 +48,7 @@ def _step(rank: RankTrace) -> Row:
     said, whole_s = duration(rank.totals.step_s), period_s(rank)
     mean = duration(host_step_s(rank))
     note = "median, on the host" + (f"; {mean} on average" if mean != said else "")
-    longer = whole_s > (1 + WORTH) * host_step_s(rank)
+    longer = whole_s > (1 + LIMITS.worth) * host_step_s(rank)
     return Row(
         name="step",
         said=said,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size, times
 from trainperf.reports.run.tab_words import Named
@@ -11,7 +12,6 @@ from trainperf.traces.results import (
     Operator,
     RankTrace,
     Straggler,
-    TraceFinding,
     TraceReport,
     TraceStep,
 )
@@ -112,11 +112,11 @@ def _late(late: Straggler) -> str:
     )
 
 
-def _finding(finding: TraceFinding) -> Named:
-    gain = finding.gain_at_most
+def _finding(finding: Finding) -> Named:
+    gain = finding.gain_upper_bound
     bound = "" if gain is None else f" (at most {times(gain)} faster)"
-    said = f"{finding.evidence} → {finding.action}"
-    return Named(name=plain(f"{finding.what}{bound}"), said=plain(said))
+    said = f"{'; '.join(finding.evidence)} → {finding.action}"
+    return Named(name=plain(f"{finding.title}{bound}"), said=plain(said))
 
 
 def _rank(place: int, rank: RankTrace) -> RankWords:

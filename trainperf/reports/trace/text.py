@@ -67,9 +67,9 @@ def _next(report: TraceReport) -> list[str]:
         return _wrapped("nothing stands out that could be removed", WIDTH, "next  ")
     lines: list[str] = []
     for place, finding in enumerate(report.findings):
-        gain = finding.gain_at_most
+        gain = finding.gain_upper_bound
         bound = f" (at most {times(gain)} faster)" if gain is not None else ""
-        said = f"{finding.what}{bound}: {finding.evidence}. Try: {finding.action}."
+        said = f"{finding.title}{bound}: {'; '.join(finding.evidence)}. Try: {finding.action}."
         lines += _wrapped(said, WIDTH, "next  " if place == 0 else "then  ")
     return lines
 

@@ -3,10 +3,10 @@
 import { el, fill } from "./dom.js";
 import { counted } from "./units.js";
 
+const CODE = new Set(["next", "where"]);
 const STATES = { finished: "finished", interrupted: "interrupted", failed: "failed", running: "running", killed: "cut off" };
 
 export function answer(node, words) {
-  const first = words.findings[0];
   fill(
     node,
     el("div", { class: "title" },
@@ -15,7 +15,7 @@ export function answer(node, words) {
       el("span", { class: "quiet" }, words.about)),
     el("p", { class: "answer" }, unbroken(words.answer)),
     el("p", { class: "quiet" }, words.progress),
-    first ? el("p", { class: "next" }, el("b", {}, "next "), el("code", {}, first.action)) : null,
+    rows(words.first, "next"),
     words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
     words.remarks.map((remark) => el("p", { class: "quiet small" }, remark)),
   );
@@ -57,14 +57,20 @@ function ledger(parts) {
 }
 
 export function findings(node, list) {
-  fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, "Nothing stands out that could be removed."));
+  fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, "No clear bottleneck."));
 }
 
 function finding(item) {
   return el("article", { class: `finding ${item.severity}` },
     el("h4", {}, item.title, item.gain ? el("span", { class: "gain" }, item.gain) : null),
     item.evidence.length ? el("ul", {}, item.evidence.map((line) => el("li", {}, line))) : null,
-    el("p", {}, el("b", {}, "do "), el("code", {}, item.action)));
+    rows(item.rows));
+}
+
+function rows(labelled, kind = "") {
+  if (!labelled.length) return null;
+  return el("dl", { class: `labelled ${kind}` }, labelled.map(([label, text]) => el("div", {},
+    el("dt", {}, label), el("dd", {}, CODE.has(label) ? el("code", {}, text) : text))));
 }
 
 export function ranks(node, words) {

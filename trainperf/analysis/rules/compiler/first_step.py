@@ -1,10 +1,14 @@
 """Is the run too short to pay back its first step?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, own_fit_s, severity, value
-from trainperf.analysis.rules.compiler.compiling import once_s
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import own_fit_s, value
+from trainperf.analysis.rules.compiler.compiling import WORTH, once_s
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
+
+
+LONG_S = 10.0
+"""In a fit of seconds the first step always stands out and never matters."""
 
 
 def first_step(evidence: Evidence) -> Finding | None:
@@ -18,7 +22,7 @@ def first_step(evidence: Evidence) -> Finding | None:
     if compiled is not None and once_s(compiled, summary) >= (first_s - step_s) / 2:
         return None  # compiling has a finding of its own, or has paid back
     extra_s = first_s - step_s
-    if extra_s < LIMITS.first_step_s or extra_s < LIMITS.first_step * own_fit_s(summary):
+    if extra_s < LONG_S or extra_s < WORTH * own_fit_s(summary):
         return None
     lost = extra_s / own_fit_s(summary)
     return Finding(
@@ -29,7 +33,7 @@ def first_step(evidence: Evidence) -> Finding | None:
         action="train longer in one go, keep the compilation cache, or do not compile short runs",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="trainperf compare before after: first_step_s is a smaller part of the fit",

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, own_fit_s, severity
+from trainperf.analysis.rules.base import own_fit_s
 from trainperf.analysis.rules.compiler.compiling import (
     dimension,
     excess_s,
@@ -12,9 +12,16 @@ from trainperf.analysis.rules.compiler.compiling import (
     recompiled_late,
     short,
 )
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.compilation import Compiled
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
+
+
+WORTH = 0.05
+"""Share of the fit, beyond what the same steps take without the compiler."""
+
+FEWEST = 2
+"""A shape that is seen to change is compiled once more, for all lengths: that is ordinary."""
 
 
 def recompiles(evidence: Evidence) -> Finding | None:
@@ -26,10 +33,10 @@ def recompiles(evidence: Evidence) -> Finding | None:
     summary, document = evidence.summary, evidence.documents.compilation
     late = recompiled_late(document) if document is not None else []
     steps = {one.step for one in late if one.step is not None}
-    if document is None or len(steps) < LIMITS.recompiled_steps or not own_fit_s(summary):
+    if document is None or len(steps) < FEWEST or not own_fit_s(summary):
         return None
     lost = min(excess_s(document, summary, steps) / own_fit_s(summary), 1.0)
-    if lost < LIMITS.recompiles:
+    if lost < WORTH:
         return None
     worst = _most_often(late)
     given_up = [one for one in late if one.gave_up]
@@ -51,7 +58,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
         action=_action(worst),
         fraction=lost,
         scope="fit",
-        gain_upper_bound=None if given_up else at_most(lost),
+        gain_upper_bound=None if given_up else amdahl(lost),
         confidence="high",
         severity=severity(lost),
         effort="minutes",

@@ -3,9 +3,10 @@
 from math import ceil
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value
+from trainperf.analysis.rules.base import setting, value
 from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, rate, share, size
 from trainperf.traces.results import Collective
 
@@ -45,7 +46,7 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
         ),
         action=action,
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(waited),
         confirm="trainperf compare before after: allreduce_tail_s falls",

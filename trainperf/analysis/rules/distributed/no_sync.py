@@ -1,10 +1,15 @@
 """Are gradients reduced over the ranks on micro-batches that do not update?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value, worst
+from trainperf.analysis.rules.base import setting, value, worst
 from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, share
+
+
+REDUNDANT = 0.25
+"""Share of the all-reduces: two micro-batches per step waste half of them."""
 
 
 def no_sync(evidence: Evidence) -> Finding | None:
@@ -14,7 +19,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     extra, whole = redundant(summary), reduction_fraction(evidence, named_only=True)
-    if extra < LIMITS.redundant or whole is None or summary.run.steady_steps < LIMITS.steps:
+    if extra < REDUNDANT or whole is None or summary.run.steady_steps < LIMITS.steps:
         return None
     lost = extra * whole
     return Finding(
@@ -25,7 +30,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
         action=f"with {_module(summary)}.no_sync(): around forward and backward of all "
         "micro-batches but the last",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",

@@ -1,8 +1,9 @@
 """Do ranks wait for each other, and for which one?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
-from trainperf.analysis.summary.schema import Finding, Summary, SyncPoint
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share, words
 from trainperf.core.phases import Phase
 
@@ -32,7 +33,7 @@ def straggler(evidence: Evidence) -> Finding | None:
         evidence=tuple(said(point) for point in points),
         action=_action(first),
         fraction=min(lost, 0.99),
-        gain_upper_bound=at_most(min(lost, 0.99)),
+        gain_upper_bound=amdahl(min(lost, 0.99)),
         confidence="medium" if first is None else "high",
         severity=severity(lost),
         effort="hours",

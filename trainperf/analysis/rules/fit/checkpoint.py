@@ -1,10 +1,15 @@
 """Do checkpoints take a notable part of the fit?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
+
+
+WORTH = 0.10
+"""Share of the fit."""
 
 
 LONG_STEPS = 20
@@ -17,7 +22,7 @@ def checkpoint(evidence: Evidence) -> Finding | None:
     The bound is the whole of it: rarer ones save a part, asynchronous ones nearly all.
     """
     summary = evidence.summary
-    return gap_finding(summary, Gap.CHECKPOINT, LIMITS.checkpoint, _remedy(summary))
+    return gap_finding(summary, Gap.CHECKPOINT, WORTH, _remedy(summary))
 
 
 def _remedy(summary: Summary) -> Remedy:

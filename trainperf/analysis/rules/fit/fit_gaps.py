@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from math import ceil
 
-from trainperf.analysis.rules.base import at_most, gap_fraction, severity
-from trainperf.analysis.summary.schema import Effort, Finding, Summary
+from trainperf.analysis.rules.base import gap_fraction
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Effort, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Gap
 
@@ -36,7 +37,7 @@ def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: Remedy) -> Fin
         action=remedy.action,
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity=severity(lost),
         effort=remedy.effort,
         confirm=f"trainperf report: {gap.label} takes at most {share(AIM)} of the fit",

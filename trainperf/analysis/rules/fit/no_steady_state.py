@@ -1,7 +1,7 @@
 """Is there a steady state to speak about at all?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.stats.warmup import TOLERANCE, WINDOW
 

@@ -1,10 +1,14 @@
 """Are the steps of this run too different from each other to conclude anything?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, phase_fraction, value
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import phase_fraction, value
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
+
+
+NOISE = 0.25
+"""Middle half over median; torch.utils.benchmark calls such a measurement worthless."""
 
 
 def noisy_run(evidence: Evidence) -> Finding | None:
@@ -18,7 +22,7 @@ def noisy_run(evidence: Evidence) -> Finding | None:
         return None
     waited = phase_fraction(summary, Phase.DATA_WAIT) or 0.0
     # A loader with workers brings batches in bursts, and has a rule of its own.
-    if apart_s / step_s < LIMITS.noise or waited >= LIMITS.notable:
+    if apart_s / step_s < NOISE or waited >= LIMITS.notable:
         return None
     last_s = value(summary, "step_p95_s")
     return Finding(

@@ -1,8 +1,7 @@
 """Did profiling leave the run slower than it was?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import at_most, severity
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 
 
@@ -26,7 +25,7 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
         ),
         action="TEARDOWN_CUPTI=1 in the environment, or start the fit anew after profiling",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="trainperf compare with a run without captures: no clear change",

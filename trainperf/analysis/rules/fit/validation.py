@@ -1,10 +1,15 @@
 """Does validation take a notable part of the fit?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, setting
+from trainperf.analysis.rules.base import setting
 from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap
+
+
+WORTH = 0.20
+"""Share of the fit."""
 
 
 def validation(evidence: Evidence) -> Finding | None:
@@ -14,7 +19,7 @@ def validation(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     remedy = Remedy(advice="Validate less", action=_action(summary))
-    return gap_finding(summary, Gap.VALIDATION, LIMITS.validation, remedy)
+    return gap_finding(summary, Gap.VALIDATION, WORTH, remedy)
 
 
 def _action(summary: Summary) -> str:

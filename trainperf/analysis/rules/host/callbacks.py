@@ -1,8 +1,8 @@
 """Do callbacks and hooks take a notable part of the step, and which ones?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, severity, value
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import phase_fraction, value
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -29,7 +29,7 @@ def callbacks(evidence: Evidence) -> Finding | None:
         or ("no hook was timed by name",),
         action=f"do the work of {worst_hook or 'the callbacks'} every n-th step, or not at all",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity=severity(lost),
         effort="hours",
         confirm="trainperf compare before after: phase_callbacks_s falls",

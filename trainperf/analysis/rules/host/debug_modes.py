@@ -1,9 +1,14 @@
 """Is something left on that is meant for finding bugs, or held back that could run?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, setting, value
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.findings import LIMITS, Finding, amdahl
+
+
+IDLE_CORES = 4
+"""On a machine with fewer the loader and the system have use for the others."""
 
 
 def debug_modes(evidence: Evidence) -> Finding | None:
@@ -25,7 +30,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         evidence=tuple(on.values()),
         action=_ACTIONS[first],
         fraction=lost,
-        gain_upper_bound=at_most(lost) if lost is not None else None,
+        gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
         severity="high" if first == "detect_anomaly" else "low",
         confirm="phase_backward_s falls; trainperf compare before after",
@@ -52,7 +57,7 @@ def _switched_on(summary: Summary) -> dict[str, str]:
         found["the autograd profiler"] = "every operator of every step is recorded"
     threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
     alone = summary.run.device == "cpu" and summary.run.world_size == 1
-    if alone and threads == 1 and cores is not None and cores >= LIMITS.idle_cores:
+    if alone and threads == 1 and cores is not None and cores >= IDLE_CORES:
         found["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
     if config.get("deterministic"):
         found["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"

@@ -1,9 +1,16 @@
 """Does the Python garbage collector take a notable part of the fit?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, own_fit_s, severity, worst
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import own_fit_s, worst
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
+
+
+WORTH = 0.02
+"""Share of the fit."""
+
+FEWEST = 5
+"""Steps that did little else; fewer are the start of a process, not a habit."""
 
 
 def garbage(evidence: Evidence) -> Finding | None:
@@ -14,7 +21,7 @@ def garbage(evidence: Evidence) -> Finding | None:
         return None
     lost, unusual = paused_s / own_fit_s(summary), summary.excluded.get("gc", 0)
     # A few full collections while a process warms up are a notable part of a short fit only.
-    if lost < LIMITS.garbage or 0 < unusual < LIMITS.collections:
+    if lost < WORTH or 0 < unusual < FEWEST:
         return None
     return Finding(
         id="garbage",
@@ -24,7 +31,7 @@ def garbage(evidence: Evidence) -> Finding | None:
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity=severity(lost),
         confirm="trainperf compare before after: gc_s falls",
     )

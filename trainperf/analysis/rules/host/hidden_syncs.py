@@ -7,7 +7,7 @@ is nobody to wait for: there it matters only where Python loops over such values
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.host.host_lines import (
     READS,
     heaviest,
@@ -15,8 +15,9 @@ from trainperf.analysis.rules.host.host_lines import (
     read_in_loops,
     reads,
 )
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.traces.results import RankTrace
 
@@ -58,7 +59,7 @@ def _looping(evidence: Evidence) -> Finding | None:
         action="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
         "values, 0).sum(); print every n-th step",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         effort="hours",
@@ -75,7 +76,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
     back = [row for row in rows if row.place == "link" and row.line and _returns(row)]
     owners = _owners(summary)
     lost, sites = _idle(evidence)
-    if not mine and not back and not owners and (lost or 0.0) < LIMITS.synced:
+    if not mine and not back and not owners and (lost or 0.0) < LIMITS.worth:
         return None
     user = sorted([*mine, *back], key=lambda row: -row.calls)
     bound = value(summary, "host_bound_fraction") or 0.0
@@ -91,7 +92,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
         )[:6],
         action=_action(user, summary),
         fraction=lost,
-        gain_upper_bound=at_most(lost) if lost is not None else None,
+        gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
         severity=severity(lost) if lost else ("medium" if bound >= LIMITS.host_bound else "low"),
         where=(user[0].line or "") if user else "",

@@ -1,9 +1,9 @@
 """Does the device wait for the host?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.host.launch_bound import launch_bound
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 
 

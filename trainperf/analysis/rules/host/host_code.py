@@ -1,13 +1,17 @@
 """Does Python do something else in the middle of forward, while no operator runs?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.host_lines import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
+
+
+IN_NOISE = 0.30
+"""Share that one audited step must show where the steady ones are noisy."""
 
 
 def host_code(evidence: Evidence) -> Finding | None:
@@ -22,7 +26,7 @@ def host_code(evidence: Evidence) -> Finding | None:
     lost = known.before([row])
     # One audited step may have been interrupted there: the steady ones must lack that time too.
     # Where steps differ widely by themselves, others use the machine and interrupt it anywhere.
-    least = LIMITS.notable if noisy_run(evidence) is None else LIMITS.in_noise
+    least = LIMITS.notable if noisy_run(evidence) is None else IN_NOISE
     if min(lost, _unexplained(evidence, known)) < least:
         return None
     return Finding(
@@ -36,7 +40,7 @@ def host_code(evidence: Evidence) -> Finding | None:
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         where=row.line or "",

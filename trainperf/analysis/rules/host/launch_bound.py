@@ -1,7 +1,7 @@
 """Do forward and backward consist of operators too small to be worth their launch?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, severity, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.host.named_lines import named_fraction
 from trainperf.analysis.rules.operators.audited import (
     PASSES,
@@ -13,8 +13,12 @@ from trainperf.analysis.rules.operators.audited import (
     place_of,
     total_s,
 )
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
+
+
+WORTH = 0.30
+"""Share of the step; in a healthy step of a few ms small operators add up to a tenth."""
 
 
 FEWEST = 100
@@ -37,7 +41,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         return None
     # Python between the launches that a line was named for is that line's.
     lost = known.fraction(_saved_s(known, passes, tiny)) - named_fraction(evidence)
-    if lost < LIMITS.launch:
+    if lost < WORTH:
         return None
     return Finding(
         id="launch_bound",

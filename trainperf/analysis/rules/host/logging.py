@@ -1,9 +1,9 @@
 """Does logging take a notable part of the step?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, setting, severity
+from trainperf.analysis.rules.base import phase_fraction, setting
 from trainperf.analysis.rules.host.host_lines import heaviest, host_lines
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase
 
@@ -42,7 +42,7 @@ def logging(evidence: Evidence) -> Finding | None:
         ),
         action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         where=where,

@@ -1,9 +1,9 @@
 """Does the framework itself take a notable part of the step between the steps' work?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, phase_fraction, severity, value
+from trainperf.analysis.rules.base import phase_fraction, value
 from trainperf.analysis.rules.host.logging import logging
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -36,7 +36,7 @@ def loop(evidence: Evidence) -> Finding | None:
         action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
         "progress bar is read back in every batch",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="trainperf compare before after: phase_loop_s falls",

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity
 from trainperf.analysis.rules.host.host_lines import heaviest, host_lines, is_near, read_in_loops
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 
 
@@ -64,7 +63,7 @@ def metrics_every_batch(evidence: Evidence) -> Finding | None:
         ),
         action="compute it in validation_step, or every n-th batch: if batch_idx % 50 == 0: …",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         where=lines[0][0],

@@ -1,10 +1,14 @@
 """Does the host wait for data without any loss, because the device works on meanwhile?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, phase_fraction, worst
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import phase_fraction, worst
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Phase
+
+
+HIDDEN = 0.25
+"""A stall below this share of the host's data wait: the device hides the rest."""
 
 
 def data_hidden(evidence: Evidence) -> Finding | None:
@@ -17,7 +21,7 @@ def data_hidden(evidence: Evidence) -> Finding | None:
     stalled = worst(summary, "data_stall_fraction")
     if waited is None or stalled is None or summary.run.device == "cpu":
         return None
-    if waited < LIMITS.notable or stalled >= min(LIMITS.notable, LIMITS.hidden * waited):
+    if waited < LIMITS.notable or stalled >= min(LIMITS.notable, HIDDEN * waited):
         return None
     return Finding(
         id="data_hidden",

@@ -3,19 +3,11 @@
 import math
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import (
-    LIMITS,
-    at_most,
-    late_s,
-    phase_fraction,
-    setting,
-    severity,
-    value,
-    worst,
-)
+from trainperf.analysis.rules.base import late_s, phase_fraction, setting, value, worst
 from trainperf.analysis.rules.input.loader_parts import Remedy, by_anatomy
 from trainperf.analysis.rules.input.loading import lost_to_loader, small_tensors_wait
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -47,7 +39,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
         ),
         action=remedy.action,
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         # Workers share the processor with the model where the model runs on it too.
         confidence="medium" if summary.run.device == "cpu" else "high",
         severity=severity(lost),

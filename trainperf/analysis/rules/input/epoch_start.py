@@ -1,17 +1,14 @@
 """Does every epoch begin with a wait for new workers?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import (
-    LIMITS,
-    all_steps_s,
-    at_most,
-    own_fit_s,
-    setting,
-    severity,
-    value,
-)
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.rules.base import all_steps_s, own_fit_s, setting, value
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
+
+
+WORTH = 0.05
+"""Share of the fit that starting epochs takes: between them and in their first batches."""
 
 
 NOT_OURS = 2.0
@@ -33,7 +30,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
     if first_s is None:
         return None
     lost = (first_s + between_s) / fit_s
-    if lost < LIMITS.epoch_start or not _explained(summary, first_s + between_s, epochs):
+    if lost < WORTH or not _explained(summary, first_s + between_s, epochs):
         return None
     each_s = (first_s + between_s) / epochs
     return Finding(
@@ -47,7 +44,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
         action="DataLoader(persistent_workers=True)",
         fraction=lost,
         scope="fit",
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "

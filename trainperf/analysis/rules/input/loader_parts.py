@@ -3,12 +3,17 @@
 import math
 from dataclasses import dataclass, replace
 
-from trainperf.analysis.rules.base import LIMITS, setting, value
+from trainperf.analysis.rules.base import setting, value
 from trainperf.analysis.rules.input.loading import micro_batches, rest_s
-from trainperf.analysis.summary.schema import Effort, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.findings import Effort
 from trainperf.core.formatting.units import count, duration, plural, size
 from trainperf.core.phases import Phase
+
+
+UNEVEN = 2.0
+"""One batch in twenty takes at least so many times the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ def _waited_s(summary: Summary) -> float:
 def _slower_here(summary: Summary, anatomy: LoaderAnatomy) -> tuple[str, ...]:
     """Where the training process takes much longer for a batch than one of its own does."""
     waited_s, threads = _waited_s(summary), setting(summary, "threads")
-    if anatomy.workers or not anatomy.timed_workers or waited_s < LIMITS.uneven * anatomy.making_s:
+    if anatomy.workers or not anatomy.timed_workers or waited_s < UNEVEN * anatomy.making_s:
         return ()
     beside = f", which computes with {plural(int(threads), 'thread')}" if threads else ""
     return (f"{duration(waited_s)} in the training process{beside}",)
@@ -181,7 +186,7 @@ def _where(anatomy: LoaderAnatomy) -> str:
 
 def _uneven(anatomy: LoaderAnatomy) -> bool:
     worst_s = max(anatomy.getitem.p95_s, anatomy.collate.p95_s)
-    return worst_s > LIMITS.uneven * anatomy.making_s
+    return worst_s > UNEVEN * anatomy.making_s
 
 
 def _getitem(anatomy: LoaderAnatomy) -> str:

@@ -2,10 +2,22 @@
 
 import msgspec
 
-from trainperf.analysis.rules.base import LIMITS, phase_fraction, value, worst
+from trainperf.analysis.rules.base import phase_fraction, value, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.findings import LIMITS
 from trainperf.core.phases import Phase
+
+
+MANY_TENSORS = 16
+"""In a batch: from here on handling them stands out beside what is in them."""
+
+SMALL_TENSOR_BYTES = 1 << 18
+"""A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
+
+HANDLING = 12.0
+"""Cost per small tensor, as a multiple of the measured minimum, above which the dataset does real
+work."""
 
 
 def lost_to_loader(summary: Summary) -> float | None:
@@ -53,11 +65,11 @@ def small_tensors(anatomy: LoaderAnatomy) -> bool:
     A dataset that does more for a sample than to put its tensors together has another fault.
     """
     tensors = anatomy.tensors
-    if tensors < LIMITS.many_tensors or anatomy.batch_bytes >= tensors * LIMITS.small_tensor_bytes:
+    if tensors < MANY_TENSORS or anatomy.batch_bytes >= tensors * SMALL_TENSOR_BYTES:
         return False
     if anatomy.tensor_s is None:
         return False
-    handling_s = LIMITS.handling * anatomy.tensor_s * tensors * max(1.0, anatomy.samples)
+    handling_s = HANDLING * anatomy.tensor_s * tensors * max(1.0, anatomy.samples)
     return anatomy.making_s <= handling_s
 
 
@@ -88,5 +100,5 @@ def small_copies(summary: Summary) -> bool:
     tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
     if lost is None or lost < LIMITS.notable or tensors is None or copied is None:
         return False
-    many = tensors >= LIMITS.many_tensors * micro_batches(summary)
-    return many and copied < tensors * LIMITS.small_tensor_bytes
+    many = tensors >= MANY_TENSORS * micro_batches(summary)
+    return many and copied < tensors * SMALL_TENSOR_BYTES

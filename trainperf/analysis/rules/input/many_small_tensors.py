@@ -1,15 +1,17 @@
 """Is a batch so many small tensors that handling them is what it costs?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
+from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.input.loader_parts import parts
 from trainperf.analysis.rules.input.loading import (
+    MANY_TENSORS,
     lost_to_loader,
     moved,
     small_copies,
     small_tensors_wait,
 )
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, rate, share, size
 
 
@@ -67,10 +69,10 @@ def _finding(
         evidence=evidence,
         action=action,
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(lost),
         effort="hours",
         where=where,
-        confirm=f"a batch of fewer than {LIMITS.many_tensors} tensors, and a shorter step",
+        confirm=f"a batch of fewer than {MANY_TENSORS} tensors, and a shorter step",
     )

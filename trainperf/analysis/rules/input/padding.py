@@ -1,9 +1,14 @@
 """Is much of the work done on padding, and would packing or bucketing save it?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
+
+
+WORTH = 0.20
+"""Share of the tokens; ordinary batches of unequal documents have 30–66 % (parcae#8)."""
 
 
 ROOMY = 0.75
@@ -20,7 +25,7 @@ def padding(evidence: Evidence) -> Finding | None:
     summary = evidence.summary
     wasted = value(summary, "padding_fraction")
     waited = value(summary, "data_wait_fraction") or 0.0
-    if wasted is None or wasted < LIMITS.padding or summary.run.steady_steps < LIMITS.steps:
+    if wasted is None or wasted < WORTH or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)
     squared = attention_share(evidence) if quadratic else 0.0
@@ -33,7 +38,7 @@ def padding(evidence: Evidence) -> Finding | None:
         evidence=(*_rates(summary), *_lengths(summary)),
         action=action,
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(wasted),
         effort="hours",

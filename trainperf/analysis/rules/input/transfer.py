@@ -1,9 +1,10 @@
 """Does copying the batch to the device take a notable part of the step?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, setting, severity, value
+from trainperf.analysis.rules.base import setting, value
 from trainperf.analysis.rules.input.loading import moved, small_copies
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.machine.chips import chip_of
 
@@ -32,7 +33,7 @@ def transfer(evidence: Evidence) -> Finding | None:
         evidence=tuple(said),
         action=_action(summary),
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
         severity=severity(lost),
         effort="minutes" if _pageable(summary) else "hours",

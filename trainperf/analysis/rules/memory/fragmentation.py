@@ -1,9 +1,16 @@
 """Is much of the device's memory reserved, and in pieces that nobody can use?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, setting, value
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import setting, value
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
+
+
+UNUSED = 0.20
+"""Share of the reserved memory that no tensor ever used."""
+
+RESERVED = 0.80
+"""Share of the memory; holes in less of it do no harm."""
 
 
 def fragmentation(evidence: Evidence) -> Finding | None:
@@ -19,7 +26,7 @@ def fragmentation(evidence: Evidence) -> Finding | None:
     capacity = setting(summary, "device_memory_bytes")
     if holes is None or not reserved or not capacity:
         return None
-    if holes < LIMITS.fragmentation * reserved or reserved < LIMITS.reserved * capacity:
+    if holes < UNUSED * reserved or reserved < RESERVED * capacity:
         return None
     return Finding(
         id="fragmentation",

@@ -2,7 +2,7 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.memory.growing import graphs_held, growth, pace, said
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 
 
 def graph_held(evidence: Evidence) -> Finding | None:

@@ -3,9 +3,20 @@
 from dataclasses import dataclass
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, setting, value
+from trainperf.analysis.rules.base import setting, value
 from trainperf.core.artifacts.memory import Holder
+from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, size
+
+
+LEAK_BYTES = 32 << 20
+"""Growth over the steady steps; less may be an allocator's (TraceML looks from 100 MB on)."""
+
+LEAK_STEPS = 100_000
+"""A fit of ordinary length; memory that is full later is no leak that matters."""
+
+HELD = 0.5
+"""Share of the steps from which something is held, and of the growth that a container explains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +41,13 @@ def growth(evidence: Evidence) -> Growth | None:
     if slope is None or slope.value is None or slope.low is None or slope.high is None:
         return None
     grown = slope.value * summary.run.steady_steps
-    if slope.low <= 0 or grown < LIMITS.leak_bytes or summary.run.steady_steps < LIMITS.steps:
+    if slope.low <= 0 or grown < LEAK_BYTES or summary.run.steady_steps < LIMITS.steps:
         return None
     held = value(summary, "memory_peak_bytes") or value(summary, "resident_peak_bytes")
     if capacity is None or held is None:
         return None
     left = max(0.0, capacity - held) / slope.value
-    if left > LIMITS.leak_steps:
+    if left > LEAK_STEPS:
         return None
     return Growth(bytes_per_step=slope.value, low=slope.low, high=slope.high, steps_left=left)
 
@@ -46,17 +57,17 @@ def graphs_held(evidence: Evidence) -> Holder | None:
     memory, steps = evidence.documents.memory, evidence.summary.run.steps
     if memory is None or steps < LIMITS.steps:
         return None
-    return next((one for one in memory.held if one.graphs >= LIMITS.held * steps), None)
+    return next((one for one in memory.held if one.graphs >= HELD * steps), None)
 
 
 def gathered(evidence: Evidence, found: Growth) -> Holder | None:
     """A container that has something of nearly every step, and enough to explain the growth."""
     memory, steps = evidence.documents.memory, evidence.summary.run.steps
-    least = LIMITS.held * found.low * evidence.summary.run.steady_steps
+    least = HELD * found.low * evidence.summary.run.steady_steps
     fits = (
         one
         for one in (memory.held if memory is not None else ())
-        if one.count >= LIMITS.held * steps and one.size_bytes >= least
+        if one.count >= HELD * steps and one.size_bytes >= least
     )
     return next(fits, None)
 

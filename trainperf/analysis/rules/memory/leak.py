@@ -2,7 +2,7 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.memory.growing import gathered, graphs_held, growth, pace, said
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 
 
 def leak(evidence: Evidence) -> Finding | None:

@@ -2,10 +2,18 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.rules.base import LIMITS, setting, value, worst
+from trainperf.analysis.rules.base import setting, value, worst
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
+
+
+NEAR = 0.92
+"""Share of the memory (TraceML's pressure bands: 0.92 and 0.97)."""
+
+CRITICAL = 0.97
+"""Severe from here on."""
 
 
 def memory_limit(evidence: Evidence) -> Finding | None:
@@ -17,7 +25,7 @@ def memory_limit(evidence: Evidence) -> Finding | None:
     summary, memory = evidence.summary, evidence.documents.memory
     used = _used(summary)
     capacity = setting(summary, "device_memory_bytes")
-    if used is None or not capacity or used / capacity < LIMITS.memory:
+    if used is None or not capacity or used / capacity < NEAR:
         return None
     if out_of_memory(evidence) is not None:
         return None
@@ -32,7 +40,7 @@ def memory_limit(evidence: Evidence) -> Finding | None:
         evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
         action="a smaller micro-batch with accumulate_grad_batches, or torch.utils.checkpoint "
         "around the blocks",
-        severity="high" if used / capacity >= LIMITS.memory_critical else "medium",
+        severity="high" if used / capacity >= CRITICAL else "medium",
         confirm=f"trainperf compare BEFORE AFTER shows a {_reading(summary)} that is lower",
     )
 

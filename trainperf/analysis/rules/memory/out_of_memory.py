@@ -2,8 +2,9 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.summary.schema import Finding, Summary
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import MemoryLedger, OutOfMemory
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import size
 
 

@@ -12,9 +12,10 @@ from typing import Literal
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.achieved import family, traced_operators
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
-from trainperf.analysis.rules.base import LIMITS, at_most, value
-from trainperf.analysis.summary.schema import Level, Summary
+from trainperf.analysis.rules.base import value
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
+from trainperf.core.findings import LIMITS, Level, amdahl
 from trainperf.core.formatting.units import duration, plural
 
 
@@ -79,7 +80,7 @@ class Audited:
 
     def bound(self, fraction: float) -> float | None:
         """Amdahl's law; `None` where the times are no more than a model."""
-        return None if self.basis == "modelled" else at_most(fraction)
+        return None if self.basis == "modelled" else amdahl(fraction)
 
     def with_aftermath_s(self, rows: Sequence[Timed]) -> float:
         """Time of rows, and of what their results cost other operators at most.

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, severity
 from trainperf.analysis.rules.operators.audited import (
     Audited,
     Timed,
@@ -13,7 +12,7 @@ from trainperf.analysis.rules.operators.audited import (
     total_s,
 )
 from trainperf.analysis.rules.operators.copies import is_cast
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
 
 

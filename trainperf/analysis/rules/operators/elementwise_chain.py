@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, severity
 from trainperf.analysis.rules.operators.audited import (
     PASSES,
     Audited,
@@ -14,8 +13,12 @@ from trainperf.analysis.rules.operators.audited import (
     total_s,
 )
 from trainperf.analysis.rules.operators.scores import attention_rows
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share, size
+
+
+HANDED_ON = 0.25
+"""Share of what elementwise operators move that one kernel would not; a pair hands on a third."""
 
 
 def elementwise_chain(evidence: Evidence) -> Finding | None:
@@ -31,7 +34,7 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
     spent_s = total_s(rows)
     lost = known.fraction(spent_s - sum(row.floor.fused_floor_s for row in rows))
     inner = sum(row.use.inner_bytes for row in rows)
-    if lost < LIMITS.notable or inner < LIMITS.handed_on * _moved(rows):
+    if lost < LIMITS.notable or inner < HANDED_ON * _moved(rows):
         return None
     return Finding(
         id="elementwise_chain",

@@ -2,7 +2,7 @@
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules.operators.audited import Timed, place_of, short
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, severity
 from trainperf.analysis.rules.operators.audited import Audited, Timed, audited, place_of, total_s
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
+
+
+FASTER = 2.0
+"""Multiple of the fp32 peak from which another precision is worth its digits (A100's TF32: 8)."""
 
 
 SHORTER = ("tf32", "bf16", "fp16")
@@ -56,9 +59,7 @@ def _double(known: Audited) -> Finding | None:
 def _single(known: Audited) -> Finding | None:
     peaks = known.light.chip.flops_per_s
     slow = peaks.get("fp32")
-    faster = [
-        name for name in SHORTER if slow and peaks.get(name, 0.0) >= LIMITS.faster_precision * slow
-    ]
+    faster = [name for name in SHORTER if slow and peaks.get(name, 0.0) >= FASTER * slow]
     rows = [
         row for row in known.operators if row.use.kind == "matmul" and row.use.precision == "fp32"
     ]

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, severity
 from trainperf.analysis.rules.operators.audited import Timed, audited, place_of, short, total_s
-from trainperf.analysis.summary.schema import Finding
 from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
 
 

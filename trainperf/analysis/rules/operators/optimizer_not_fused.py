@@ -1,9 +1,8 @@
 """Is the update made of many small operators?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, severity
 from trainperf.analysis.rules.operators.audited import Timed, audited, short, total_s
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
 
 

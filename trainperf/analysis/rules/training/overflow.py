@@ -1,9 +1,16 @@
 """Does the GradScaler throw away too many updates?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, at_most, severity, value
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import value
+from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import plural, scale_factor, share
+
+
+RATE = 0.02
+"""Share of the updates; a scaler that settled skips one in its growth interval of 2,000."""
+
+FEWEST = 10
+"""A scale that starts at 2¹⁶ may be halved so often before it fits."""
 
 
 def overflow(evidence: Evidence) -> Finding | None:
@@ -13,10 +20,10 @@ def overflow(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     lost = value(summary, "overflow_rate")
-    if lost is None or lost < LIMITS.overflow:
+    if lost is None or lost < RATE:
         return None
     steps = summary.readings["overflow_rate"].n
-    if lost * steps <= LIMITS.overflows:
+    if lost * steps <= FEWEST:
         return None
     scale = value(summary, "loss_scale")
     return Finding(
@@ -30,8 +37,8 @@ def overflow(evidence: Evidence) -> Finding | None:
         action='precision="bf16-mixed" where the hardware has it; else look for infinities in '
         "the loss, and clip gradients after unscaling",
         fraction=lost,
-        gain_upper_bound=at_most(lost),
+        gain_upper_bound=amdahl(lost),
         severity=severity(lost),
         effort="hours",
-        confirm=f"trainperf report: overflows below {share(LIMITS.overflow)} of the updates",
+        confirm=f"trainperf report: overflows below {share(RATE)} of the updates",
     )

@@ -1,9 +1,13 @@
 """Does the learning-rate schedule run faster than the model is updated?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import LIMITS, setting
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import setting
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, times
+
+
+FAST = 1.5
+"""Scheduler steps per update; one is right, and less is a schedule by the epoch."""
 
 
 def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
@@ -18,7 +22,7 @@ def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
     if stepped is None or not updates or passes is None or updates < LIMITS.steps:
         return None
     fast = stepped / updates
-    if fast < LIMITS.schedule:
+    if fast < FAST:
         return None
     with_each = abs(stepped - passes) <= LIMITS.notable * passes
     groups = f"{count(passes)} micro-batches make these updates"

@@ -1,8 +1,8 @@
 """Does validation build graphs that nobody needs?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import at_most, gap_fraction
-from trainperf.analysis.summary.schema import Finding
+from trainperf.analysis.rules.base import gap_fraction
+from trainperf.core.findings import Finding, amdahl
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Gap
 
@@ -24,7 +24,7 @@ def validation_grad(evidence: Evidence) -> Finding | None:
         action="with torch.no_grad(): around the validation loop, or @torch.no_grad() on it",
         fraction=spent,
         scope="fit",
-        gain_upper_bound=at_most(spent),
+        gain_upper_bound=amdahl(spent),
         confidence="medium",
         severity="medium",
         confirm="trainperf compare BEFORE AFTER: validation is shorter, and the memory peak lower",

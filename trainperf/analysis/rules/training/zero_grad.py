@@ -1,7 +1,7 @@
 """Do gradients add up from update to update?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.summary.schema import Finding
+from trainperf.core.findings import Finding
 
 
 def zero_grad(evidence: Evidence) -> Finding | None:

@@ -1,4 +1,4 @@
-"""Where does the result go?  To the terminal, two files beside the runs, and TensorBoard."""
+"""Results of the walkthrough: printed tables, two files next to the runs, and TensorBoard."""
 
 import shutil
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from dataclasses import asdict
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from recipes.gpt2 import table
-from recipes.gpt2.outcomes import Outcome
+from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.page import page_of
-from recipes.gpt2.train import Work
+from recipes.gpt2.train import Recipe
 
 
-def save(outcomes: Sequence[Outcome], work: Work) -> None:
-    """Write what is known so far as markdown and as HTML: who interrupts keeps it."""
+def save(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
+    """Write the results so far as markdown and HTML, so that an interruption loses none."""
     (work.out / "walkthrough.md").write_text(table.markdown(outcomes), encoding="utf-8")
     (work.out / "walkthrough.html").write_text(page_of(outcomes, work), encoding="utf-8")
 
 
-def show(outcomes: Sequence[Outcome], work: Work) -> None:
+def show(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
     """Print the tables, and write each stage's row into TensorBoard."""
     print()
     print(table.text(outcomes, shutil.get_terminal_size((98, 24)).columns))
@@ -27,8 +27,8 @@ def show(outcomes: Sequence[Outcome], work: Work) -> None:
             log(outcome, work)
 
 
-def log(outcome: Outcome, work: Work) -> None:
-    """One row of TensorBoard's HParams: the settings that were tried, and what they gave."""
+def log(outcome: StageOutcome, work: Recipe) -> None:
+    """One row of TensorBoard's HParams: the settings tried, and their results."""
     numbers = {
         "speedup": None if outcome.speedup is None else outcome.speedup.value,
         "predicted_at_most": None if outcome.prediction is None else outcome.prediction.at_most,
@@ -38,7 +38,7 @@ def log(outcome: Outcome, work: Work) -> None:
         "loss": outcome.measured.loss,
         "kept": float(outcome.status in ("baseline", "kept")),
     }
-    known = {f"walkthrough/{name}": one for name, one in numbers.items() if one is not None}
+    metrics = {f"walkthrough/{name}": x for name, x in numbers.items() if x is not None}
     logger = TensorBoardLogger(work.out, name="", version=outcome.stage, default_hp_metric=False)
-    logger.log_hyperparams({"stage": outcome.stage, **asdict(outcome.settings)}, known)
+    logger.log_hyperparams({"stage": outcome.stage, **asdict(outcome.settings)}, metrics)
     logger.experiment.close()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainperf.analysis.summary.schema import Effort, Finding
-from trainperf.reports.run.gains import effort, gain, return_per_hour, to_act_on
+from trainperf.core.findings import Effort, Finding
+from trainperf.reports.layout.finding_view import effort, gain, return_per_hour, to_act_on
 
 
 def finding(fraction: float | None, work: Effort = "minutes", *, urgent: bool = False) -> Finding:
@@ -25,9 +25,9 @@ def finding(fraction: float | None, work: Effort = "minutes", *, urgent: bool = 
 @pytest.mark.parametrize(
     ("work", "said"),
     [
-        ("minutes", "minutes of work: saves up to 48 % of the step an hour"),
-        ("hours", "hours of work: saves up to 8.0 % of the step an hour"),
-        ("days", "days of work: saves up to 2.0 % of the step an hour"),
+        ("minutes", "minutes; saves up to 48 % of the step per hour of work"),
+        ("hours", "hours; saves up to 8.0 % of the step per hour of work"),
+        ("days", "days; saves up to 2.0 % of the step per hour of work"),
     ],
 )
 def test_the_same_gain_is_worth_less_the_longer_it_takes(work: Effort, said: str) -> None:
@@ -38,7 +38,7 @@ def test_the_same_gain_is_worth_less_the_longer_it_takes(work: Effort, said: str
 def test_a_gain_that_is_not_known_promises_nothing() -> None:
     """Neither a factor nor a return."""
     assert return_per_hour(finding(None)) is None
-    assert (gain(finding(None)), effort(finding(None))) == ("", "minutes of work")
+    assert (gain(finding(None)), effort(finding(None))) == ("", "minutes")
 
 
 def test_a_finding_that_gains_nothing_is_nothing_to_act_on() -> None:

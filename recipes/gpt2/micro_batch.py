@@ -1,6 +1,6 @@
-"""Which larger micro-batch?  The smallest that computes about as many samples a second as the best.
+"""Choice of a larger micro-batch: the smallest with about the throughput of the best.
 
-Those that divide the update evenly are tried, with the settings that the stage would train with.
+Candidates divide the update evenly and run with the settings that the stage would train with.
 """
 
 from dataclasses import replace
@@ -10,26 +10,28 @@ from torch.nn.functional import cross_entropy
 
 from recipes.gpt2.batches import IGNORED, Batch
 from recipes.gpt2.stages import Settings
-from recipes.gpt2.text import Documents, Place
-from recipes.gpt2.train import Work, collate
+from recipes.gpt2.text import DocumentDataset, DocumentSpan
+from recipes.gpt2.train import Recipe, collate
 from trainperf.benchmark import sweep
 
 
 _AUTOCAST = {"16-mixed": torch.float16, "bf16-mixed": torch.bfloat16}
 
 
-def with_swept_batch(work: Work, kept: Settings, tried: Settings, order: list[Place]) -> Settings:
+def with_swept_batch(
+    work: Recipe, kept: Settings, tried: Settings, order: list[DocumentSpan]
+) -> Settings:
     """*tried*, with the micro-batch at the knee of its throughput; one choice needs no sweep."""
     documents = work.preset.documents
-    fewer = [one for one in range(kept.accumulation - 1, 0, -1) if documents % one == 0]
+    fewer = [n for n in range(kept.accumulation - 1, 0, -1) if documents % n == 0]
     if len(fewer) < 2:
         return tried
-    found = sweep(
+    result = sweep(
         _Step(work, tried),
         lambda size, _: _batch(work, tried, order[:size]),
-        [documents // one for one in fewer],
+        [documents // accumulation for accumulation in fewer],
     )
-    knee = found.knee()
+    knee = result.knee()
     chosen = tried.accumulation if knee is None else documents // knee.batch_size
     return replace(tried, accumulation=chosen)
 
@@ -37,7 +39,7 @@ def with_swept_batch(work: Work, kept: Settings, tried: Settings, order: list[Pl
 class _Step:
     """Forward and backward of one micro-batch; no update, which is the same for all sizes."""
 
-    def __init__(self, work: Work, settings: Settings) -> None:
+    def __init__(self, work: Recipe, settings: Settings) -> None:
         self._model = work.model(work.preset, settings).to(_device(work)).train()
         self._dtype = _AUTOCAST.get(settings.precision)
 
@@ -50,12 +52,12 @@ class _Step:
         self._model.zero_grad()
 
 
-def _batch(work: Work, settings: Settings, order: list[Place]) -> Batch:
-    documents = Documents(order)
-    batch = collate(work.preset, settings)([documents[place] for place in range(len(order))])
-    return {name: one.to(_device(work)) for name, one in batch.items()}
+def _batch(work: Recipe, settings: Settings, order: list[DocumentSpan]) -> Batch:
+    documents = DocumentDataset(order)
+    batch = collate(work.preset, settings)([documents[number] for number in range(len(order))])
+    return {name: tensor.to(_device(work)) for name, tensor in batch.items()}
 
 
-def _device(work: Work) -> torch.device:
+def _device(work: Recipe) -> torch.device:
     cuda = work.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
     return torch.device("cuda" if cuda else "cpu")

@@ -1,0 +1,117 @@
+"""Findings and the engine that ranks them: the same for the rules of runs and of traces.
+
+A rule is a pure function from evidence to a `Finding`, or to `None` where it sees nothing wrong or
+lacks the data to tell.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import msgspec
+
+
+Level = Literal["high", "medium", "low"]
+Scope = Literal["step", "fit"]
+Effort = Literal["minutes", "hours", "days"]
+
+Facts = TypeVar("Facts")
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A diagnosis: what it is based on, what to do, and what that gains at most."""
+
+    id: str
+    title: str
+    """The diagnosis in one clause."""
+    advice: str
+    """What to do first, as an imperative of a few words without a full stop."""
+    evidence: tuple[str, ...]
+    """Measured numbers, with their units."""
+    action: str
+    """The change in one line, with the code where there is code to change."""
+    fraction: float | None = None
+    """Share of the scope's wall time that would be saved if the cause vanished altogether."""
+    scope: Scope = "step"
+    """Whether that is a share of a steady step or of the whole fit."""
+    gain_upper_bound: float | None = None
+    """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
+    confidence: Level = "high"
+    severity: Level = "medium"
+    effort: Effort = "minutes"
+    """What the change takes; predicted gain over effort is the return on it."""
+    where: str = ""
+    """`file:line` of the code it is about, or a frame of a trace, where one is known."""
+    confirm: str = ""
+    """How to see that the change helped, in one line."""
+    urgent: bool = False
+    """Whether it ended the fit, will end it, or spoils what is learned: named before all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits that several rules share, as shares of a step; a rule's own limits are in its file."""
+
+    worth: float = 0.05
+    """Least share of a traced step worth a finding: a trace shows it directly."""
+    notable: float = 0.10
+    """Warn from here on (TraceML warns at 10 % of the step)."""
+    critical: float = 0.20
+    """Severe from here on (TraceML's critical band)."""
+    host_bound: float = 0.50
+    """Share of the steps, not of a step."""
+    steps: int = 20
+    """Fewer steady steps support no diagnosis."""
+
+
+LIMITS = Limits()
+
+
+def amdahl(fraction: float) -> float | None:
+    """Amdahl's law: how many times faster it gets when *fraction* of it vanishes."""
+    return 1 / (1 - fraction) if fraction < 1 else None
+
+
+def severity(fraction: float) -> Level:
+    """How much a share of the step matters."""
+    if fraction >= LIMITS.critical:
+        return "high"
+    return "medium" if fraction >= LIMITS.notable else "low"
+
+
+def bounded(finding: Finding) -> Finding:
+    """*finding* with the bound and the severity that follow from its fraction, if it has one."""
+    lost = finding.fraction
+    if lost is None:
+        return finding
+    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost), severity=severity(lost))
+
+
+def findings_of(
+    rules: Iterable[Callable[[Facts], Finding | None]], facts: Facts
+) -> tuple[Finding, ...]:
+    """What all rules find in the same facts, in the order of the rules."""
+    return tuple(finding for rule in rules if (finding := rule(facts)) is not None)
+
+
+def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
+    """Urgent findings first, then by predicted gain.
+
+    Gains are compared as shares of the whole fit.  A finding without a bound comes after those that
+    gain a tenth of their scope, and before those that gain less; one of low severity comes last.
+
+    Args:
+        findings: In any order; those that rank alike keep it.
+        steps_fraction: Share of the fit that steps take.
+    """
+    return tuple(sorted(findings, key=lambda finding: _rank(finding, steps_fraction)))
+
+
+def _rank(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]:
+    """Urgency, a class, and the place in it: smaller is earlier."""
+    later = not finding.urgent
+    if finding.fraction is None:
+        low, high = finding.severity == "low", finding.severity == "high"
+        return (later, 3, 0.0) if low else (later, 1, float(not high))
+    of_fit = finding.fraction * (1.0 if finding.scope == "fit" else steps_fraction)
+    return later, 0 if finding.fraction >= LIMITS.notable else 2, -of_fit

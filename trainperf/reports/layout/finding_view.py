@@ -1,0 +1,110 @@
+"""A finding in words: the same sentences, labels and rows for every renderer.
+
+Every name that came from a run is put on one line without control characters; escaping for
+markdown and HTML is left to the renderer.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from trainperf.core.findings import Effort, Finding, Level
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import at_most, share
+
+
+NEXT = "next"
+WHERE = "where"
+EFFORT = "effort"
+CONFIDENCE = "confidence"
+CONFIRM = "how to confirm"
+
+NO_FINDING = "No clear bottleneck."
+"""In place of findings."""
+
+HOURS: dict[Effort, float] = {"minutes": 1.0, "hours": 6.0, "days": 24.0}
+"""Hours of work an effort counts as, with the run that proves it: round figures, for ordering."""
+
+
+class FindingRow(msgspec.Struct, frozen=True, array_like=True):
+    """A labelled line of a finding."""
+
+    label: str
+    text: str
+
+
+class FindingView(msgspec.Struct, frozen=True, kw_only=True):
+    """What every renderer shows of a finding, in this order."""
+
+    id: str
+    severity: Level
+    title: str
+    gain: str
+    """The largest possible gain, e.g. `at most 1.58× faster`; empty where no bound is known."""
+    evidence: tuple[str, ...]
+    rows: tuple[FindingRow, ...]
+    """The labelled lines that have something to say."""
+
+    @property
+    def headline(self) -> str:
+        """Title and gain in one clause."""
+        return f"{self.title}: {self.gain}" if self.gain else self.title
+
+    def text(self, label: str) -> str:
+        """The line under *label*; empty where there is none."""
+        return next((row.text for row in self.rows if row.label == label), "")
+
+
+def finding_view(finding: Finding) -> FindingView:
+    """Put a finding into words."""
+    lines = (
+        (NEXT, finding.action),
+        (WHERE, finding.where),
+        (EFFORT, effort(finding)),
+        (CONFIDENCE, f"{finding.confidence} ({finding.severity} severity)"),
+        (CONFIRM, finding.confirm),
+    )
+    return FindingView(
+        id=finding.id,
+        severity=finding.severity,
+        title=plain(finding.title),
+        gain=gain(finding),
+        evidence=tuple(map(plain, finding.evidence)),
+        rows=tuple(FindingRow(label, plain(text)) for label, text in lines if text),
+    )
+
+
+def first_rows(findings: Sequence[Finding]) -> list[FindingRow]:
+    """What to do first, and where: the rows that stand under the headline sentence."""
+    return [
+        row
+        for finding in to_act_on(findings)[:1]
+        for row in finding_view(finding).rows
+        if row.label in (NEXT, WHERE)
+    ]
+
+
+def gain(finding: Finding) -> str:
+    """The largest possible gain, e.g. `at most 1.58× faster`; empty where no bound is known."""
+    if finding.gain_upper_bound is None or not finding.fraction:
+        return ""
+    whole = "the fit " if finding.scope == "fit" else ""
+    return f"{whole}{at_most(finding.gain_upper_bound)}"
+
+
+def effort(finding: Finding) -> str:
+    """E.g. `minutes; saves up to 37 % of the step per hour of work`."""
+    saved = return_per_hour(finding)
+    if not saved:
+        return finding.effort
+    return f"{finding.effort}; saves up to {share(saved)} of the {finding.scope} per hour of work"
+
+
+def return_per_hour(finding: Finding) -> float | None:
+    """Largest share of its scope's time that an hour of work saves; `None` without a bound."""
+    return None if finding.fraction is None else finding.fraction / HOURS[finding.effort]
+
+
+def to_act_on(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that ask for a change; one that gains nothing says what to leave alone."""
+    return [finding for finding in findings if finding.urgent or finding.fraction != 0.0]
