@@ -1,4 +1,4 @@
-"""`trainperf doctor RUN`: is the run in order?  Eighteen checks, each with its evidence."""
+"""`trainperf doctor RUN`: health checks of a run, each with its evidence."""
 
 import argparse
 from pathlib import Path
@@ -46,7 +46,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
 
 DOCTOR = Command(
     name="doctor",
-    about="Check a run against eighteen things that should be so, each with its evidence.",
+    about="Run the health checks on a run and print the evidence for each.",
     declare=_declare,
     run=_run,
 )
