@@ -319,7 +319,7 @@ def test_a_comparison_reads_as_a_table_and_a_sentence() -> None:
         "    median     IQR  calls    cold  peak memory",
         "a  50.0 ms  1.0 ms     30  410 ms     3.00 GiB",
         "b  40.0 ms  0.8 ms     30  410 ms     3.00 GiB",
-        "b against a: faster, 1.25 × the speed [1.23–1.27]; results differ by 0.1 (tolerance 1)",
+        "b against a: faster, 1.25× the speed [1.23–1.27]; results differ by 0.1 (tolerance 1)",
         "peak memory: resident set, one call after the timed ones",
     ]
 

@@ -71,7 +71,7 @@ def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
     answer, table, notes = str(found).split("\n\n")
     assert answer.replace("\n", " ") == (
         "num_workers=2: a step of 20.0 ms waits 2.00 ms for its batch, against 45.0 ms with "
-        "num_workers=0 (2.95 × the speed). Nothing beyond it helps more than the noise."
+        "num_workers=0 (2.95× the speed). Nothing beyond it helps more than the noise."
     )
     assert table.splitlines() == [
         "setting        batches/s  lowest–highest  first batch  step waits",

@@ -42,7 +42,7 @@ def test_the_first_line_is_the_answer(compare: Command, tmp_path: Path) -> None:
     code, out, err = compare(before, after)
 
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].startswith("  b against a: faster, 1.49 × as fast [")
+    assert out.splitlines()[1].startswith("  b against a: faster, 1.49× as fast [")
     assert "one change: num_workers: 0 → 2" in out
     assert "one run each: 2.0 % from run to run is assumed" in out
 

@@ -51,7 +51,7 @@ REJECTED = StageOutcome(
     stage="sdpa",
     change="fused attention",
     status="rejected",
-    why="slower: 0.90 ×",
+    why="slower: 0.90×",
     settings=Settings(),
     verdict="slower",
     speedup=Speedup(value=0.9, low=0.85, high=0.95, per_rank=False),
@@ -73,10 +73,10 @@ def test_the_columns_are_those_the_walkthrough_promises() -> None:
     assert list(cells(KEPT).values()) == [
         "vocabulary",
         "vocabulary a multiple of 64",
-        "≤ 1.60 ×",
-        "1.28 × [1.20–1.36]",
+        "≤ 1.60×",
+        "1.28× [1.20–1.36]",
         "−20 %",
-        "1.28 ×",
+        "1.28×",
         "48.5 ms",
         "126,795",
         "130,000",
@@ -98,7 +98,7 @@ def test_what_was_measured_to_be_nothing_is_no_dash() -> None:
 def test_the_headline_is_the_last_cumulative_gain() -> None:
     """What a rejected stage measured is in no product."""
     assert headline(OUTCOMES) == (
-        "1.28 × the baseline's speed at equal loss: 1 of 2 changes were kept (vocabulary)."
+        "1.28× the baseline's speed at equal loss: 1 of 2 changes were kept (vocabulary)."
     )
     assert headline([BASELINE, REJECTED]) == "None of 1 changes was proved to be faster."
 

@@ -1,7 +1,6 @@
 """`trainperf run SCRIPT …`: measure a Lightning training without changing its script."""
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -10,9 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import ASKED, SEEN
+from trainperf.core.launch_environment import LaunchOptions
 
 
 _UNMEASURED = (
@@ -39,22 +38,22 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(given: argparse.Namespace) -> Said:
+def _run(given: argparse.Namespace) -> CommandResult:
     if given.audit_at is not None and given.audit_at < 0:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
     command = command_of(given.script, given.arguments)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as place:
-        seen = Path(place) / SEEN
-        wanted = {
-            "dirpath": None if given.out is None else str(Path(given.out).resolve()),
-            "audit_at": given.audit_at,
-            "loader_anatomy": given.loader_anatomy,
-            SEEN: str(seen),
-        }
-        code = _ended(command, {**os.environ, ASKED: json.dumps(wanted)})
+        seen = Path(place) / "seen"
+        options = LaunchOptions(
+            dirpath=None if given.out is None else str(Path(given.out).resolve()),
+            audit_at=given.audit_at,
+            loader_anatomy=given.loader_anatomy,
+            seen=str(seen),
+        )
+        code = _ended(command, {**os.environ, **options.variable()})
         if not seen.exists():
             sys.stderr.write(_UNMEASURED)
-    return Said(text="", code=code)
+    return CommandResult(text="", code=code)
 
 
 RUN = Command(

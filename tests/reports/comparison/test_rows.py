@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.comparison.results import Comparison, Explained, Noise, Side, Speedup
+from trainperf.comparison.results import Comparison, Noise, Side, Speedup, TraceDifference
 from trainperf.core.stats.bootstrap import Source
 from trainperf.reports.comparison.rows import causes, notes, speed
 
@@ -81,7 +81,7 @@ def test_a_machine_that_changed_its_speed_is_said_to(
     about = [note for note in notes(comparison(noise, fastest=None)) if "machine itself" in note]
 
     assert about == [
-        f"the machine itself was {much} × slower during {run} (the same small work, timed at "
+        f"the machine itself was {much}× slower during {run} (the same small work, timed at "
         f"either end of each run): up to that much {what}"
         for much, run, what in ([said] if said else [])
     ]
@@ -98,7 +98,7 @@ def test_fastest_steps_that_say_something_else_are_pointed_out() -> None:
 def test_what_took_less_than_is_known_is_said_so() -> None:
     """An operator that is not among the top ones of the trace before."""
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
-    operator = Explained(
+    operator = TraceDifference(
         kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
     )
     found = comparison(noise, fastest=None)
@@ -112,5 +112,5 @@ def test_an_interval_that_tells_nothing_has_no_numbers() -> None:
     wide = Speedup(value=1.83, low=0.00099, high=1090.0, per_rank=False)
     narrow = Speedup(value=1.83, low=1.7, high=1.9, per_rank=False)
 
-    assert speed(wide) == "1.83 × as fast [may be anything]"
-    assert speed(narrow) == "1.83 × as fast [1.7–1.9]"
+    assert speed(wide) == "1.83× as fast [may be anything]"
+    assert speed(narrow) == "1.83× as fast [1.7–1.9]"

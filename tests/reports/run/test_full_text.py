@@ -137,9 +137,9 @@ FULL = """\
 
   How far from the speed of light
                measured    floor    fused  measured / floor
-    step        50.0 ms  2.00 ms  1.25 ms              25 ×
-    forward     14.0 ms  1.00 ms  1.00 ms              14 ×
-    backward    14.0 ms  1.00 ms   250 µs              14 ×
+    step        50.0 ms  2.00 ms  1.25 ms               25×
+    forward     14.0 ms  1.00 ms  1.00 ms               14×
+    backward    14.0 ms  1.00 ms   250 µs               14×
     optimizer   2.00 ms        –        –                 –
     on planted (this test)
     1 GFLOP a step, MFU 2.0 %
@@ -189,7 +189,7 @@ FULL = """\
     reckoned from the ledger: nothing was measured with the change made
 
   Findings, the largest gain first
-    1. 37 % of the step is spent waiting for data: at most 1.58 × faster
+    1. 37 % of the step is spent waiting for data: at most 1.58× faster
        20.0 ms a step
        next            DataLoader(num_workers=3)
        where           train.py:31

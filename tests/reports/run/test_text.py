@@ -52,8 +52,7 @@ def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
 
     assert report[0].startswith("trainperf · gpt2 · 1 rank · CPU · 188 steady steps")
     assert report[2] == (
-        "  50.0 ms a step, 40 % of it waiting for data. Fix the loader first: "
-        "at most 1.67 × faster."
+        "  50.0 ms a step, 40 % of it waiting for data. Fix the loader first: at most 1.67× faster."
     )
 
 
@@ -96,7 +95,7 @@ def test_the_share_to_act_on_is_named_before_a_larger_one_that_is_just_work(
 
     assert headline(summary) == (
         "50.0 ms a step, 20 % of it waiting for data and 80 % computing. "
-        "Fix the loader first: at most 1.25 × faster."
+        "Fix the loader first: at most 1.25× faster."
     )
 
 

@@ -18,7 +18,7 @@ def report_of(**given: object) -> TraceReport:
 @pytest.mark.parametrize("words", range(1, 40, 3))
 def test_no_line_is_too_long_and_none_ends_between_a_number_and_its_unit(words: int) -> None:
     """Whatever the length of what is said before."""
-    said = f"{'word ' * words}takes 12.5 ms or 17 % of it, at most 1.51 × faster, 3.0 GiB"
+    said = f"{'word ' * words}takes 12.5 ms or 17 % of it, at most 1.51× faster, 3.0 GiB"
 
     lines = render(report_of(answer=said, warnings=(said,))).splitlines()
 

@@ -101,7 +101,7 @@ def refused(case: Case, ids: tuple[str, ...]) -> Outcome | None:
 
 
 def _said(finding: Finding) -> str:
-    """E.g. `37 % of the step is spent waiting for data: at most 1.58 × faster`."""
+    """E.g. `37 % of the step is spent waiting for data: at most 1.58× faster`."""
     where = f" ({finding.where})" if finding.where else ""
     bound = finding.gain_upper_bound
     gain = f": {at_most(bound)}" if bound is not None and bound > 1 else ""

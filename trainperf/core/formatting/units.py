@@ -101,12 +101,12 @@ def rate(bytes_per_s: float) -> str:
 
 
 def times(factor: float) -> str:
-    """A factor, e.g. `1.58 ×`."""
-    return f"{factor:.0f} ×" if factor >= 9.995 else f"{factor:.2f} ×"
+    """A factor, e.g. `1.58×`."""
+    return f"{factor:.0f}×" if factor >= 9.995 else f"{factor:.2f}×"
 
 
 def at_most(factor: float) -> str:
-    """An upper bound of a gain, e.g. `at most 1.58 × faster`."""
+    """An upper bound of a gain, e.g. `at most 1.58× faster`."""
     return f"at most {times(factor)} faster"
 
 

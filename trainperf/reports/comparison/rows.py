@@ -70,7 +70,7 @@ def answer(comparison: Comparison) -> str:
 
 
 def speed(gain: Speedup) -> str:
-    """E.g. `1.23 × as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
+    """E.g. `1.23× as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
     rank = " per rank" if gain.per_rank else ""
     known = gain.high < 100 * gain.low
     ends = f"{gain.low:.3g}–{gain.high:.3g}" if known else "may be anything"

@@ -26,6 +26,6 @@ class Seen:
 def look(run: Run, *, now_s: float | None = None) -> Seen:
     """Read a run once, in constant memory; *now_s* as for `examine`."""
     drawn, walls = SeriesFold(most=MOST_GROUPS), WallsFold()
-    evidence = examine(run, now_s=now_s, beside=(drawn, walls))
+    evidence = examine(run, now_s=now_s, observers=(drawn, walls))
     found = series(drawn.groups, evidence.summary, None)
     return Seen(evidence=evidence, series=found, walls=walls)

@@ -82,7 +82,7 @@ def light_line(light: SpeedOfLight) -> str:
     if step.over is None or step.measured_s is None:
         return ""
     parts = [
-        f"{one.name} {times(one.over).removesuffix(' ×')}" for one in phases if one.over is not None
+        f"{one.name} {times(one.over).removesuffix('×')}" for one in phases if one.over is not None
     ]
     each = f" ({', '.join(parts)})" if parts else ""
     used = "" if light.mfu is None else f" · MFU {share(light.mfu)}"
