@@ -70,7 +70,7 @@ def test_it_says_in_one_line_what_failed(doctor: Command, tmp_path: Path) -> Non
 
 
 def test_json_is_the_contract(doctor: Command, tmp_path: Path) -> None:
-    """Eighteen checks with five fields each, and nothing else."""
+    """Every check with five fields, and nothing else."""
     SLOW.write(tmp_path / "run")
     found = json.loads(doctor(tmp_path / "run", "--format", "json")[1])
 

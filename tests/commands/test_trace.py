@@ -104,5 +104,5 @@ def test_the_answer_for_a_loader_that_is_too_slow() -> None:
     said = " ".join(run(TRACES / "resnet50_v100_workers0.pt.trace.json.gz").stdout.split())
 
     assert "The GPU is idle 39 % of its recorded span, 29 % because it waits for the Data" in said
-    assert "waits 69.3 ms for data, 59.3 ms (34 %) of it with the GPU idle" in said
-    assert "next 34 % of a step is lost to the DataLoader (at most 1.51× faster)" in said
+    assert "69.3 ms per step in the DataLoader, 59.3 ms of it with the GPU idle" in said
+    assert "next 34 % of the step is spent waiting for data (at most 1.51× faster)" in said

@@ -1,7 +1,6 @@
 """`trainperf run SCRIPT …`: measurement of a Lightning training without changing its script."""
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import ASKED, SEEN
+from trainperf.core.launch_environment import LaunchOptions
 
 
 _UNMEASURED = (
@@ -48,14 +47,14 @@ def _run(given: argparse.Namespace) -> CommandResult:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
     command = command_of(given.script, given.arguments)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as folder:
-        trainer_seen = Path(folder) / SEEN
-        options = {
-            "dirpath": None if given.out is None else str(Path(given.out).resolve()),
-            "audit_at": given.audit_at,
-            "loader_anatomy": given.loader_anatomy,
-            SEEN: str(trainer_seen),
-        }
-        code = _exit_code(command, {**os.environ, ASKED: json.dumps(options)})
+        trainer_seen = Path(folder) / "seen"
+        options = LaunchOptions(
+            dirpath=None if given.out is None else str(Path(given.out).resolve()),
+            audit_at=given.audit_at,
+            loader_anatomy=given.loader_anatomy,
+            seen=str(trainer_seen),
+        )
+        code = _exit_code(command, {**os.environ, **options.variable()})
         if not trainer_seen.exists():
             sys.stderr.write(_UNMEASURED)
     return CommandResult(text="", code=code)
