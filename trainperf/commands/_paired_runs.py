@@ -91,16 +91,11 @@ def _run_pair(commands: Sequence[Sequence[str]], folders: Sequence[Path], steps:
 
 @contextmanager
 def _training(
-    command: Sequence[str], out: Path, folder: Participant
+    command: Sequence[str], out: Path, participant: Participant
 ) -> Iterator[subprocess.Popen[bytes]]:
     out.mkdir(parents=True)
-<<<<<<< HEAD
-    options = {"dirpath": folder.dirpath, "audit_at": None, "loader_anatomy": False}
-    environment = {**os.environ, launch_environment.ASKED: json.dumps(options), **folder.variable()}
-=======
-    options = LaunchOptions(dirpath=place.dirpath)
-    environment = {**os.environ, **options.variable(), **place.variable()}
->>>>>>> main
+    options = LaunchOptions(dirpath=participant.dirpath)
+    environment = {**os.environ, **options.variable(), **participant.variable()}
     with (
         _output(out).open("wb") as output,
         subprocess.Popen(  # noqa: S603 the user's own training

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """`trainperf doctor RUN`: health checks on a run, or on the run that a script leaves."""
-=======
-"""`trainperf doctor RUN`: health checks of a run, each with its evidence."""
->>>>>>> main
 
 import argparse
 import subprocess
@@ -51,13 +47,8 @@ def _run(given: argparse.Namespace) -> CommandResult:
 
 COMMAND = Command(
     name="doctor",
-<<<<<<< HEAD
     about="Run health checks on a run and print the evidence for each.",
     add_arguments=_add_arguments,
-=======
-    about="Run the health checks on a run and print the evidence for each.",
-    declare=_declare,
->>>>>>> main
     run=_run,
 )
 
