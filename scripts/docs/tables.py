@@ -12,11 +12,12 @@ from importlib import import_module
 from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.doctor import title_of as title_of_check
 from trainperf.analysis.rules import RULES, Rule
-from trainperf.commands import COMMANDS, Command
+from trainperf.commands import COMMANDS
+from trainperf.commands.cli import Command, load, parser_of
 from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.steps.records import FACTS
-from trainperf.meters import METERS, Meter
-from trainperf.meters.phases import PHASE_METERS
+from trainperf.meters import METERS, Measure, Meter
+from trainperf.meters.phases import PhaseTime
 
 
 BETTER = {"lower": "↓", "higher": "↑", None: ""}
@@ -24,13 +25,17 @@ BETTER = {"lower": "↓", "higher": "↑", None: ""}
 
 def readings() -> str:
     """One row per meter, in display order; the phases have a table of their own."""
-    rows = [_reading_row(meter) for meter in METERS if meter not in PHASE_METERS]
+    rows = [_reading_row(meter) for meter in METERS if not isinstance(meter, PhaseTime)]
     return table(("reading", "unit", "better", "steps", "definition"), rows)
 
 
 def phases() -> str:
     """One row per phase reading: its first sentence, for the second is the same for all."""
-    rows = [(f"`{meter.name}`", _first_sentence(meter.__doc__ or "")) for meter in PHASE_METERS]
+    rows = [
+        (f"`{meter.name}`", _first_sentence(meter.__doc__ or ""))
+        for meter in METERS
+        if isinstance(meter, PhaseTime)
+    ]
     return table(("reading (s, steady steps, lower is better)", "mean host time per step"), rows)
 
 
@@ -65,20 +70,20 @@ def checks() -> str:
 
 def commands() -> str:
     """A section per command: usage, what it does, its arguments."""
-    return "\n\n".join(_command(command) for command in COMMANDS)
+    listed = load("trainperf.commands", COMMANDS)
+    return "\n\n".join(_command(command) for command in listed)
 
 
 def callbacks() -> str:
     """One row per callback for a Lightning `Trainer`: what it measures, and its readings."""
     from trainperf import lightning
-    from trainperf.recording.measurements import EVERYTHING
 
     rows = []
     for name in sorted(lightning.__all__, key=lambda name: (name != "TrainPerf", name)):
         callback = getattr(lightning, name)
-        names = [reading for measure in callback.measures for reading in measure.readings]
-        everything = callback.measures == EVERYTHING
-        listed = "every reading that applies" if everything else _code(sorted(names))
+        names = [meter.name for meter in METERS if meter.measure in callback.measures]
+        everything = callback.measures == frozenset(Measure)
+        listed = "every reading that applies" if everything else _code(names)
         rows.append((f"`{name}`", _first_sentence(callback.__doc__ or ""), listed))
     return table(("callback", "what it does", "its readings"), rows)
 
@@ -105,19 +110,18 @@ def _family(package: str, rules: Sequence[Rule]) -> str:
 
 
 def _command(command: Command) -> str:
-    parser = argparse.ArgumentParser(prog=f"trainperf {command.name}", add_help=False)
-    command.declare(parser)
     rows = [
         (_spelled(action), _cell(action.help or ""), _default(action))
-        for action in _actions(parser)
+        for action in _actions(parser_of(command))
     ]
     arguments = table(("argument", "what it is", "default"), rows)
     return f"## trainperf {command.name}\n\n{command.about}\n\n{arguments}"
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Positional arguments first; argparse has no public way to list them."""
-    return iter(sorted(parser._actions, key=lambda action: bool(action.option_strings)))  # noqa: SLF001
+    """Positional arguments first, without `--help`; argparse has no public way to list them."""
+    listed = [action for action in parser._actions if action.dest != "help"]  # noqa: SLF001
+    return iter(sorted(listed, key=lambda action: bool(action.option_strings)))
 
 
 def _spelled(action: argparse.Action) -> str:
