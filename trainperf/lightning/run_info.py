@@ -9,6 +9,7 @@ Beside what every loop has (`trainperf.recording.run_settings`) a Trainer tells:
 import lightning.pytorch as pl
 import torch
 
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.steps.records import RunInfo, Scalar
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.probes.selection import Objects
@@ -55,7 +56,7 @@ def run_info(trainer: "pl.Trainer", module: "pl.LightningModule", started_at: st
 
 def _configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:
     return {
-        "loop": "lightning",
+        "loop": LIGHTNING.name,
         "precision": str(trainer.precision),
         "strategy": type(trainer.strategy).__name__,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,

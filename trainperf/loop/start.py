@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.steps.records import RunInfo, Scalar, Totals
 from trainperf.loop.finish import close_run
 from trainperf.loop.first_answer import first_answer
@@ -172,7 +173,7 @@ def _info(objects: Objects, chosen: Chosen, wishes: Wishes, rank: int, loader: o
         hardware=run_identity.hardware(device),
         config={
             **(_model(model) if isinstance(model, torch.nn.Module) else {}),
-            "loop": "plain",
+            "loop": PLAIN.name,
             "optimizers": run_settings.names(objects.optimizers),
             "schedulers": run_settings.names(objects.schedulers),
             **run_settings.settings(model, objects.optimizers, objects.scaler),

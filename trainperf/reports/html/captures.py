@@ -22,13 +22,18 @@ _MOST_ROWS = 10
 _WORDS = frozenset({"shapes", "called from", "kernels"})
 """Columns of them that hold no numbers."""
 
-NONE = "ScheduledProfiler makes captures, or a file named capture put into the run directory"
-
 
 def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     """All captures of a run, the latest traces in full."""
     if not summary.captures and not reports:
-        return missing([("Trace", NONE)])
+        return missing(
+            [
+                (
+                    "Trace",
+                    f"{summary.run.loop.capture}, or a file `capture` in the run directory",
+                )
+            ]
+        )
     parts = [_stretches(summary.captures), _agreement(summary.traces)]
     if not reports:
         parts.append(missing([("Trace", "no trace of these steps was read")]))

@@ -13,7 +13,7 @@ def memory(summary: Summary) -> Markup:
     """The ledger of the run, or why there is none."""
     ledger = summary.memory
     if ledger is None:
-        return missing([("What fills it", "TrainPerf(audit_at=20) counts it")])
+        return missing([("What fills it", f"{summary.run.loop.audit} counts it")])
     parts = _parts(ledger)
     drawn = [
         (float(amount), place, f"{name}: {size(amount)}")

@@ -24,7 +24,6 @@ from trainperf.reports.run.tables import light_line, of_compilation, of_loader, 
 
 _OF_RANKS = frozenset({"tail", "skew"})
 _OF_MEMORY = frozenset({"memory"})
-NOT_AUDITED = "needs an audit of one step: TrainPerf(audit_at=20)"
 
 
 def render(seen: Seen) -> str:
@@ -103,7 +102,7 @@ def _light(seen: Seen) -> Markup:
     summary, light = seen.evidence.summary, seen.evidence.light
     grids = _tables(of_step(summary))
     if light is None:
-        return Markup(not_measured(NOT_AUDITED) + grids)
+        return Markup(not_measured(f"needs an audit of one step: {summary.run.loop.audit}") + grids)
     line = light_line(summary.light) if summary.light is not None else ""
     picture = roof(seen.evidence, light) or not_measured(why_not(seen.evidence, light))
     return Markup(paragraph(line) + heading("Roofline") + picture + grids)
