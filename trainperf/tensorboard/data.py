@@ -24,8 +24,8 @@ from trainperf.reports.run.tab_words import Words, words_of
 from trainperf.reports.series.decimate import Groups
 from trainperf.reports.series.fold import SeriesFold
 from trainperf.reports.series.steps import Series, series
-from trainperf.reports.trace.tab_words import capture_words
-from trainperf.tensorboard.captures import Capture, Captures
+from trainperf.reports.trace.view import trace_view
+from trainperf.tensorboard.captures import CaptureEntry, Captures
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture
 from trainperf.tensorboard.runs import FoundRun, find_runs
@@ -87,7 +87,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
     words: Words
     series: Series
-    captures: list[Capture]
+    captures: list[CaptureEntry]
 
 
 @dataclass(slots=True)
@@ -146,8 +146,8 @@ class Store:
             return known.answers[key]
 
     def capture(self, run_id: str, key: str) -> Answer:
-        """`CaptureWords` of an analysis."""
-        return _answer(capture_words(self._report(run_id, key)))
+        """`TraceView` of an analysis."""
+        return _answer(trace_view(self._report(run_id, key)))
 
     def picture(
         self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]

@@ -51,7 +51,7 @@ def findings(summary: Summary) -> Markup:
     """What to change, the one that gains most first."""
     if not summary.findings:
         return paragraph(NO_FINDING, "soft")
-    return Markup("".join(_finding(finding_view(finding)) for finding in summary.findings))
+    return Markup("".join(finding_card(finding_view(finding)) for finding in summary.findings))
 
 
 def breakdown(summary: Summary) -> Markup:
@@ -116,7 +116,8 @@ def _key(colour: int) -> Markup:
     return Markup(f'<span class="key b{colour}"></span>')
 
 
-def _finding(finding: FindingView) -> Markup:
+def finding_card(finding: FindingView) -> Markup:
+    """A finding: title, gain, evidence, labelled rows."""
     title = [tag("b", text(finding.title))]
     if finding.gain:
         title.append(Markup(f' <span class="gain">{text(finding.gain)}</span>'))

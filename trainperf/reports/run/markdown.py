@@ -1,6 +1,6 @@
 """The report as markdown: for TensorBoard's text tab, issues and pull requests."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from trainperf.analysis.rules.distributed.straggler import said as lateness
 from trainperf.analysis.summary.schema import Summary
@@ -8,7 +8,8 @@ from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
 from trainperf.core.formatting.units import Scale, duration, fine_share, plural
-from trainperf.reports.layout.finding_view import FindingView, finding_view
+from trainperf.reports.layout.finding_lines import finding_markdown
+from trainperf.reports.layout.finding_view import finding_view
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     device,
@@ -84,17 +85,9 @@ def _ledger(summary: Summary) -> str:
 
 def _findings(findings: Sequence[Finding]) -> str:
     return "\n".join(
-        f"{place}. " + "  \n   ".join(_finding(finding_view(finding)))
+        finding_markdown(place, finding_view(finding))
         for place, finding in enumerate(findings, start=1)
     )
-
-
-def _finding(finding: FindingView) -> Iterator[str]:
-    yield f"**{safe(finding.title)}**" + (f": {safe(finding.gain)}" if finding.gain else "")
-    if finding.evidence:
-        yield safe("; ".join(finding.evidence))
-    for row in finding.rows:
-        yield f"{row.label}: {safe(row.text)}"
 
 
 def _details(table: Table) -> str:

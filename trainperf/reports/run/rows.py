@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
+from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
     count,
     duration,
@@ -116,7 +117,22 @@ def facts(summary: Summary) -> list[Fact]:
         _fact(summary, "loss", "loss", _loss),
         _fact(summary, "overhead_s", "our cost", lambda cost_s: f"{duration(cost_s)} a step"),
     )
-    return [fact for fact in said if fact is not None]
+    return [*(fact for fact in said if fact is not None), *_titled(summary)]
+
+
+def amount(value: float, unit: str, name: str) -> str:
+    """The value of the reading *name* with its unit."""
+    if unit == "s":
+        return duration(value)
+    if unit == "B":
+        return size(value)
+    if unit == "B/s":
+        return rate(value)
+    if unit == "1/s":
+        return f"{count(value)}/s"
+    if name.endswith(("_fraction", "_rate")):
+        return share(value)
+    return f"{value:.4g}" if unit == "1" else f"{count(value)} {unit}"
 
 
 def ledger(summary: Summary) -> list[tuple[str, float]]:
@@ -227,6 +243,15 @@ def _overflow(summary: Summary) -> Fact | None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
     return Fact(name="overflow", said=fine_share(overflowed) + at)
+
+
+def _titled(summary: Summary) -> list[Fact]:
+    """Readings that bring a name for people with them, as those of a user's own meters do."""
+    return [
+        Fact(name=plain(reading.title), said=amount(reading.value, reading.unit, name))
+        for name, reading in summary.readings.items()
+        if reading.title and reading.value is not None
+    ]
 
 
 def _fact(summary: Summary, reading: str, name: str, say: Callable[[float], str]) -> Fact | None:

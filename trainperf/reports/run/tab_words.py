@@ -13,18 +13,15 @@ from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
     Scale,
-    count,
     duration,
     fine_share,
     plural,
-    rate,
-    share,
-    size,
 )
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import FindingRow, FindingView, finding_view, first_rows
 from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
+    amount,
     device,
     facts,
     ledger,
@@ -218,18 +215,3 @@ def _interval(name: str, reading: Reading) -> str:
         return ""
     low, high = (amount(end, reading.unit, name) for end in (reading.low, reading.high))
     return f"{low} – {high}"
-
-
-def amount(value: float, unit: str, name: str) -> str:
-    """A reading's value with its unit."""
-    if unit == "s":
-        return duration(value)
-    if unit == "B":
-        return size(value)
-    if unit == "B/s":
-        return rate(value)
-    if unit == "1/s":
-        return f"{count(value)} a second"
-    if name.endswith(("_fraction", "_rate")):
-        return share(value)
-    return f"{value:.4g}" if unit == "1" else f"{count(value)} {unit}"
