@@ -12,7 +12,7 @@ import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.commands import main
-from trainperf.reports.run.text import WIDTH
+from trainperf.core.formatting.wrap import WIDTH
 
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}

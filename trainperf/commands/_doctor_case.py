@@ -12,7 +12,7 @@ from trainperf.commands.cli import Said
 from trainperf.reports.doctor import markdown as doctor_markdown
 from trainperf.reports.doctor import text as doctor_text
 from trainperf.reports.layout.json import checkup_json
-from trainperf.reports.run.terminal import styled, width_of
+from trainperf.reports.layout.terminal import styled, width_of
 
 
 def checked(

@@ -33,14 +33,16 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
     """
     from trainperf.analysis.run.directory import Run  # noqa: PLC0415
     from trainperf.analysis.summarize import save_summary  # noqa: PLC0415
-    from trainperf.reports.html.page_data import look  # noqa: PLC0415
-    from trainperf.reports.html.run import save  # noqa: PLC0415
-    from trainperf.reports.run.terminal import write_report  # noqa: PLC0415
+    from trainperf.reports.html.run import (  # noqa: PLC0415
+        load_page_data,
+        save,
+    )
+    from trainperf.reports.run.formats import write_report  # noqa: PLC0415
 
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    seen = look(Run.open(run))
+    seen = load_page_data(Run.open(run))
     summary = seen.evidence.summary
     try:
         save_summary(summary, run)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from trainperf.core.formatting.units import bracket, duration, share
+from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.meters.fold import Reading
 
 
@@ -15,13 +15,10 @@ def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | Non
     step, waited = readings.get("step_s"), readings.get("data_wait_fraction")
     if step is None or step.value is None:
         return None
-    sure = bracket(step.value, step.low, step.high)
+    interval = confidence_interval(step.value, step.low, step.high)
     waiting = ""
     if waited is not None and waited.value is not None:
-        waiting = f", {share(waited.value)} of it waiting for data"
-    later = (
-        "; the full report comes when the fit ends, or now with `trainperf report` on the run "
-        "directory"
-    )
-    said = f"trainperf: warm-up over, {duration(step.value)} a step so far{sure}{waiting}"
+        waiting = f", {share(waited.value)} of it data wait"
+    later = "; full report when the fit ends, or now with `trainperf report` on the run directory"
+    said = f"trainperf: warm-up over, step time {duration(step.value)}{interval} so far{waiting}"
     return said + (later if written else "")

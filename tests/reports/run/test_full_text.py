@@ -14,8 +14,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
 from trainperf.core.findings import Finding
 from trainperf.reports.run import markdown
-from trainperf.reports.run.full_text import full_lines
-from trainperf.reports.run.text import MOST_LINES, lines
+from trainperf.reports.run.text import MOST_LINES, full_lines, lines
 
 
 def anatomy() -> LoaderAnatomy:

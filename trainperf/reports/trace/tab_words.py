@@ -7,7 +7,7 @@ import msgspec
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import count, duration, plural, rate, share, size, times
-from trainperf.reports.run.tab_words import Named
+from trainperf.reports.run.rows import NamedValue
 from trainperf.traces.results import (
     Operator,
     RankTrace,
@@ -75,8 +75,8 @@ class RankWords(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     file: str
     warnings: list[str]
-    totals: list[Named]
-    absent: list[Named]
+    totals: list[NamedValue]
+    absent: list[NamedValue]
     """What was not measured or does not apply, and why."""
     tables: list[Table]
     has_picture: bool
@@ -87,7 +87,7 @@ class CaptureWords(msgspec.Struct, frozen=True, kw_only=True):
 
     answer: str
     warnings: list[str]
-    findings: list[Named]
+    findings: list[NamedValue]
     """What to look at, with the action."""
     stragglers: list[str]
     ranks: list[RankWords]
@@ -112,11 +112,11 @@ def _late(late: Straggler) -> str:
     )
 
 
-def _finding(finding: Finding) -> Named:
+def _finding(finding: Finding) -> NamedValue:
     gain = finding.gain_upper_bound
     bound = "" if gain is None else f" (at most {times(gain)} faster)"
     said = f"{'; '.join(finding.evidence)} → {finding.action}"
-    return Named(name=plain(f"{finding.title}{bound}"), said=plain(said))
+    return NamedValue(name=plain(f"{finding.title}{bound}"), said=plain(said))
 
 
 def _rank(place: int, rank: RankTrace) -> RankWords:
@@ -135,9 +135,11 @@ def _rank(place: int, rank: RankTrace) -> RankWords:
         about=plain(" · ".join(part for part in known if part)),
         file=rank.file,
         warnings=[plain(warning) for warning in rank.warnings],
-        totals=[Named(name=label, said=say(v)) for _, label, say, v in values if v is not None],
+        totals=[
+            NamedValue(name=label, said=say(v)) for _, label, say, v in values if v is not None
+        ],
         absent=[
-            Named(name=label, said=plain(rank.reasons.get(name, "not measured")))
+            NamedValue(name=label, said=plain(rank.reasons.get(name, "not measured")))
             for name, label, _, value in values
             if value is None
         ],

@@ -104,7 +104,7 @@ export class Captures {
 
 function said(words) {
   return [
-    el("p", { class: "answer small" }, words.answer),
+    el("p", { class: "answer small" }, words.headline),
     words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
     words.findings.map((finding) => el("p", {}, el("b", {}, finding.name), " ", finding.said)),
     words.stragglers.length ? el("details", {}, el("summary", {}, `Who comes last (${words.stragglers.length} steps)`), el("ul", {}, words.stragglers.map((line) => el("li", {}, line)))) : null,
