@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> None:
         walkthrough(work, stages)
     except ValueError as error:
         parser.error(str(error))
-    print(f"\nlook at it: {work.out}/walkthrough.html")
-    print(f"or at all runs: {_command('tensorboard')} --logdir {work.out}")
+    print(f"\nresults: {work.out}/walkthrough.html")
+    print(f"all runs: {_command('tensorboard')} --logdir {work.out}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,10 +48,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--preset", choices=PRESETS, default="tiny", help="size of the work")
     parser.add_argument("--stages", default="all", help="comma-separated names; default: all")
-    parser.add_argument("--resume", action="store_true", help="go on with the last walkthrough")
+    parser.add_argument("--resume", action="store_true", help="continue the last walkthrough")
     parser.add_argument("--text", type=Path, help="file or folder; default: Python's own sources")
     parser.add_argument("--steps", type=_positive, help="updates per run; default: the preset's")
-    parser.add_argument("--minutes", type=float, help="the most it takes; default: the preset's")
+    parser.add_argument(
+        "--minutes", type=float, help="time limit of all runs; default: the preset's"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder of the runs; default: runs/gpt2-PRESET")
     parser.add_argument("--accelerator", default="auto", help="cpu, gpu, …; default: auto")
@@ -67,8 +69,8 @@ def _positive(text: str) -> int:
 
 def _command(name: str) -> str:
     """A command that works in this shell, whether or not the environment is activated."""
-    beside = Path(sys.executable).with_name(name)
-    return os.path.relpath(beside) if beside.exists() else name
+    installed = Path(sys.executable).with_name(name)
+    return os.path.relpath(installed) if installed.exists() else name
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How do documents become tensors?  One per row and padded, or several per row and packed.
+"""Batches of documents: one document per row, padded, or several per row, packed.
 
 A batch is a dictionary of tensors of shape (rows, width):
 

@@ -1,4 +1,4 @@
-"""What can be tried on this machine?  A stage that cannot be is skipped, and says why."""
+"""Requirements of the stages: one that this machine cannot run is skipped, with the reason."""
 
 import importlib.util
 import shutil
@@ -11,7 +11,7 @@ from recipes.gpt2.stages import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the stages ask about."""
+    """The properties that stages depend on."""
 
     cuda: bool
     """Whether the model is trained on a CUDA device."""
@@ -24,7 +24,7 @@ class Machine:
 
 
 def this_machine(accelerator: str) -> Machine:
-    """The one we run on.
+    """The machine this process runs on.
 
     Args:
         accelerator: As Lightning's Trainer takes it.
@@ -33,35 +33,39 @@ def this_machine(accelerator: str) -> Machine:
     if cuda:
         triton = "triton" if importlib.util.find_spec("triton") else ""
         return Machine(cuda=True, capability=torch.cuda.get_device_capability(), compiler=triton)
-    found = (name for name in ("g++", "clang++", "c++") if shutil.which(name))
-    return Machine(cuda=False, compiler=next(found, ""), bf16=_has_bf16())
+    compilers = (name for name in ("g++", "clang++", "c++") if shutil.which(name))
+    return Machine(cuda=False, compiler=next(compilers, ""), bf16=_has_bf16())
 
 
-def lacking(before: Settings, after: Settings, machine: Machine) -> str:
-    """Why *after* cannot be tried; empty if it can."""
+def unsupported(before: Settings, after: Settings, machine: Machine) -> str:
+    """Why *after* cannot be tried on this machine; empty if it can."""
     if after == before:
-        return "nothing changes: the settings kept last are like that already"
-    kinds = (_tensor_cores, _batch, _compiler)
-    return next(filter(None, (kind(before, after, machine) for kind in kinds)), "")
+        return "nothing changes: the settings kept last already include it"
+    checks = (_tensor_cores, _batch, _compiler)
+    return next(filter(None, (check(before, after, machine) for check in checks)), "")
 
 
 def _tensor_cores(before: Settings, after: Settings, machine: Machine) -> str:
     del before
     if after.precision == "16-mixed" and not machine.cuda:
-        return "Lightning has fp16 with a GradScaler on a GPU only"
+        return "Lightning supports fp16 with a GradScaler on GPUs only"
     if after.tf32 and not machine.cuda:
-        return "TF32 is a format of NVIDIA's tensor cores: not on a CPU"
+        return "TF32 is a format of NVIDIA's tensor cores: not available on a CPU"
     if after.precision == "bf16-mixed" and not (machine.cuda or machine.bf16):
         return "this CPU has no instructions for bf16: it would convert to fp32 and back"
     ampere = after.tf32 or (after.precision == "bf16-mixed" and machine.cuda)
-    return "it needs compute capability 8.0" if ampere and machine.capability < (8, 0) else ""
+    return (
+        "it needs compute capability 8.0 or higher"
+        if ampere and machine.capability < (8, 0)
+        else ""
+    )
 
 
 def _batch(before: Settings, after: Settings, machine: Machine) -> str:
     del machine
     more = after.checkpointing and not before.checkpointing
     if more and after.accumulation == before.accumulation:
-        return "a micro-batch is all of the update already: none is larger"
+        return "the micro-batch is already the whole update: none is larger"
     return ""
 
 
@@ -71,12 +75,12 @@ def _compiler(before: Settings, after: Settings, machine: Machine) -> str:
         return "CUDA graphs need CUDA"
     if after.compiled and not machine.compiler:
         needed = "triton" if machine.cuda else "a C++ compiler (g++)"
-        return f"torch.compile needs {needed}, and there is none"
+        return f"torch.compile needs {needed}, which is not installed"
     return ""
 
 
 def _has_bf16() -> bool:
     # Newer than the oldest torch that the recipe runs with.
-    told: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
-    known = [has for name, has in told.items() if "bf16" in name]
-    return any(known) or not known
+    capabilities: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    bf16 = [supported for name, supported in capabilities.items() if "bf16" in name]
+    return any(bf16) or not bf16

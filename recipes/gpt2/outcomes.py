@@ -1,7 +1,7 @@
-"""What is written down of a stage?  Its prediction before it runs, and its outcome after.
+"""Records of a stage: its prediction, written before it runs, and its outcome, written after.
 
-A prediction is written once, before any run of its stage, and never again: the file is opened so
-that it cannot be replaced, and its time stands before those of the runs it is about.
+A prediction is written once, before any run of its stage.  The file is opened so that it cannot be
+replaced, and its timestamp precedes those of the runs it is about.
 """
 
 from pathlib import Path
@@ -22,25 +22,25 @@ T = TypeVar("T")
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stage was thought to gain before it was run."""
+    """The predicted gain of a stage, written before it runs."""
 
     stage: str
     change: str
     written_at: str
     """ISO 8601 in UTC, on the clock that `started_at` of a run is read from."""
     from_run: str
-    """Run of the stage kept last, below the folder of the walkthrough: what this stands on."""
+    """Run of the stage kept last, relative to the walkthrough's folder: the basis."""
     report: str
     """The first sentence of its report."""
     finding: str | None
-    """What the report finds about this; `None` where it finds nothing."""
+    """The report's finding about this change, if any."""
     at_most: float | None
     """Times faster; `None` where no bound is known."""
     why: str
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runs of a stage showed; of repeats geometric means."""
+    """What the runs of a stage measured; geometric means over repeats."""
 
     step_s: float | None = None
     effective_tokens_per_s: float | None = None
@@ -48,7 +48,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     padding_fraction: float | None = None
     data_wait_fraction: float | None = None
     peak_bytes: int | None = None
-    """Of the allocator, on an accelerator; on a CPU of the tensors of the audited step."""
+    """On an accelerator the allocator's; on a CPU that of the audited step's tensors."""
     mfu: float | None = None
     loss: float | None = None
     """Mean over the last fifth."""
@@ -63,28 +63,28 @@ class StageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     """The verdict in a sentence, or why it was skipped."""
     settings: Settings
-    """Those that were tried."""
+    """The settings tried."""
     changed: tuple[str, ...] = ()
-    """What is other than in the settings kept before, e.g. `packed: False → True`."""
+    """How they differ from the settings kept last, e.g. `packed: False → True`."""
     prediction: Prediction | None = None
     verdict: Compared | None = None
     speedup: Speedup | None = None
     cumulative: float | None = None
-    """Product of the gains kept up to here, this one included if it was kept."""
+    """Product of all gains kept so far, this one included if it was kept."""
     noise: float | None = None
-    """How far a run was from its repeat, relative."""
+    """Relative difference between repeats of a run."""
     parity: Parity | None = None
     measured: Measured = msgspec.field(default_factory=Measured)
     before: tuple[str, ...] = ()
-    """Runs of the settings kept last, below the folder of the walkthrough, in turns with `runs`."""
+    """Runs of the settings kept last, in turns with `runs`, below the walkthrough's folder."""
     runs: tuple[str, ...] = ()
-    """Those of this stage; the first was audited."""
+    """Runs of this stage; the first was audited."""
     notes: tuple[str, ...] = ()
-    """What else there is to say of this change, e.g. the overflow rate."""
+    """Other measurements of this change, e.g. the overflow rate."""
 
     @property
     def error(self) -> float | None:
-        """How far the measured gain is from the predicted bound, relative; negative is below it."""
+        """Measured gain relative to the predicted bound; negative is below it."""
         bound = None if self.prediction is None else self.prediction.at_most
         if bound is None or self.speedup is None:
             return None
@@ -100,10 +100,10 @@ class StageOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_once(document: msgspec.Struct, path: Path) -> None:
-    """Write it where nothing is yet.
+    """Write a new file.
 
     Raises:
-        FileExistsError: There is something: what was predicted is not edited.
+        FileExistsError: It exists; a prediction is never edited.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
@@ -111,5 +111,5 @@ def write_once(document: msgspec.Struct, path: Path) -> None:
 
 
 def read(kind: type[T], path: Path) -> T | None:
-    """What was written there before; `None` if nothing was."""
+    """The document in that file; `None` if there is no file."""
     return msgspec.json.decode(path.read_bytes(), type=kind) if path.exists() else None

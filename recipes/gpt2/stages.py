@@ -1,4 +1,4 @@
-"""What is trained, and what changes from stage to stage?  Data only.
+"""Presets and stages: what is trained, and what changes from stage to stage.  Data only.
 
 To add a stage: a row in `STAGES`; if it needs a new switch, a field of `Settings` with the
 baseline's value as its default, the one line in `train.py` or `model.py` that reads it, and in
@@ -33,15 +33,15 @@ class Preset:
     accumulation: int
     """Micro-batches per update in the baseline."""
     steps: int
-    """Updates per run.  Losses are compared over the last twenty at least; many short runs in turns
-    say more of a change than a few long ones."""
+    """Updates per run.  Losses are compared over at least the last twenty; many short runs in turns
+    tell more about a change than a few long ones."""
     turns: int
-    """The most pairs of runs that a stage is measured by; time may allow fewer."""
+    """Most pairs of runs per stage; time may allow fewer."""
     least_turns: int
-    """The fewest.  An interval over two pairs is more than three times as wide as one over three:
-    only a GPU of one's own is steady enough for that."""
+    """Fewest pairs of runs per stage.  An interval over two pairs is more than three times as wide
+    as one over three: only an unshared GPU is steady enough for that."""
     minutes: float
-    """The most that all the runs take together."""
+    """Limit for all runs together."""
     learning_rate: float
 
 
@@ -126,17 +126,17 @@ class Stage:
     change: str
     """What changes, in a few words."""
     reason: str
-    """What there is to gain, and from what it is seen."""
+    """What there is to gain, and what shows it."""
     apply: Callable[[Settings], Settings] = replace
     """From the settings kept last to those of this stage."""
     bound: Callable[[Evidence], Bounded] = bounds.nothing
-    """The most it can gain, from what is known of the run kept last."""
+    """The most it can gain, from the evidence of the run kept last."""
     finding: str = ""
     """Id of the finding that asks for it."""
     sweeps: bool = False
-    """Whether the micro-batch is the one that a sweep finds worth taking."""
-    asked: bool = False
-    """Runs only where it is named."""
+    """Whether a sweep chooses the micro-batch."""
+    on_request: bool = False
+    """Runs only where it is named on the command line."""
 
 
 STAGES: tuple[Stage, ...] = (
@@ -250,7 +250,7 @@ STAGES: tuple[Stage, ...] = (
         "compiles for minutes, so it runs only where it is named",
         apply=lambda kept: replace(kept, compiled="max-autotune"),
         bound=bounds.speed_of_light,
-        asked=True,
+        on_request=True,
     ),
 )
 
@@ -273,10 +273,10 @@ def chosen(names: str, stages: tuple[Stage, ...] = STAGES) -> list[Stage]:
     wanted = {name.strip() for name in names.split(",") if name.strip()}
     unknown = wanted - {stage.name for stage in stages} - {"all"}
     if unknown or not wanted:
-        known = ", ".join(stage.name for stage in stages)
-        raise ValueError(f"stages={names!r}: no such stage; choose from all, {known}")
+        names_known = ", ".join(stage.name for stage in stages)
+        raise ValueError(f"stages={names!r}: no such stage; choose from all, {names_known}")
     return [
         stage
         for place, stage in enumerate(stages)
-        if place == 0 or stage.name in wanted or ("all" in wanted and not stage.asked)
+        if place == 0 or stage.name in wanted or ("all" in wanted and not stage.on_request)
     ]

@@ -1,4 +1,4 @@
-"""Where does the text come from?  Files cut into documents of very different length, as bytes."""
+"""Training text: files cut into byte-level documents of very different length."""
 
 import random
 import re
@@ -19,7 +19,7 @@ PAD = 257
 
 @dataclass(frozen=True, slots=True)
 class DocumentSpan:
-    """Where a document stands: a slice of a file's tokens."""
+    """A document: a slice of a file's tokens."""
 
     path: Path
     start: int

@@ -40,7 +40,7 @@ class Recipe:
 
 
 def train(
-    work: Recipe, settings: Settings, order: list[DocumentSpan], name: str, *, looked_at: bool
+    work: Recipe, settings: Settings, order: list[DocumentSpan], name: str, *, profiled: bool
 ) -> Path:
     """Train once, from the same weights on the same documents as ever; the run directory.
 
@@ -49,8 +49,8 @@ def train(
         settings: How.
         order: The documents.
         name: Of the run's folder below that of the walkthrough.
-        looked_at: Whether one step is audited, and on a GPU the last ones are traced; neither
-            counts in any statistic.
+        profiled: Audit one step, and on a GPU trace the last ones; neither counts in any
+            statistic.
     """
     # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
@@ -66,7 +66,7 @@ def train(
         accumulate_grad_batches=settings.accumulation,
         logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
         callbacks=observers(work, settings, order, cuda=torch.cuda.is_available())
-        if looked_at
+        if profiled
         else [TrainPerf(report=False)],
         log_every_n_steps=10,
         # Nothing here is worth keeping, and a bar would draw over the report.
@@ -83,28 +83,28 @@ def train(
 def observers(
     work: Recipe, settings: Settings, order: list[DocumentSpan], *, cuda: bool
 ) -> list[Callback]:
-    """TrainPerf, and what predictions need: one step audited, on a GPU the last ones traced."""
-    found: list[Callback] = [
+    """TrainPerf, and what predictions need: one audited step, and on a GPU a trace."""
+    callbacks: list[Callback] = [
         TrainPerf(report=False, audit_at=typical_update(work.preset, settings, order))
     ]
     if cuda:
         # At the end, so that no steady step comes after it.
         wait = max(1, work.steps - 8)
-        found.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
-    return found
+        callbacks.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
+    return callbacks
 
 
 def typical_update(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> int:
-    """Of the updates after the warm-up, the one whose size is nearest to their mean.
+    """The update after the warm-up whose size is nearest to the mean.
 
-    What an audited step shows is told of all steps only where it is as large as they are.
+    An audited step stands for all steps only if it is about as large.
     """
-    made, rows = collate(preset, settings), preset.documents // settings.accumulation
+    make, rows = collate(preset, settings), preset.documents // settings.accumulation
     sizes: list[int] = []
     for first in range(0, len(order), preset.documents):
         update = [[0] * place.tokens for place in order[first : first + preset.documents]]
         parts = (update[start : start + rows] for start in range(0, len(update), rows))
-        sizes.append(sum(made(part)["input_ids"].numel() for part in parts))
+        sizes.append(sum(make(part)["input_ids"].numel() for part in parts))
     middle = len(sizes) // 2
     # The last ones are traced where there is a GPU.
     first, last = min(20, middle), max(middle, len(sizes) - 12)
@@ -162,7 +162,7 @@ def free_folder(out: Path) -> Path:
 
 
 def last_folder(out: Path) -> Path:
-    """The one that is gone on with: the last one there is."""
+    """The folder that `--resume` continues: the last one that exists."""
     taken = itertools.takewhile(Path.exists, _numbered(out))
     return list(taken)[-1:][0] if out.exists() else out
 

@@ -1,4 +1,4 @@
-"""Which changes are proved?  One stage after the other, each on top of those that were kept."""
+"""The walkthrough: one stage after the other, each on top of the changes kept so far."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -7,10 +7,9 @@ from itertools import islice
 
 import msgspec
 
-from recipes.gpt2 import told
-from recipes.gpt2.judged import baseline, judged
-from recipes.gpt2.larger import with_swept_batch
-from recipes.gpt2.machine import Machine, lacking, this_machine
+from recipes.gpt2 import progress
+from recipes.gpt2.machine import Machine, this_machine, unsupported
+from recipes.gpt2.micro_batch import with_swept_batch
 from recipes.gpt2.outcomes import (
     OUTCOME,
     PREDICTION,
@@ -20,71 +19,77 @@ from recipes.gpt2.outcomes import (
     read,
     write_once,
 )
-from recipes.gpt2.pace import Pace
-from recipes.gpt2.shown import save, show
-from recipes.gpt2.sides import Planned, Processes, Training
+from recipes.gpt2.outputs import save, show
+from recipes.gpt2.processes import Planned, Processes, Training
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
+from recipes.gpt2.time_budget import TimeBudget
 from recipes.gpt2.train import Recipe, quieten
+from recipes.gpt2.verdicts import baseline, with_verdict
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.core.machine.clocks.host import wall_clock_anchor
+from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.reports.run.headline import headline
 
 
 def walkthrough(
     work: Recipe, stages: Sequence[Stage], training: Training | None = None
 ) -> list[StageOutcome]:
-    """Try each stage on top of the last one that was kept, and say what became of it."""
+    """Try each stage on top of the last one that was kept, and print its prediction and verdict."""
     training = training or Processes()
     quieten()
     places = find_documents(work.text, work.preset)
     order = training_order(places, work.preset, work.steps, work.seed)
     same_work(work)
-    print(told.work(work, places, order))
-    machine, pace = this_machine(work.accelerator), pace_of(work)
+    print(progress.introduction(work, places, order))
+    machine, budget = this_machine(work.accelerator), time_budget(work)
     outcomes: list[StageOutcome] = []
     for place, stage in enumerate(stages):
         kept = last_kept(outcomes)
         share = time_share(stages[place:], kept.settings, machine) if kept else 1.0
         outcome = read(StageOutcome, work.out / stage.name / OUTCOME)
         if outcome is None:
-            trial = Trial(work, order, training, pace, share)
+            trial = Trial(work, order, training, budget, share)
             outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
         outcomes.append(outcome)
-        print(told.outcome(outcome, kept), flush=True)
+        print(progress.outcome(outcome, kept), flush=True)
         save(outcomes, work)
     show(outcomes, work)
     return outcomes
 
 
-TIME_IS_UP = "the time is up: --resume goes on from here"
+TIME_IS_UP = "the time is up; continue from here with --resume"
 
 
 class Trial:
     """The runs of one stage, which gets a share of the time that is left."""
 
     def __init__(
-        self, work: Recipe, order: list[DocumentSpan], training: Training, pace: Pace, share: float
+        self,
+        work: Recipe,
+        order: list[DocumentSpan],
+        training: Training,
+        budget: TimeBudget,
+        share: float,
     ) -> None:
         self._work = work
         self._order = order
         self._training = training
-        self._pace = pace
+        self._budget = budget
         self._share = share
 
     def baseline(self, stage: Stage) -> StageOutcome:
-        """There is nothing to compare it with yet."""
+        """The first stage, which has nothing to be compared with."""
         settings = stage.apply(Settings(accumulation=self._work.preset.accumulation))
         run = self._planned(stage.name, stage.name, settings, 1)
-        with self._pace.measured(runs=1):
+        with self._budget.measured(runs=1):
             self._training.alone(self._work, self._order, run)
         return self._written(baseline(stage, settings, directory(run), self._work.out))
 
     def stage(self, stage: Stage, kept: StageOutcome, machine: Machine) -> StageOutcome:
         """Predict, change one thing, measure in turns with what was kept last, decide."""
         settings = stage.apply(kept.settings)
-        why, turns = lacking(kept.settings, settings, machine), self._pace.turns(self._share)
+        why, turns = unsupported(kept.settings, settings, machine), self._budget.turns(self._share)
         if not why and not turns:
             why = TIME_IS_UP
         if not why and stage.sweeps:
@@ -101,17 +106,17 @@ class Trial:
         )
         if why:
             return tried
-        print(told.before(tried), flush=True)
+        print(progress.prediction(tried), flush=True)
         try:
             before, runs = self._in_turns(stage, kept, settings, turns)
         except RuntimeError as error:  # out of memory, or the compiler gave up
             first_line = (str(error).splitlines() or [type(error).__name__])[0]
             failed = msgspec.structs.replace(tried, status="rejected", why=f"failed: {first_line}")
             return self._written(failed)
-        if not self._pace.suffices(len(runs)):
+        if not self._budget.suffices(len(runs)):
             return msgspec.structs.replace(tried, why=TIME_IS_UP)
         tried = msgspec.structs.replace(tried, before=tuple(before), runs=tuple(runs))
-        return self._written(judged(tried, self._work.out))
+        return self._written(with_verdict(tried, self._work.out))
 
     def _predicted(self, stage: Stage, kept: StageOutcome) -> Prediction:
         """From the run kept last; the one that was written before, if the stage was begun once."""
@@ -121,14 +126,14 @@ class Trial:
             return written
         evidence = examine(Run.open(self._work.out / kept.runs[0]))
         bound = stage.bound(evidence)
-        found = (one.title for one in evidence.summary.findings if one.id == stage.finding)
+        titles = (each.title for each in evidence.summary.findings if each.id == stage.finding)
         prediction = Prediction(
             stage=stage.name,
             change=stage.change,
             written_at=wall_clock_anchor(),
             from_run=kept.runs[0],
             report=headline(evidence.summary),
-            finding=next(found, None),
+            finding=next(titles, None),
             at_most=bound.at_most,
             why=bound.why,
         )
@@ -138,10 +143,10 @@ class Trial:
     def _in_turns(
         self, stage: Stage, kept: StageOutcome, settings: Settings, turns: int
     ) -> tuple[list[str], list[str]]:
-        """Pairs of runs at once, of the settings kept last and of the new ones.
+        """Pairs of runs at the same time: the settings kept last, and the new ones.
 
-        A machine that gets slow meanwhile leaves fewer than were planned: the clock decides that,
-        and not what the runs have said.
+        A machine that slows down completes fewer pairs than planned.  Only the clock decides that,
+        never the results.
         """
         pairs = [
             (
@@ -152,9 +157,9 @@ class Trial:
         ]
         done = 0
         with closing(self._training.by_turns(self._work, self._order, pairs)) as training:
-            while done < turns and not (done and self._pace.over()):
-                # The first pair is looked at, and compiles.
-                with self._pace.measured(runs=2, counts=done > 0):
+            while done < turns and not (done and self._budget.over()):
+                # The first pair is profiled, and compiles.
+                with self._budget.measured(runs=2, counts=done > 0):
                     next(training)
                 done += 1
             if done == turns:
@@ -164,18 +169,18 @@ class Trial:
         return before, after
 
     def _planned(self, stage: str, side: str, settings: Settings, number: int) -> Planned:
-        """The *number*-th new run; both sides are looked at in their first.
+        """The *number*-th new run, from 1; the first run of each side is profiled.
 
         Args:
-            stage: Which is tried.
-            side: Whose settings these are: its own, or those of the stage kept last.
-            settings: What is trained with.
+            stage: The stage being tried.
+            side: The stage whose settings these are: this one, or the one kept last.
+            settings: What to train with.
             number: From 1.
         """
-        names = (f"{stage}/{side}-{one}" for one in range(1, 10_000))
+        names = (f"{stage}/{side}-{repeat}" for repeat in range(1, 10_000))
         free = (name for name in names if not (self._work.out / name).exists())
         folder = next(islice(free, number - 1, None))
-        return Planned(settings=settings, folder=folder, looked_at=number == 1)
+        return Planned(settings=settings, folder=folder, profiled=number == 1)
 
     def _written(self, outcome: StageOutcome) -> StageOutcome:
         write_once(outcome, self._work.out / outcome.stage / OUTCOME)
@@ -183,31 +188,31 @@ class Trial:
 
 
 def directory(run: Planned) -> str:
-    """That of the run, below the folder of the walkthrough."""
+    """Run directory, relative to the folder of the walkthrough."""
     return f"{run.folder}/trainperf"
 
 
-def pace_of(work: Recipe) -> Pace:
-    """The time that there is, and what it is to be spent on."""
-    return Pace(work.minutes, work.preset.least_turns, work.preset.turns)
+def time_budget(work: Recipe) -> TimeBudget:
+    """The time for all runs, and how many pairs a stage may use."""
+    return TimeBudget(work.minutes, work.preset.least_turns, work.preset.turns)
 
 
 def last_kept(outcomes: Sequence[StageOutcome]) -> StageOutcome | None:
     """The stage whose settings the next one changes."""
-    kept = [one for one in outcomes if one.status in ("baseline", "kept")]
+    kept = [outcome for outcome in outcomes if outcome.status in ("baseline", "kept")]
     return kept[-1] if kept else None
 
 
 def time_share(stages: Sequence[Stage], settings: Settings, machine: Machine) -> float:
-    """What the first of the stages gets of the time for all that will be measured.
+    """The first stage's share of the time left for all *stages*.
 
-    As far as that is known before: a stage that compiles gets twice as much as one that does not,
-    and once one has compiled those after it do.
+    A stage that compiles weighs twice as much as one that does not, and so does every stage after
+    it; one that this machine cannot run weighs nothing.
     """
     weights: list[int] = []
     for stage in stages:
         tried = stage.apply(settings)
-        if lacking(settings, tried, machine):
+        if unsupported(settings, tried, machine):
             weights.append(0)
             continue
         if tried.compiled and not settings.compiled:
@@ -217,7 +222,7 @@ def time_share(stages: Sequence[Stage], settings: Settings, machine: Machine) ->
 
 
 def changes(before: Settings, after: Settings) -> tuple[str, ...]:
-    """What is other, e.g. `workers: 0 → 1`."""
+    """The settings that differ, e.g. `workers: 0 → 1`."""
     old, new = asdict(before), asdict(after)
     return tuple(
         f"{name}: {old[name] or 'no'} → {new[name] or 'no'}"
@@ -228,7 +233,7 @@ def changes(before: Settings, after: Settings) -> tuple[str, ...]:
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be the same for stages to be in one walkthrough."""
+    """What all stages of one walkthrough have in common."""
 
     preset: str
     steps: int
@@ -238,10 +243,10 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def same_work(work: Recipe) -> None:
-    """Note what is trained, or find it noted.
+    """Write down what is trained, or check it against what was written.
 
     Raises:
-        ValueError: The folder holds a walkthrough of something else.
+        ValueError: The folder holds a walkthrough of other work.
     """
     mine = Identity(
         preset=work.preset.name,
@@ -256,6 +261,6 @@ def same_work(work: Recipe) -> None:
         write_once(mine, path)
     elif theirs != mine:
         raise ValueError(
-            f"out={work.out}: holds a walkthrough of other work; resume that one with its own "
-            "options, or name another folder with --out"
+            f"out={work.out}: holds a walkthrough with other options; resume it with those, "
+            "or name another folder with --out"
         )

@@ -25,7 +25,7 @@ from recipes.gpt2.stages import PRESETS, Settings
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
 from recipes.gpt2.train import loader
 from scripts.bench.harness import PairedEstimate, estimate, machine_line, quiet, table, write_json
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.lightning import ScheduledProfiler
 from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import Analyst

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
-from trainperf.core.machine.clocks.base import HostClock
+from trainperf.core.machine.clocks import HostClock
 from trainperf.loop import LoopMonitor
 
 

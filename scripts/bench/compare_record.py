@@ -17,8 +17,8 @@ import torch
 from scripts.bench.compare_loops import KINDS, Extra, Make, kinds, train
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
-from trainperf.comparison.sample import SampleFold
-from trainperf.core.machine.clocks.base import HostClock
+from trainperf.comparison.compared_run import SampleFold
+from trainperf.core.machine.clocks import HostClock
 from trainperf.core.steps.block import StepBlock
 
 

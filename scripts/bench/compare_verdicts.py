@@ -14,7 +14,7 @@ from scipy.special import betaincinv
 
 from scripts.bench.compare_record import PAIRS, RecordedRun
 from scripts.bench.compare_turns import PAIRS as TURN_PAIRS
-from trainperf.comparison.side import estimates
+from trainperf.comparison.compared_run import estimates
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.bootstrap import Estimate, RatioInterval, paired_interval, ratio_interval
 from trainperf.core.stats.machine_pace import Slowdown, including, slowdown

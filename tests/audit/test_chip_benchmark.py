@@ -9,7 +9,7 @@ from trainperf.analysis.roofline.roofline import roofline
 from trainperf.audit import audit_step
 from trainperf.audit.chip_benchmark import best_of, probe
 from trainperf.core.machine.chips import Chip
-from trainperf.core.machine.clocks.host import thread_ns
+from trainperf.core.machine.clocks import thread_ns
 
 
 CPU = torch.device("cpu")

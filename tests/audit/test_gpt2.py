@@ -6,7 +6,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from trainperf.audit import audit_step
 from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 LAYERS, WIDTH, VOCABULARY = 2, 64, 258

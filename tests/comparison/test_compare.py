@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 
-from trainperf.comparison.compare import Judge
+from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
-from trainperf.comparison.side import Member, member
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar, StepRecord
 
@@ -68,7 +68,7 @@ def run(
     config: Mapping[str, Scalar] | None = None,
     hardware: Mapping[str, Scalar] | None = None,
     world: int = 1,
-) -> Member:
+) -> ComparedRun:
     """A run on disk, read back."""
     specs = [
         RankSpec(
@@ -82,12 +82,12 @@ def run(
         )
         for rank in range(world)
     ]
-    return member(make_run_dir(path / "trainperf", specs))
+    return read_run(make_run_dir(path / "trainperf", specs))
 
 
 def compared(tmp_path: Path, before: list[StepRecord], after: list[StepRecord]) -> Comparison:
     """Two single runs of one configuration."""
-    return Judge().compare([run(tmp_path / "a", before)], [run(tmp_path / "b", after)])
+    return compare([run(tmp_path / "a", before)], [run(tmp_path / "b", after)])
 
 
 def test_a_faster_step_is_found_and_sized(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_two_per_cent_between_repeats_is_a_change(tmp_path: Path) -> None:
     """When they agree to a few tenths of a per cent, as these do."""
     before = [run(tmp_path / f"a{n}", steps(10, seed=n)) for n in range(3)]
     after = [run(tmp_path / f"b{n}", steps(9.8, seed=10 + n)) for n in range(3)]
-    found = Judge().compare(before, after)
+    found = compare(before, after)
 
     assert found.verdict == "faster"
     assert found.noise is not None
@@ -137,7 +137,7 @@ def test_repeats_that_scatter_widen_the_interval(tmp_path: Path) -> None:
     before = [run(tmp_path / f"a{n}", steps(ms, seed=n)) for n, ms in enumerate((9, 10, 11))]
     after = [run(tmp_path / f"b{n}", steps(ms, seed=n)) for n, ms in enumerate((8.5, 9.5, 10.5))]
 
-    assert Judge().compare(before, after).verdict == "no clear change"
+    assert compare(before, after).verdict == "no clear change"
 
 
 def test_a_loss_that_differs_overrules_faster(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_other_ranks_are_compared_by_scaling_efficiency(tmp_path: Path) -> None:
     """Two ranks that do 1.8 times the work of one are each 0.9 times as fast."""
     one = run(tmp_path / "a", steps(9))
     two = run(tmp_path / "b", steps(10, seed=1), world=2)
-    found = Judge().compare([one], [two])
+    found = compare([one], [two])
 
     assert found.primary == "effective_tokens_per_s"
     assert found.speedup is not None
@@ -222,7 +222,7 @@ def test_what_is_another_experiment_is_not_compared(
     """With the reason, however much faster it is."""
     one = run(tmp_path / "a", steps(10))
     other = run(tmp_path / "b", steps(5), config=config, hardware=hardware)
-    found = Judge().compare([one], [other])
+    found = compare([one], [other])
 
     assert found.verdict == "not comparable"
     assert found.reason.startswith(reason)
@@ -234,7 +234,7 @@ def test_a_padded_vocabulary_is_still_the_same_model(tmp_path: Path) -> None:
     one = run(tmp_path / "a", steps(10))
     other = run(tmp_path / "b", steps(8), config={"parameters": 1040, "vocabulary": 64})
 
-    assert Judge().compare([one], [other]).verdict == "faster"
+    assert compare([one], [other]).verdict == "faster"
 
 
 def test_steps_of_unknown_work_are_not_compared(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_steps_of_unknown_work_are_not_compared(tmp_path: Path) -> None:
     bare = [make_step(index, forward=10, tags=0 if index > 11 else 1) for index in range(100)]
     one = run(tmp_path / "a", bare)
     other = run(tmp_path / "b", bare, config={"batch_size": 16})
-    found = Judge().compare([one], [other])
+    found = compare([one], [other])
 
     assert found.verdict == "not comparable"
     assert "neither tokens nor samples were counted" in found.reason
@@ -264,8 +264,8 @@ def test_every_difference_is_listed_and_those_of_one_change_belong_together(
     loader = {"num_workers": 2, "prefetch_factor": 2, "seed": 7}
     other = run(tmp_path / "b", steps(8), config=loader)
     third = run(tmp_path / "c", steps(8), config={**loader, "precision": "bf16-mixed"})
-    found = Judge().compare([one], [other])
-    both = Judge().compare([one], [third])
+    found = compare([one], [other])
+    both = compare([one], [third])
 
     assert [(d.name, d.before, d.after) for d in found.differences] == [
         ("num_workers", 0, 2),
@@ -278,7 +278,7 @@ def test_every_difference_is_listed_and_those_of_one_change_belong_together(
 def test_readings_are_those_of_the_report(tmp_path: Path) -> None:
     """Before and after to the last digit, with the ratio of the two."""
     one, other = run(tmp_path / "a", steps(10)), run(tmp_path / "b", steps(8))
-    found = Judge().compare([one], [other])
+    found = compare([one], [other])
 
     for change in found.readings:
         assert change.before == one.summary.readings[change.name].value
@@ -317,8 +317,8 @@ def twice(step: StepRecord) -> StepRecord:
 
 
 def paced(
-    found: Member, *paces_s: float, device: str = "cpu", python: str = "3.11.7", world: int = 1
-) -> Member:
+    found: ComparedRun, *paces_s: float, device: str = "cpu", python: str = "3.11.7", world: int = 1
+) -> ComparedRun:
     """The same run on a machine that does the same small work in so long."""
     facts = msgspec.structs.replace(
         found.summary.run,
@@ -330,7 +330,7 @@ def paced(
     return replace(found, summary=msgspec.structs.replace(found.summary, run=facts))
 
 
-def one_and_a_half(tmp_path: Path) -> tuple[Member, Member]:
+def one_and_a_half(tmp_path: Path) -> tuple[ComparedRun, ComparedRun]:
     """Two runs, every step of the second half again as long."""
     return run(tmp_path / "a", steps(10)), run(tmp_path / "b", steps(15, seed=1))
 
@@ -338,7 +338,7 @@ def one_and_a_half(tmp_path: Path) -> tuple[Member, Member]:
 def test_a_machine_that_was_slower_is_no_change(tmp_path: Path) -> None:
     """Steps and pace are both half again as long: no time and no rate has changed for certain."""
     one, other = one_and_a_half(tmp_path)
-    found = Judge().compare([paced(one, 2e-4, 2e-4)], [paced(other, 3e-4, 3e-4)])
+    found = compare([paced(one, 2e-4, 2e-4)], [paced(other, 3e-4, 3e-4)])
 
     assert found.verdict == "no clear change"
     assert found.noise is not None
@@ -351,8 +351,8 @@ def test_a_machine_that_was_slower_is_no_change(tmp_path: Path) -> None:
 def test_what_is_no_speed_is_compared_without_the_pace(tmp_path: Path) -> None:
     """A share of the step is what it was, however slow the machine."""
     one, other = one_and_a_half(tmp_path)
-    found = Judge().compare([paced(one, 2e-4, 2e-4)], [paced(other, 3e-4, 3e-4)])
-    plain = Judge().compare([one], [other])
+    found = compare([paced(one, 2e-4, 2e-4)], [paced(other, 3e-4, 3e-4)])
+    plain = compare([one], [other])
     shares = [
         [change for change in each.readings if change.low is not None and change.verdict is None]
         for each in (found, plain)
@@ -364,8 +364,8 @@ def test_what_is_no_speed_is_compared_without_the_pace(tmp_path: Path) -> None:
 def test_a_machine_that_kept_its_speed_explains_nothing(tmp_path: Path) -> None:
     """The interval is what it is without the pace."""
     one, other = one_and_a_half(tmp_path)
-    found = Judge().compare([paced(one, 2e-4, 2e-4)], [paced(other, 2e-4, 2e-4)])
-    plain = Judge().compare([one], [other])
+    found = compare([paced(one, 2e-4, 2e-4)], [paced(other, 2e-4, 2e-4)])
+    plain = compare([one], [other])
 
     assert found.verdict == "slower"
     assert found.noise is not None
@@ -379,7 +379,7 @@ def test_a_machine_that_kept_its_speed_explains_nothing(tmp_path: Path) -> None:
 def test_a_machine_that_was_faster_hides_no_change(tmp_path: Path) -> None:
     """Slower steps on a faster machine are slower, perhaps by more than they look."""
     one, other = one_and_a_half(tmp_path)
-    found = Judge().compare([paced(one, 3e-4, 3e-4)], [paced(other, 2e-4, 2e-4)])
+    found = compare([paced(one, 3e-4, 3e-4)], [paced(other, 2e-4, 2e-4)])
 
     assert found.verdict == "slower"
     assert found.speedup is not None
@@ -402,11 +402,11 @@ def test_where_the_paces_do_not_compare_all_is_as_without(
     asked = {"paces_s": (3e-4, 3e-4), **other}
     first, second = one_and_a_half(tmp_path)
     bare = {name: value for name, value in other.items() if name != "paces_s"}
-    found = Judge().compare(
+    found = compare(
         [paced(first, 2e-4, 2e-4)],
         [paced(second, *asked.pop("paces_s"), **asked)],
     )
-    without = Judge().compare([paced(first)], [paced(second, **bare)])
+    without = compare([paced(first)], [paced(second, **bare)])
 
     assert found.noise is not None
     assert found.noise.machine is None
@@ -417,7 +417,7 @@ def test_where_the_paces_do_not_compare_all_is_as_without(
 def test_the_pace_of_the_host_says_nothing_of_a_gpu(tmp_path: Path) -> None:
     """Its steps are the device's."""
     first, second = one_and_a_half(tmp_path)
-    found = Judge().compare(
+    found = compare(
         [paced(first, 2e-4, 2e-4, device="cuda")], [paced(second, 3e-4, 3e-4, device="cuda")]
     )
 
@@ -430,7 +430,7 @@ def test_repeats_are_compared_without_the_pace(tmp_path: Path) -> None:
         [paced(run(tmp_path / f"{ms}{n}", steps(ms, seed=n)), ms / 5e4, ms / 5e4) for n in range(2)]
         for ms in (10, 15)
     ]
-    found = Judge().compare(*sides)
+    found = compare(*sides)
 
     assert found.verdict == "slower"
     assert found.noise is not None
@@ -441,7 +441,7 @@ def test_what_is_not_comparable_has_readings_but_no_verdicts(tmp_path: Path) -> 
     """Half the step time of another model is nothing to be called faster."""
     one = run(tmp_path / "a", steps(10))
     other = run(tmp_path / "b", steps(5), config={"model": "Llama"})
-    found = Judge().compare([one], [other])
+    found = compare([one], [other])
     step = next(change for change in found.readings if change.name == "step_s")
 
     assert step.ratio == pytest.approx(0.5, rel=0.01)
@@ -470,7 +470,7 @@ def test_the_smallest_change_that_could_be_told_is_known(tmp_path: Path) -> None
 )
 def test_turns_are_known_by_when_the_runs_began(order: str, source: str, tmp_path: Path) -> None:
     """Pair by pair, whichever of the two went first; a small letter begins with the one before."""
-    sides: dict[str, list[Member]] = {"A": [], "B": []}
+    sides: dict[str, list[ComparedRun]] = {"A": [], "B": []}
     for place, side in enumerate(order):
         made = run(tmp_path / f"{place}", steps(10, seed=place, number=60))
         second = place - side.islower()
@@ -479,7 +479,7 @@ def test_turns_are_known_by_when_the_runs_began(order: str, source: str, tmp_pat
         )
         summary = msgspec.structs.replace(made.summary, run=began)
         sides[side.upper()].append(replace(made, summary=summary))
-    found = Judge().compare(sides["A"], sides["B"])
+    found = compare(sides["A"], sides["B"])
 
     assert found.noise is not None
     assert found.noise.source == source
@@ -497,7 +497,7 @@ def test_single_runs_lie_apart_by_what_is_between_them(
         summary = msgspec.structs.replace(made.summary, run=facts, ledger_s={"forward": 60.0})
         sides.append(replace(made, summary=summary))
 
-    found = Judge().compare(sides[:1], sides[1:])
+    found = compare(sides[:1], sides[1:])
 
     assert found.noise is not None
     assert found.noise.apart_s == pytest.approx(apart_s)

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from trainperf.comparison.trace_differences import explained
+from trainperf.comparison.trace_differences import trace_differences
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.metrics.operators import TOP
 from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
@@ -31,7 +31,7 @@ def capture(rank: int | None = 0, *, attention_s: float, idle_s: float | None) -
 
 def test_the_largest_difference_comes_first_per_step() -> None:
     """Softmax went from 3 to 1 ms a step, waiting for data from 2 ms to nothing."""
-    found = explained(
+    found = trace_differences(
         [capture(attention_s=0.006, idle_s=0.002)], [capture(attention_s=0.002, idle_s=0.0)]
     )
 
@@ -47,7 +47,7 @@ def test_the_largest_difference_comes_first_per_step() -> None:
 
 def test_what_is_not_measured_on_one_side_is_no_difference() -> None:
     """A step without a figure is not one of zero; an operator that is gone is."""
-    found = explained(
+    found = trace_differences(
         [capture(attention_s=0.002, idle_s=None)], [capture(attention_s=0.002, idle_s=0.002)]
     )
 
@@ -62,7 +62,7 @@ def test_what_is_not_among_the_top_operators_is_not_known() -> None:
     )
     before, after = capture(attention_s=0.0, idle_s=0.0), capture(attention_s=0.008, idle_s=0.0)
     ranks = (msgspec.structs.replace(before.ranks[0], top_operators=others),)
-    found = explained([msgspec.structs.replace(before, ranks=ranks)], [after])
+    found = trace_differences([msgspec.structs.replace(before, ranks=ranks)], [after])
 
     softmax = next(one for one in found if one.name == "aten::softmax")
     assert (softmax.before_s, softmax.after_s, softmax.below) == (0.0005, 0.004, "before")
@@ -83,7 +83,7 @@ def test_a_difference_of_unknown_direction_is_not_listed() -> None:
     )
 
     for sides in ((told, hidden), (hidden, told)):
-        found = explained([sides[0]], [sides[1]])
+        found = trace_differences([sides[0]], [sides[1]])
         assert {one.name for one in found} == {others[-1].name}
 
 
@@ -92,9 +92,9 @@ def test_one_rank_is_compared_with_itself() -> None:
     zero, one = (capture(n, attention_s=n / 100, idle_s=0.0).ranks[0] for n in (0, 1))
     both = msgspec.structs.replace(capture(attention_s=0.0, idle_s=0.0), ranks=(zero, one))
 
-    assert explained([both], [capture(1, attention_s=0.01, idle_s=0.0)]) == ()
+    assert trace_differences([both], [capture(1, attention_s=0.01, idle_s=0.0)]) == ()
 
 
 def test_without_traces_on_both_sides_nothing_is_explained() -> None:
     """One is not enough."""
-    assert explained([], [capture(attention_s=0.1, idle_s=0.0)]) == ()
+    assert trace_differences([], [capture(attention_s=0.1, idle_s=0.0)]) == ()

@@ -1,9 +1,12 @@
 """Who may import whom, checked as a test; and how light an import is."""
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNBOUND = {"__init__", "__main__"}
+MOST_ROOMS, MOST_FLOORS = 20, 9
 HEAVY = ("torch", "lightning", "tensorboard", "transformers")
 
 
@@ -67,3 +71,52 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_the_offline_tower_loads_no_torch(module: str) -> None:
     """Not even through somebody else's import."""
     assert not loaded_by(f"import {module}") & set(HEAVY)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Full names of the modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            # `from trainperf import loop` names the room behind the import.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room(module: str) -> str | None:
+    """The folder or loose module of the repository that a module lives in."""
+    top, _, rest = module.partition(".")
+    if top == "trainperf":
+        name = {"__main__": "commands"}.get(rest.split(".")[0], rest.split(".")[0])
+        if name in {"", "__init__"}:
+            return top
+        return name if (ROOT / top / name).is_dir() or (ROOT / top / f"{name}.py").exists() else top
+    return top if top in {"recipes", "scripts"} else None
+
+
+def drawn() -> dict[str, set[str]]:
+    """The structure of the repository: for each room, the rooms that it imports."""
+    arrows: dict[str, set[str]] = {}
+    for folder in ("trainperf", "recipes", "scripts"):
+        for path in (ROOT / folder).rglob("*.py"):
+            here = room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+            if here is not None:
+                there = {room(module) for module in imported(path)} - {None, here}
+                arrows.setdefault(here, set()).update(name for name in there if name)
+    return arrows
+
+
+def test_no_rooms_stand_on_each_other() -> None:
+    """Drawn as boxes and arrows the repository has no circle: every arrow points down."""
+    TopologicalSorter(drawn()).prepare()
+
+
+def test_the_drawing_fits_on_a_page() -> None:
+    """At most 20 rooms on 9 floors; a floor is the longest way down from it."""
+    arrows = drawn()
+    floors: dict[str, int] = {}
+    for name in TopologicalSorter(arrows).static_order():
+        floors[name] = 1 + max((floors[below] for below in arrows.get(name, ())), default=0)
+
+    assert len(floors) <= MOST_ROOMS
+    assert max(floors.values()) <= MOST_FLOORS

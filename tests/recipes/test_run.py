@@ -13,11 +13,11 @@ from support.tolerance import reordering, terms_of_transformer
 from support.walk import Dull, Dying, Lacking, Slow, packed, small_work, stage
 
 from recipes.gpt2.__main__ import main
-from recipes.gpt2.larger import with_swept_batch
 from recipes.gpt2.machine import this_machine
+from recipes.gpt2.micro_batch import with_swept_batch
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.outcomes import StageOutcome
-from recipes.gpt2.sides import Planned, Processes
+from recipes.gpt2.processes import Planned, Processes
 from recipes.gpt2.stages import STAGES, Settings
 from recipes.gpt2.text import find_documents, training_order
 from recipes.gpt2.train import free_folder, last_folder, train
@@ -40,8 +40,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     work = small_work(tmp_path_factory.mktemp("runs"), steps=STEPS)
     order = training_order(find_documents(None, work.preset), work.preset, STEPS, work.seed)
     return {
-        name: train(work, settings, order, name, looked_at=False)
-        for name, settings in QUICK.items()
+        name: train(work, settings, order, name, profiled=False) for name, settings in QUICK.items()
     }
 
 
@@ -173,7 +172,7 @@ def test_repeats_use_what_the_first_run_compiled(tmp_path: Path) -> None:
     pairs = [
         tuple(
             Planned(
-                settings=Settings(compiled="default"), folder=f"{side}-{number}", looked_at=False
+                settings=Settings(compiled="default"), folder=f"{side}-{number}", profiled=False
             )
             for side in ("before", "after")
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.gpt2.machine import Machine, lacking
+from recipes.gpt2.machine import Machine, unsupported
 from recipes.gpt2.stages import PRESETS, STAGES, Preset, Settings, Stage, chosen, differing
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import typical_update
@@ -57,7 +57,7 @@ def test_stages_have_their_own_names_and_say_what_and_why() -> None:
 def test_stages_are_chosen_by_name_in_the_order_of_the_table() -> None:
     """The baseline is always among them, and what runs on request only where it is named."""
     assert [stage.name for stage in chosen("sdpa, packed")] == ["baseline", "packed", "sdpa"]
-    assert [stage for stage in STAGES if not stage.asked] == chosen("all")
+    assert [stage for stage in STAGES if not stage.on_request] == chosen("all")
     assert [stage.name for stage in chosen("autotune")] == ["baseline", "autotune"]
     assert list(STAGES) == chosen("all,autotune")
 
@@ -91,8 +91,8 @@ def test_small_is_the_124_million_model() -> None:
 )
 def test_bf16_is_tried_where_there_are_instructions_for_it(machine: Machine, said: str) -> None:
     """What would convert to fp32 and back proves nothing about the format."""
-    assert lacking(Settings(), KEPT["bf16"], machine).startswith(said)
-    assert bool(lacking(Settings(), KEPT["bf16"], machine)) == bool(said)
+    assert unsupported(Settings(), KEPT["bf16"], machine).startswith(said)
+    assert bool(unsupported(Settings(), KEPT["bf16"], machine)) == bool(said)
 
 
 @pytest.mark.parametrize(("settings", "expected"), [(Settings(), 20), (KEPT["packed"], 21)])

@@ -10,11 +10,11 @@ from support.walk import Planted, packed, sdpa, small_work, stage, workers
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from recipes.gpt2 import bounds
-from recipes.gpt2.judged import baseline
 from recipes.gpt2.machine import Machine
 from recipes.gpt2.outcomes import Prediction, StageOutcome
-from recipes.gpt2.pace import Pace
 from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.time_budget import TimeBudget
+from recipes.gpt2.verdicts import baseline
 from recipes.gpt2.walk import Trial, time_share, walkthrough
 from trainperf.analysis.run.directory import Run
 from trainperf.core.steps.records import RunInfo
@@ -162,7 +162,9 @@ def test_a_gain_beyond_its_bound_is_said(
     found = walked(tmp_path, planted, LOADER, PACKED)["packed"]
 
     assert found.bounded is False
-    assert "and so is its interval: it was wrong" in capsys.readouterr().out
+    assert "outside the measured interval: the bound was wrong" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_a_resumed_walkthrough_repeats_nothing_and_edits_no_file(tmp_path: Path) -> None:
@@ -212,7 +214,7 @@ def test_a_stage_that_cannot_run_here_says_why_and_is_not_predicted(tmp_path: Pa
 
     assert (found["tf32"].status, found["tf32"].why) == (
         "skipped",
-        "TF32 is a format of NVIDIA's tensor cores: not on a CPU",
+        "TF32 is a format of NVIDIA's tensor cores: not available on a CPU",
     )
     assert not (tmp_path / "tf32").exists()
     assert found["sdpa"].settings == Settings(attention="sdpa")
@@ -236,7 +238,10 @@ def test_when_the_time_is_up_the_rest_is_left_to_be_resumed(tmp_path: Path) -> N
     """Fewer pairs than prove anything are not begun; nothing is written as an outcome."""
     found = walked(tmp_path, Planted(), LOADER, minutes=0.0)["loader"]
 
-    assert (found.status, found.why) == ("skipped", "the time is up: --resume goes on from here")
+    assert (found.status, found.why) == (
+        "skipped",
+        "the time is up; continue from here with --resume",
+    )
     assert not (tmp_path / "loader").exists()
 
 
@@ -247,7 +252,7 @@ def test_a_stage_that_the_machine_slows_ends_with_the_time(
     """Four pairs were planned in two minutes; so few that they prove nothing are left for later."""
     work = small_work(tmp_path)
     clock = FakeClock()
-    pace = Pace(2.0, 3, 4, clock)
+    pace = TimeBudget(2.0, 3, 4, clock)
     planted = Planted(passing=lambda: clock.advance(ms=1_000))
     before = Trial(work, [], planted, pace, 1.0).baseline(BASELINE)
     planted.trained.clear()
@@ -269,7 +274,7 @@ def test_time_is_shared_out_among_the_stages_that_are_left(
 ) -> None:
     """Of 120 s and runs of 8: at most three pairs a stage, at least two, none in the last 32 s."""
     clock = FakeClock()
-    pace = Pace(2.0, 2, 3, clock)
+    pace = TimeBudget(2.0, 2, 3, clock)
     with pace.measured(runs=1, counts=False):
         clock.advance(ms=8_000)
     clock.advance(ms=max(0, spent_s - 8) * 1000)
@@ -296,7 +301,7 @@ def test_the_page_says_the_verdict_first_and_keeps_published_figures_apart(tmp_p
     page = (tmp_path / "walkthrough.html").read_text()
 
     assert "<h1>1.20× the baseline&#x27;s speed at equal loss: 1 of 1 changes were kept" in page
-    assert page.index("What was proved") < page.index("A published ladder, as published")
+    assert page.index("Verdicts") < page.index("A published ladder, as published")
     assert "500 − 80 is 420" in page
     assert "trainperf compare " in page
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from recipes.gpt2.batches import Batch
 from recipes.gpt2.model import GPT2
-from recipes.gpt2.sides import Planned
+from recipes.gpt2.processes import Planned
 from recipes.gpt2.stages import PRESETS, Settings, Stage
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import Recipe

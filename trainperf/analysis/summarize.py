@@ -59,25 +59,27 @@ def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     return examine(run, now_s=now_s).summary
 
 
-class Beside(Protocol):
-    """Sees the steps of a run in the pass that makes its summary."""
+class StepObserver(Protocol):
+    """Fed with the steps of a run in the same pass that makes its summary."""
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the next steps: one block a rank, empty for one that took no part."""
 
 
-def examine(run: Run, *, now_s: float | None = None, beside: Sequence[Beside] = ()) -> Evidence:
+def examine(
+    run: Run, *, now_s: float | None = None, observers: Sequence[StepObserver] = ()
+) -> Evidence:
     """Read a run once, in constant memory, and say what it shows.
 
     Args:
         run: The opened run directory.
         now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
             without it every run that lacks an end mark counts as running.
-        beside: Who else wants to see the steps.
+        observers: Fed with every step in the same pass.
     """
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
     utilised = UtilisationFold(documents)
-    summary = _summary(run, documents, captures, (utilised, *beside), now_s)
+    summary = _summary(run, documents, captures, (utilised, *observers), now_s)
     readings = {**summary.readings, **utilised.readings()}
     summary = msgspec.structs.replace(summary, readings=readings)
     usual = utilised.typical()
@@ -96,7 +98,7 @@ def _summary(
     run: Run,
     documents: Documents,
     traces: Sequence[CaptureReport],
-    beside: Sequence[Beside],
+    observers: Sequence[StepObserver],
     now_s: float | None,
 ) -> Summary:
     """Everything but the findings."""
@@ -110,8 +112,8 @@ def _summary(
             fold.observe(block)
         lateness.observe(blocks)
         traced.observe(blocks)
-        for other in beside:
-            other.observe(blocks)
+        for observer in observers:
+            observer.observe(blocks)
         present = [block for block in blocks if len(block)]
         captures.observe(present[0], np.maximum.reduce([block.wall_ns for block in present]) / 1e9)
         excluded.observe(present[0].tags)

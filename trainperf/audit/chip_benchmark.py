@@ -13,7 +13,7 @@ from torch import Tensor
 
 from trainperf.audit.device import device_name
 from trainperf.core.machine.chips import Chip, chip_of
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 SOURCE = "measured on this machine: the best of several large products, copies and sums"

@@ -20,7 +20,7 @@ from trainperf.audit.memory_format import channels_last
 from trainperf.audit.operator_call import Call, OperatorWork
 from trainperf.audit.traffic import accesses_of, is_traced, tensors_in
 from trainperf.core.artifacts.audit import Part
-from trainperf.core.machine.clocks.host import monotonic_ns, thread_ns
+from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 
 
 class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped

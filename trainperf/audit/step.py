@@ -16,7 +16,7 @@ from trainperf.audit.dispatch_mode import AuditMode
 from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.grouping import rows_of
 from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 def audit_step(step: Callable[[], object], *, model: nn.Module | None = None) -> StepAudit:

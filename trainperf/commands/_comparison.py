@@ -1,15 +1,16 @@
-"""What do two runs say beside each other, and does the gate hold?"""
+"""Comparison of runs on disk, shown in any format: what `compare` and `prove` share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.analysis.summary.loss_parity import TOLERANCE
-from trainperf.commands.cli import Said
-from trainperf.comparison.compare import Judge
+from trainperf.commands.cli import CommandResult
+from trainperf.comparison.compare import compare
 from trainperf.comparison.results import Comparison
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.html.markup import portable
+from trainperf.core.formatting.units import share
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE
 from trainperf.reports.comparison import markdown as compare_markdown
 from trainperf.reports.comparison import text as compare_text
@@ -24,52 +25,57 @@ _RENDER = {
     "markdown": compare_markdown.render,
     "json": comparison_json,
 }
-_WHOLE = frozenset({"json", "html"})
-"""Forms to which nothing can be added."""
+_MACHINE_READ = frozenset({"json", "html"})
+"""Formats to which no line can be added: the exit code alone says that a gate failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options; `None` is the default."""
+class ComparisonOptions:
+    """Options of the command line; `None` is the default."""
 
     form: str
-    tolerance: float | None = None
+    loss_tolerance: float | None = None
     noise: float | None = None
-    gate: float | None = None
-    """A run may be so much slower."""
+    most_slower: float | None = None
+    """The gate: the relative slowdown from which it fails."""
 
 
-def compared(sides: Sequence[Sequence[Path]], asked: Asked) -> Said:
+def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -> CommandResult:
     """Compare every side after the first with the first, each given as its repeats.
 
     Raises:
-        RunError: One of them is no run directory, or under a gate two cannot be compared.
+        RunError: A path is no run directory, or a gate was set and two runs are not comparable.
     """
-    judge = Judge(
-        tolerance=TOLERANCE if asked.tolerance is None else asked.tolerance,
-        noise=ASSUMED_NOISE if asked.noise is None else asked.noise,
-    )
-    before, *others = (read(*side) for side in sides)
+    tolerance = TOLERANCE if options.loss_tolerance is None else options.loss_tolerance
+    noise = ASSUMED_NOISE if options.noise is None else options.noise
+    before, *changed = [read(*side) for side in sides]
     pairs = [
-        Pair(comparison=judge.compare(before.members, after.members), before=before, after=after)
-        for after in others
+        Pair(
+            comparison=compare(before.runs, after.runs, loss_tolerance=tolerance, noise=noise),
+            before=before,
+            after=after,
+        )
+        for after in changed
     ]
-    found = [pair.comparison for pair in pairs]
-    text = portable(page(pairs)) if asked.form == "html" else _RENDER[asked.form](found)
-    failed = [] if asked.gate is None else _regressions(found, asked.gate)
-    # What a program or a browser reads stays whole: there the exit code alone says it.
-    said = [f"\nregression: {why}\n" for why in failed if asked.form not in _WHOLE]
-    return Said(text="".join((text, *said)), code=1 if failed else 0)
+    comparisons = [pair.comparison for pair in pairs]
+    text = portable(page(pairs)) if options.form == "html" else _RENDER[options.form](comparisons)
+    limit = options.most_slower
+    failures = [] if limit is None else _regressions(comparisons, limit)
+    if options.form not in _MACHINE_READ:
+        text += "".join(f"\nregression: {failure}\n" for failure in failures)
+    return CommandResult(text=text, code=1 if failures else 0)
 
 
-def _regressions(found: Sequence[Comparison], limit: float) -> list[str]:
-    return [why for one in found if (why := _regression(one, limit))]
+def _regressions(comparisons: Sequence[Comparison], limit: float) -> list[str]:
+    """Why the gate fails, one line for each comparison in which it does."""
+    reasons = [_regression(comparison, limit) for comparison in comparisons]
+    return [reason for reason in reasons if reason]
 
 
 def _regression(comparison: Comparison, limit: float) -> str:
     """Why the gate fails, in one line; empty if it does not.
 
-    The whole interval must be beyond the limit: noise does not fail a build.
+    The whole interval must be beyond the limit, so that noise does not fail a build.
     """
     speedup = comparison.speedup
     if speedup is None:
@@ -79,4 +85,4 @@ def _regression(comparison: Comparison, limit: float) -> str:
     slower = 1 / speedup.high - 1
     if slower <= limit:
         return ""
-    return f"{answer(comparison)} More than {limit:.3g} slower for sure."
+    return f"{answer(comparison)} The whole 95 % interval is beyond the limit of {share(limit)}."

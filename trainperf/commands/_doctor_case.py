@@ -8,7 +8,7 @@ from trainperf.analysis.doctor import Case, Checkup, examined
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import parity
-from trainperf.commands.cli import Said
+from trainperf.commands.cli import CommandResult
 from trainperf.reports.doctor import markdown as doctor_markdown
 from trainperf.reports.doctor import text as doctor_text
 from trainperf.reports.layout.json import checkup_json
@@ -17,7 +17,7 @@ from trainperf.reports.layout.terminal import styled, width_of
 
 def checked(
     path: Path, baseline: Path | None, *, form: str, strict: bool, name: str | None = None
-) -> Said:
+) -> CommandResult:
     """Check the run at or below *path*, against a baseline if there is one.
 
     Args:
@@ -33,7 +33,9 @@ def checked(
     case = _case(Run.open(path), baseline)
     checkup = examined(case)
     failed = strict and checkup.number("fail") > 0
-    return Said(text=_shown(checkup, name or case.summary.run.name, form), code=1 if failed else 0)
+    return CommandResult(
+        text=_shown(checkup, name or case.summary.run.name, form), code=1 if failed else 0
+    )
 
 
 def _case(run: Run, baseline: Path | None) -> Case:

@@ -19,7 +19,7 @@ ABOUT = "Where every millisecond of a PyTorch training step goes, and what to ch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class CommandResult:
     """What a command that is a gate has to say, and whether the gate failed."""
 
     text: str
@@ -39,7 +39,7 @@ class Command:
     """What it does, in a sentence; in ASCII, like all help texts."""
     declare: Callable[[argparse.ArgumentParser], None]
     """Adds its arguments."""
-    run: Callable[[argparse.Namespace], str | Said]
+    run: Callable[[argparse.Namespace], str | CommandResult]
     """Does it; what is returned goes to stdout."""
     passes_on: bool = False
     """Whether everything behind its first argument belongs to another program."""
@@ -69,7 +69,7 @@ def dispatch(commands: Sequence[Command]) -> int:
     return code
 
 
-def _said(commands: Sequence[Command], arguments: Sequence[str]) -> Said:
+def _said(commands: Sequence[Command], arguments: Sequence[str]) -> CommandResult:
     named = {command.name: command for command in commands}
     # By itself, so that the rest is parsed by the one command that is asked for.
     first = _top(commands).parse_args(arguments[:1])
@@ -80,7 +80,7 @@ def _said(commands: Sequence[Command], arguments: Sequence[str]) -> Said:
     in_order = "--" in arguments or command.passes_on
     parse = parser.parse_args if in_order else parser.parse_intermixed_args
     said = command.run(parse(arguments[1:]))
-    return Said(text=said, code=0) if isinstance(said, str) else said
+    return CommandResult(text=said, code=0) if isinstance(said, str) else said
 
 
 class _Parser(argparse.ArgumentParser):

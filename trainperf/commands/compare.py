@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.reports import PAGES
 
@@ -43,19 +43,19 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(given: argparse.Namespace) -> str | Said:
-    from trainperf.commands._comparison import Asked, compared
+def _run(given: argparse.Namespace) -> str | CommandResult:
+    from trainperf.commands._comparison import ComparisonOptions, compare_sides
 
     if len(given.runs) < 2:
         raise ConfigError("one RUN: give the run before the change and the one after it")
     sides = tuple(tuple(map(Path, filter(None, run.split(",")))) for run in given.runs)
-    return compared(
+    return compare_sides(
         sides,
-        Asked(
+        ComparisonOptions(
             form=given.format,
-            tolerance=given.loss_tolerance,
+            loss_tolerance=given.loss_tolerance,
             noise=given.noise,
-            gate=given.fail_on_regression,
+            most_slower=given.fail_on_regression,
         ),
     )
 

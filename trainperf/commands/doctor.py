@@ -1,9 +1,9 @@
-"""`trainperf doctor RUN`: is the run in order?  Eighteen checks, each with its evidence."""
+"""`trainperf doctor RUN`: health checks of a run, each with its evidence."""
 
 import argparse
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
 
@@ -26,7 +26,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
 
 
-def _run(given: argparse.Namespace) -> Said:
+def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._doctor_case import checked
     from trainperf.commands._run_script import run_of
 
@@ -46,7 +46,7 @@ def _run(given: argparse.Namespace) -> Said:
 
 DOCTOR = Command(
     name="doctor",
-    about="Check a run against eighteen things that should be so, each with its evidence.",
+    about="Run the health checks on a run and print the evidence for each.",
     declare=_declare,
     run=_run,
 )

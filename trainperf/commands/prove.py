@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.commands.compare import declare_judging
 from trainperf.core.errors import ConfigError
 
@@ -30,8 +30,8 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     declare_judging(parser)
 
 
-def _run(given: argparse.Namespace) -> Said:
-    from trainperf.commands._comparison import Asked, compared
+def _run(given: argparse.Namespace) -> CommandResult:
+    from trainperf.commands._comparison import ComparisonOptions, compare_sides
     from trainperf.commands._paired_runs import Pairs, runs_of
     from trainperf.core.interleaving import STEPS
 
@@ -43,8 +43,10 @@ def _run(given: argparse.Namespace) -> Said:
         (given.before, given.after),
         Pairs(number=given.pairs, steps=given.every or STEPS, out=Path(given.out)),
     )
-    asked = Asked(form=given.format, tolerance=given.loss_tolerance, gate=given.fail_on_regression)
-    return compared(sides, asked)
+    options = ComparisonOptions(
+        form=given.format, loss_tolerance=given.loss_tolerance, most_slower=given.fail_on_regression
+    )
+    return compare_sides(sides, options)
 
 
 PROVE = Command(

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainperf.commands.cli import Command, Said
+from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import ASKED, SEEN
 
@@ -39,7 +39,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(given: argparse.Namespace) -> Said:
+def _run(given: argparse.Namespace) -> CommandResult:
     if given.audit_at is not None and given.audit_at < 0:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
     command = command_of(given.script, given.arguments)
@@ -54,7 +54,7 @@ def _run(given: argparse.Namespace) -> Said:
         code = _ended(command, {**os.environ, ASKED: json.dumps(wanted)})
         if not seen.exists():
             sys.stderr.write(_UNMEASURED)
-    return Said(text="", code=code)
+    return CommandResult(text="", code=code)
 
 
 RUN = Command(

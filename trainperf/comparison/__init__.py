@@ -1,1 +1,1 @@
-"""Two runs or more beside each other: what changed, by how much, and how sure that is."""
+"""Comparison of runs: what changed, by how much, and how sure that is."""

@@ -1,62 +1,66 @@
-"""Did the change do it?  Two runs, each given as its repeats, and one verdict."""
+"""Comparison of two runs, each given as its repeats: one verdict with an interval."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
-from trainperf.analysis.run.journal import moment
-from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compared
-from trainperf.comparison.changes import BETTER, changes, interval_of, machine_apart
-from trainperf.comparison.deciding_reading import Primary, primary
+from trainperf.analysis.run.journal import start_time
+from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
+from trainperf.comparison.changes import BETTER, changes, interval_of, machine_slowdown
+from trainperf.comparison.compared_run import ComparedRun
+from trainperf.comparison.deciding_reading import DecidingReading, deciding_reading
 from trainperf.comparison.results import Comparison, Noise, ReadingChange, Side, Speedup, Verdict
 from trainperf.comparison.settings_diff import differences, obstacle
-from trainperf.comparison.side import Member
-from trainperf.comparison.trace_differences import explained
+from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE, RatioInterval
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """What is decided before the runs are read."""
+def compare(
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
+    *,
+    loss_tolerance: float = TOLERANCE,
+    noise: float = ASSUMED_NOISE,
+) -> Comparison:
+    """Compare the repeats of one run with those of another.
 
-    tolerance: float = TOLERANCE
-    """Relative difference of losses up to which they are equal."""
-    noise: float = ASSUMED_NOISE
-    """Relative standard deviation from run to run, where nothing was repeated."""
-
-    def compare(self, before: Sequence[Member], after: Sequence[Member]) -> Comparison:
-        """Repeats of one run, and those of another."""
-        one, other = before[0].summary, after[0].summary
-        first = primary(before, after)
-        against = obstacle(one, other) or (None if first.name else first.why)
-        interval = None
-        if first.name is not None and against is None:
-            interval = interval_of(first.name, before, after, self.noise)
-            against = None if interval else f"too few steady steps for an interval of {first.name}"
-        readings = changes(before, after, self.noise)
-        curves = ([member.losses for member in side] for side in (after, before))
-        learned = compared(*curves, tolerance=self.tolerance)
-        speedup = None if interval is None else _speedup(first, interval, before, after)
-        verdict = _verdict(speedup, learned)
-        return Comparison(
-            before=_side(before),
-            after=_side(after),
-            verdict=verdict,
-            reason=against or first.why,
-            primary=first.name,
-            speedup=speedup,
-            noise=None if interval is None else _noise(interval, before, after),
-            parity=learned,
-            differences=differences(one, other),
-            readings=readings if against is None else _unjudged(readings),
-            explained=explained(before[0].captures, after[0].captures),
-        )
+    Args:
+        before: Repeats of the baseline.
+        after: Repeats of the changed run.
+        loss_tolerance: Relative difference of the losses up to which they match.
+        noise: Relative standard deviation from run to run, assumed where nothing was repeated.
+    """
+    baseline, changed = before[0].summary, after[0].summary
+    deciding = deciding_reading(before, after)
+    problem = obstacle(baseline, changed) or (None if deciding.name else deciding.why)
+    interval = None
+    if deciding.name is not None and problem is None:
+        interval = interval_of(deciding.name, before, after, noise)
+        problem = None if interval else f"too few steady steps for an interval of {deciding.name}"
+    readings = changes(before, after, noise)
+    losses = ([run.losses for run in side] for side in (after, before))
+    parity = compare_losses(*losses, tolerance=loss_tolerance)
+    speedup = None if interval is None else _speedup(deciding, interval, before, after)
+    return Comparison(
+        before=_side(before),
+        after=_side(after),
+        verdict=_verdict(speedup, parity),
+        reason=problem or deciding.why,
+        primary=deciding.name,
+        speedup=speedup,
+        noise=None if interval is None else _noise(interval, before, after),
+        parity=parity,
+        differences=differences(baseline, changed),
+        readings=readings if problem is None else _without_verdicts(readings),
+        explained=trace_differences(before[0].captures, after[0].captures),
+    )
 
 
-def _noise(interval: RatioInterval, before: Sequence[Member], after: Sequence[Member]) -> Noise:
+def _noise(
+    interval: RatioInterval, before: Sequence[ComparedRun], after: Sequence[ComparedRun]
+) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
-    machine = machine_apart(before, after)
+    machine = machine_slowdown(before, after)
     return Noise(
         relative=interval.noise,
         assumed=assumed,
@@ -67,27 +71,30 @@ def _noise(interval: RatioInterval, before: Sequence[Member], after: Sequence[Me
     )
 
 
-def _apart_s(before: Member, after: Member) -> float | None:
-    """From the end of the fit that began first to the beginning of the other."""
-    one, other = (moment(each.summary.run.started_at) for each in (before, after))
-    if one is None or other is None:
+def _apart_s(before: ComparedRun, after: ComparedRun) -> float | None:
+    """Seconds from the end of the fit that began first to the start of the other."""
+    starts = [start_time(run.summary.run.started_at) for run in (before, after)]
+    if starts[0] is None or starts[1] is None:
         return None
-    began_s = (other - one).total_seconds()
-    first = before if began_s >= 0 else after
-    return max(0.0, abs(began_s) - sum(first.summary.ledger_s.values()))
+    delay_s = (starts[1] - starts[0]).total_seconds()
+    first = before if delay_s >= 0 else after
+    return max(0.0, abs(delay_s) - sum(first.summary.ledger_s.values()))
 
 
-def _unjudged(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:
-    """Of runs that are not comparable nothing is faster: the values stand side by side."""
-    return tuple(msgspec.structs.replace(one, verdict=None) for one in readings)
+def _without_verdicts(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:
+    """Of runs that are not comparable no reading is faster: only the values are shown."""
+    return tuple(msgspec.structs.replace(reading, verdict=None) for reading in readings)
 
 
 def _speedup(
-    first: Primary, interval: RatioInterval, before: Sequence[Member], after: Sequence[Member]
+    deciding: DecidingReading,
+    interval: RatioInterval,
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
 ) -> Speedup:
     """How many times faster, whichever way the reading counts."""
     fastest = interval.fastest
-    if BETTER.get(first.name or "") == "lower":
+    if BETTER.get(deciding.name or "") == "lower":
         return Speedup(
             value=1 / interval.ratio,
             low=1 / interval.high,
@@ -95,30 +102,30 @@ def _speedup(
             per_rank=False,
             fastest=fastest and 1 / fastest,
         )
-    ranks = [side[0].summary.run.world_size for side in (before, after)]
-    shared = ranks[0] / ranks[1] if first.per_rank else 1.0
+    worlds = [side[0].summary.run.world_size for side in (before, after)]
+    scale = worlds[0] / worlds[1] if deciding.per_rank else 1.0
     return Speedup(
-        value=interval.ratio * shared,
-        low=interval.low * shared,
-        high=interval.high * shared,
-        per_rank=first.per_rank,
-        fastest=fastest and fastest * shared,
+        value=interval.ratio * scale,
+        low=interval.low * scale,
+        high=interval.high * scale,
+        per_rank=deciding.per_rank,
+        fastest=fastest and fastest * scale,
     )
 
 
-def _verdict(speedup: Speedup | None, learned: Parity) -> Verdict:
-    """A loss that differs overrules whatever is faster."""
+def _verdict(speedup: Speedup | None, parity: Parity) -> Verdict:
+    """The verdict; a loss that differs overrules any gain in speed."""
     if speedup is None:
         return "not comparable"
-    if learned.verdict == "differs":
+    if parity.verdict == "differs":
         return "loss differs"
     if speedup.low <= 1 <= speedup.high:
         return "no clear change"
     return "faster" if speedup.low > 1 else "slower"
 
 
-def _side(members: Sequence[Member]) -> Side:
-    runs = [member.summary.run for member in members]
+def _side(repeats: Sequence[ComparedRun]) -> Side:
+    runs = [repeat.summary.run for repeat in repeats]
     return Side(
         name=runs[0].name,
         paths=tuple(run.path for run in runs),

@@ -1,11 +1,15 @@
-"""Which reading decides?  Step time where a step is the same work, else useful work a second."""
+"""The reading that decides a comparison: step time, or useful work per second.
+
+Step time decides where a step is the same work in both runs; elsewhere the rate of tokens or
+samples does.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison.compared_run import ComparedRun
 from trainperf.comparison.settings_diff import token_obstacle
-from trainperf.comparison.side import Member
 
 
 SAME_WORK = 0.005
@@ -16,7 +20,7 @@ _WORK = {"effective_tokens_per_s": "effective tokens", "samples_per_s": "samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Primary:
+class DecidingReading:
     """What the verdict stands on."""
 
     name: str | None
@@ -27,52 +31,51 @@ class Primary:
     """Whether it is divided by the number of ranks: how well more of them scale."""
 
 
-def primary(before: Sequence[Member], after: Sequence[Member]) -> Primary:
+def deciding_reading(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun]
+) -> DecidingReading:
     """The reading that compares two runs fairly."""
-    one, other = before[0].summary, after[0].summary
-    unlike = token_obstacle(one, other)
-    rates = [name for name in _WORK if _both(name, one, other) and not (unlike and "token" in name)]
-    if one.run.world_size != other.run.world_size:
-        return _of_rates(rates, unlike, "the number of ranks differs", per_rank=True)
-    if not _same_work(rates, one, other):
-        return _of_rates(rates, unlike, "a step is not the same work in both")
-    if not _both("step_s", one, other):
-        return Primary(name=None, why=_missing("step_s", one, other))
-    return Primary(name="step_s", why="a step is the same work in both")
+    runs = (before[0].summary, after[0].summary)
+    tokens_differ = token_obstacle(*runs)
+    rates = [
+        name for name in _WORK if _in_both(name, runs) and not (tokens_differ and "token" in name)
+    ]
+    if runs[0].run.world_size != runs[1].run.world_size:
+        return _of_rates(rates, tokens_differ, "the number of ranks differs", per_rank=True)
+    if not _same_work(rates, runs):
+        return _of_rates(rates, tokens_differ, "a step is not the same work in both")
+    if not _in_both("step_s", runs):
+        reasons = [run.readings["step_s"].reason for run in runs if "step_s" in run.readings]
+        return DecidingReading(name=None, why=next(filter(None, reasons), "no step time"))
+    return DecidingReading(name="step_s", why="a step is the same work in both")
 
 
-def _of_rates(rates: list[str], unlike: str | None, why: str, *, per_rank: bool = False) -> Primary:
+def _of_rates(
+    rates: list[str], tokens_differ: str | None, why: str, *, per_rank: bool = False
+) -> DecidingReading:
     if rates:
-        what = f"{_WORK[rates[0]]} a second{' and rank' if per_rank else ''} are compared"
-        return Primary(name=rates[0], why=f"{why}: {what}", per_rank=per_rank)
-    return Primary(name=None, why=unlike or f"{why}, and neither tokens nor samples were counted")
+        what = f"{_WORK[rates[0]]} per second{' and rank' if per_rank else ''} are compared"
+        return DecidingReading(name=rates[0], why=f"{why}: {what}", per_rank=per_rank)
+    why = tokens_differ or f"{why}, and neither tokens nor samples were counted"
+    return DecidingReading(name=None, why=why)
 
 
-def _both(name: str, one: Summary, other: Summary) -> bool:
-    return all(_value(name, run) is not None for run in (one, other))
+def _in_both(name: str, runs: Sequence[Summary]) -> bool:
+    return all(run.value(name) is not None for run in runs)
 
 
-def _same_work(rates: list[str], one: Summary, other: Summary) -> bool:
+def _same_work(rates: list[str], runs: Sequence[Summary]) -> bool:
     """Whether a mean step works through as much; where nothing was counted, by its shape."""
     if not rates:
-        return _shape(one) == _shape(other)
-    sizes = [_work(rates[0], run) for run in (one, other)]
-    return abs(sizes[1] / sizes[0] - 1) <= SAME_WORK
+        shapes = [_shape(run) for run in runs]
+        return shapes[0] == shapes[1]
+    before, after = (_work_per_step(rates[0], run) for run in runs)
+    return abs(after / before - 1) <= SAME_WORK
 
 
-def _work(rate: str, run: Summary) -> float:
-    """What a mean step works through."""
-    return (_value(rate, run) or 0.0) * (_value("step_mean_s", run) or 0.0)
-
-
-def _value(name: str, run: Summary) -> float | None:
-    reading = run.readings.get(name)
-    return None if reading is None else reading.value
-
-
-def _missing(name: str, one: Summary, other: Summary) -> str:
-    found = (run.readings.get(name) for run in (one, other))
-    return next((reading.reason for reading in found if reading and reading.reason), "no step time")
+def _work_per_step(rate: str, run: Summary) -> float:
+    """Tokens or samples of a mean step."""
+    return (run.value(rate) or 0.0) * (run.value("step_mean_s") or 0.0)
 
 
 def _shape(run: Summary) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""What is known once runs have been compared?  Plain data in SI units, for reports and gates."""
+"""Results of a comparison: plain data in SI units, for reports and gates."""
 
 from typing import Literal
 
@@ -22,20 +22,20 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     paths: tuple[str, ...]
-    """Of its repeats."""
+    """Run directories of its repeats."""
     steady_steps: int
-    """Of all of them together."""
+    """Of all repeats together."""
     world_size: int
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One fact about the runs that is not the same."""
+    """One setting or fact that differs between the runs."""
 
     name: str
     before: Scalar
     after: Scalar
     change: str
-    """What it belongs to: facts that change together, e.g. all of the loader, are one change."""
+    """The change it belongs to: facts that change together, e.g. all of the loader, are one."""
 
 
 class ReadingChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,8 +56,8 @@ class ReadingChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Why it is not compared."""
 
 
-class Explained(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a step of one run spends other time on than a step of the other."""
+class TraceDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing on which a step of one run spends more time than a step of the other."""
 
     kind: str
     """`time` of the device or the host, or an `operator`'s self time."""
@@ -66,27 +66,27 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """Per step; 0 where its trace does not have it."""
     after_s: float
     below: Where | None = None
-    """The side where it is not among the top operators: it took less there than is said, which is
-    the time of the last of them."""
+    """The side where it is not among the top operators: its time there is that of the last of
+    them, an upper bound."""
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True):
-    """How much one and the same run differs from itself when it is repeated."""
+    """How much a run differs from a repeat of itself."""
 
     relative: float
-    """Standard deviation, relative, that the comparison reckons with."""
+    """Relative standard deviation from run to run that the interval includes."""
     assumed: bool
-    """Nobody repeated anything: a figure is assumed, or taken from parts of the runs."""
+    """Nothing was repeated: the figure is assumed, or taken from parts of the runs."""
     source: Source
     """Where the figure comes from."""
     resolution: float
-    """Relative change, either way, below which nothing is told from noise here."""
+    """Smallest relative change, either way, that this comparison can tell from noise."""
     apart_s: float | None = None
-    """From the end of one run to the beginning of the other, where nobody repeated them; `None`
-    where it is not known."""
+    """Seconds from the end of one run to the start of the other, without repeats; `None` where it
+    is not known."""
     machine: float | None = None
-    """Of single runs on a CPU how many times slower the machine itself was during the second: what
-    the same small work took at either end of each.  The interval includes that it was this."""
+    """How many times slower the machine itself was during the second of two single runs on a CPU,
+    by the same small work timed at either end of each.  The interval includes it."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,34 +98,34 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
     per_rank: bool
     """Divided by the number of ranks: 1 is perfect scaling."""
     fastest: float | None = None
-    """The same of the fastest steps, which a busy machine slows least, and which the interval
-    includes; `None` where repeats that took turns tell the machine from the change."""
+    """The speedup of the fastest steps, which a busy machine slows least; the interval includes
+    it.  `None` where repeats that took turns separate the machine from the change."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs beside each other."""
+    """One run compared with another."""
 
     schema: int = COMPARISON_VERSION
     before: Side
     after: Side
     verdict: Verdict
     reason: str
-    """Why nothing can be compared, or why the primary reading is the one it is."""
+    """Why the runs are not comparable, or why the deciding reading is the one it is."""
     primary: str | None
-    """The reading that it stands on."""
+    """The reading that decides."""
     speedup: Speedup | None = None
     noise: Noise | None = None
     parity: Parity
     """The losses at equal work: where they differ, nothing is faster."""
     differences: tuple[Difference, ...] = ()
     readings: tuple[ReadingChange, ...] = ()
-    explained: tuple[Explained, ...] = ()
+    explained: tuple[TraceDifference, ...] = ()
     """From the traces of both, the largest difference first; empty where one has none."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What was changed; with more than one the gain belongs to none of them alone."""
-        return tuple(dict.fromkeys(one.change for one in self.differences))
+        """What was changed; with several, the gain cannot be credited to one of them."""
+        return tuple(dict.fromkeys(difference.change for difference in self.differences))
 
 
 def encode_comparison(comparisons: tuple[Comparison, ...]) -> bytes:

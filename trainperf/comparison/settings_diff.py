@@ -1,4 +1,4 @@
-"""Are two runs the same experiment, and what was changed between them?"""
+"""Differences in the settings of two runs, and whether they are one experiment at all."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ _CHANGES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-"""Facts that go together are one change."""
+"""Fact to the change it belongs to: facts that go together are one change."""
 
 _NO_CHANGE = frozenset(
     {
@@ -40,41 +40,40 @@ _NO_CHANGE = frozenset(
 
 
 def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
-    """Every fact of the two runs that differs, what makes no difference to a step excepted."""
-    one, other = _facts(before), _facts(after)
+    """Every fact that differs, except those that make no difference to a step."""
+    old, new = _facts(before), _facts(after)
     return tuple(
         Difference(
             name=name,
-            before=one.get(name),
-            after=other.get(name),
+            before=old.get(name),
+            after=new.get(name),
             change=_CHANGES.get(name, name),
         )
-        for name in dict.fromkeys([*one, *other])
-        if one.get(name) != other.get(name) and name not in _NO_CHANGE
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name) and name not in _NO_CHANGE
     )
 
 
 def obstacle(before: Summary, after: Summary) -> str | None:
-    """Why they are no two runs of one experiment; `None` if they are."""
+    """Why the two are not runs of one experiment; `None` if they are."""
     for name, what in (("device_name", "hardware"), ("model", "model"), ("dataset", "task")):
-        one, other = _facts(before).get(name), _facts(after).get(name)
-        if one != other and None not in (one, other):
-            return f"the {what} differs: {one} and {other}"
+        old, new = _facts(before).get(name), _facts(after).get(name)
+        if old != new and None not in (old, new):
+            return f"the {what} differs: {old} and {new}"
     if before.run.device != after.run.device:
         return f"the hardware differs: {before.run.device} and {after.run.device}"
     sizes = [_facts(run).get("parameters") for run in (before, after)]
-    if all(isinstance(size, int) and size for size in sizes):
-        small, large = sorted(size for size in sizes if isinstance(size, int))
-        if large > small * (1 + SAME_SIZE):
-            return f"the model differs: {small:,} and {large:,} parameters"
+    counted = sorted(size for size in sizes if isinstance(size, int) and size)
+    if len(counted) == 2 and counted[1] > counted[0] * (1 + SAME_SIZE):
+        return f"the model differs: {counted[0]:,} and {counted[1]:,} parameters"
     return None
 
 
 def token_obstacle(before: Summary, after: Summary) -> str | None:
     """Why their tokens are not the same unit; `None` if they are."""
-    one, other = before.run.notes.get("tokens"), after.run.notes.get("tokens")
-    if one != other and None not in (one, other):
-        return f"tokens are counted differently: by {one} and by {other}"
+    old, new = before.run.notes.get("tokens"), after.run.notes.get("tokens")
+    if old != new and None not in (old, new):
+        return f"tokens are counted differently: by {old} and by {new}"
     return None
 
 

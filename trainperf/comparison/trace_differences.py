@@ -1,4 +1,4 @@
-"""What made the difference?  Traces of both runs: where the device's time and the operators' went.
+"""Differences between the traces of two runs: device time and operators, the largest first.
 
 The lowest rank that has a trace on both sides stands for its run.  Times are per step.
 """
@@ -6,7 +6,7 @@ The lowest rank that has a trace on both sides stands for its run.  Times are pe
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trainperf.comparison.results import Explained, Where
+from trainperf.comparison.results import TraceDifference, Where
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.metrics.operators import TOP
 from trainperf.traces.results import RankTrace
@@ -31,30 +31,33 @@ _TIMES = {
 }
 
 
-def explained(
+def trace_differences(
     before: Sequence[CaptureReport], after: Sequence[CaptureReport]
-) -> tuple[Explained, ...]:
+) -> tuple[TraceDifference, ...]:
     """What differs, the largest first; empty unless both sides have a trace with steps.
 
     Args:
         before: Captures of a run.
         after: Those of the other.
     """
-    traced, traced_after = _latest(before), _latest(after)
-    if not traced or not traced_after:
+    ranks_before, ranks_after = _latest(before), _latest(after)
+    if not ranks_before or not ranks_after:
         return ()
     # Of runs that share no traced rank the lowest of each.
-    shared = traced.keys() & traced_after.keys()
-    one = traced[min(shared or traced)]
-    other = traced_after[min(shared or traced_after)]
-    found = [*_of_times(_times(one), _times(other)), *_of_operators(one, other)]
-    least_s = LEAST * one.totals.step_s
-    large = [one for one in found if abs(one.after_s - one.before_s) >= least_s]
-    return tuple(sorted(large, key=lambda one: -abs(one.after_s - one.before_s))[:MOST])
+    shared = ranks_before.keys() & ranks_after.keys()
+    old = ranks_before[min(shared or ranks_before)]
+    new = ranks_after[min(shared or ranks_after)]
+    every = [*_of_times(_times(old), _times(new)), *_of_operators(old, new)]
+    large = [difference for difference in every if _size_s(difference) >= LEAST * old.totals.step_s]
+    return tuple(sorted(large, key=_size_s, reverse=True)[:MOST])
+
+
+def _size_s(difference: TraceDifference) -> float:
+    return abs(difference.after_s - difference.before_s)
 
 
 def _latest(captures: Sequence[CaptureReport]) -> dict[int, RankTrace]:
-    """By rank, those of the last capture that has steps."""
+    """The ranks of the last capture that has steps, by rank."""
     for capture in reversed(captures):
         ranks = {rank.rank or 0: rank for rank in capture.ranks if rank.steps}
         if ranks:
@@ -62,39 +65,44 @@ def _latest(captures: Sequence[CaptureReport]) -> dict[int, RankTrace]:
     return {}
 
 
-def _of_times(one: Mapping[str, float], other: Mapping[str, float]) -> list[Explained]:
+def _of_times(old: Mapping[str, float], new: Mapping[str, float]) -> list[TraceDifference]:
     """Of what was measured in both."""
     return [
-        Explained(kind="time", name=name, before_s=one[name], after_s=other[name])
-        for name in one
-        if name in other
+        TraceDifference(kind="time", name=name, before_s=old[name], after_s=new[name])
+        for name in old
+        if name in new
     ]
 
 
-def _of_operators(one: RankTrace, other: RankTrace) -> list[Explained]:
-    """Only the top ones are listed: what is in one list alone takes less than the other's last.
+def _of_operators(old: RankTrace, new: RankTrace) -> list[TraceDifference]:
+    """Of the top operators; what only one trace lists took less than the other's last one.
 
-    Where that is longer than what it takes in its own list, nothing is known of the difference.
+    Where that bound is longer than what it takes in its own list, the difference is not known.
     """
-    before, after = _operators(one), _operators(other)
-    last_s = [
-        min(times.values(), default=0.0) if len(rank.top_operators) >= TOP else 0.0
-        for rank, times in ((one, before), (other, after))
-    ]
-    found = []
+    before, after = _operators(old), _operators(new)
+    before_last_s, after_last_s = _last_s(old, before), _last_s(new, after)
+    differences = []
     for name in dict.fromkeys([*before, *after]):
+        before_s = before.get(name, before_last_s)
+        after_s = after.get(name, after_last_s)
         below: Where | None = None
-        if name not in before and last_s[0]:
+        if name not in before and before_last_s:
             below = "before"
-        elif name not in after and last_s[1]:
+        elif name not in after and after_last_s:
             below = "after"
-        spent = before.get(name, last_s[0]), after.get(name, last_s[1])
-        if below is not None and (below == "before") != (spent[0] < spent[1]):
+        if below is not None and (below == "before") != (before_s < after_s):
             continue
-        found.append(
-            Explained(kind="operator", name=name, before_s=spent[0], after_s=spent[1], below=below)
+        differences.append(
+            TraceDifference(
+                kind="operator", name=name, before_s=before_s, after_s=after_s, below=below
+            )
         )
-    return found
+    return differences
+
+
+def _last_s(rank: RankTrace, times: Mapping[str, float]) -> float:
+    """What an operator that is not listed takes at most: 0 where all are listed."""
+    return min(times.values(), default=0.0) if len(rank.top_operators) >= TOP else 0.0
 
 
 def _times(rank: RankTrace) -> dict[str, float]:

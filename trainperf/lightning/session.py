@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
-from trainperf.core.machine.clocks.host import wall_clock_anchor
+from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Totals
 from trainperf.lightning import relay as relays

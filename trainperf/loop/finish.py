@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.recording.profiling.background_reader import Analyst, Errand
 from trainperf.recording.sinks.tensorboard import PREFIX, Writer, scalars

@@ -24,8 +24,7 @@ from typing_extensions import Self
 
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
-from trainperf.core.machine.clocks.base import HostClock
-from trainperf.core.machine.clocks.host import monotonic_ns, wall_clock_anchor
+from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
 from trainperf.loop.options import Asked

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from trainperf.core import run_directory
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 log = logging.getLogger("trainperf")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from trainperf.core.machine.clocks.base import TimingEvent
+from trainperf.core.machine.clocks import TimingEvent
 
 
 def events_of(device: torch.device) -> Callable[[], TimingEvent]:

@@ -5,7 +5,7 @@ Every event is recorded on the current stream, so they complete in the order the
 
 from collections import deque
 
-from trainperf.core.machine.clocks.base import EventFactory, TimingEvent
+from trainperf.core.machine.clocks import EventFactory, TimingEvent
 
 
 MOST_EVENTS = 4096

@@ -12,9 +12,7 @@ from functools import partial
 
 import msgspec
 
-from trainperf.core.machine.clocks.base import HostClock, TimingEvent
-from trainperf.core.machine.clocks.host import monotonic_ns
-from trainperf.core.machine.clocks.pace import pace_ns
+from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns, pace_ns
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import StepBlock, StepSchema

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 import msgspec
 from msgspec.structs import replace
 
-from trainperf.core.machine.clocks.base import HostClock, TimingEvent
+from trainperf.core.machine.clocks import HostClock, TimingEvent
 from trainperf.core.phases import FIRST_GAP, GAPS, PHASES, Gap, Phase, Tag
 from trainperf.core.steps.records import GapRecord, Row
 from trainperf.recording.timeline import Timeline

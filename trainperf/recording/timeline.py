@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
-from trainperf.core.machine.clocks.base import HostClock
+from trainperf.core.machine.clocks import HostClock
 from trainperf.core.phases import FIRST_GAP, GAPS, SLOTS, Gap, Phase
 from trainperf.core.steps.records import GapRecord
 

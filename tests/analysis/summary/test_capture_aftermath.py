@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from trainperf.analysis.summary.capture_aftermath import CaptureFold
-from trainperf.analysis.summary.schema import Capture
+from trainperf.analysis.summary.schema import CaptureAftermath
 from trainperf.core.phases import Tag
 from trainperf.core.steps.block import StepBlock, StepSchema
 
 
-def captures(walls_ms: list[float], tags: dict[int, Tag], block: int = 4096) -> list[Capture]:
+def captures(
+    walls_ms: list[float], tags: dict[int, Tag], block: int = 4096
+) -> list[CaptureAftermath]:
     """Captures in steps of these wall times, with some of them tagged."""
     fold = CaptureFold()
     rows = [

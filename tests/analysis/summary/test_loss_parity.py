@@ -8,7 +8,13 @@ import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_step
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summary.loss_parity import TOLERANCE, LossCurve, compared, curve_of, parity
+from trainperf.analysis.summary.loss_parity import (
+    TOLERANCE,
+    LossCurve,
+    compare_losses,
+    curve_of,
+    parity,
+)
 
 
 def curve(level: float, *, batch: int = 8, steps: int = 400, drop: float = 4.0) -> LossCurve:
@@ -31,7 +37,7 @@ def written(path: Path, losses: Sequence[float | None], *, samples: int = 8, ran
 
 def test_the_same_loss_at_the_same_work_matches() -> None:
     """In half as many steps of twice the batch."""
-    found = compared([curve(2.0, batch=16, steps=200)], [curve(2.0, batch=8, steps=400)])
+    found = compare_losses([curve(2.0, batch=16, steps=200)], [curve(2.0, batch=8, steps=400)])
 
     assert found.verdict == "same"
     assert found.unit == "samples"
@@ -41,7 +47,7 @@ def test_the_same_loss_at_the_same_work_matches() -> None:
 
 def test_equal_steps_of_unequal_batches_are_not_equal_work() -> None:
     """The larger batch has seen more after as many steps; that is not compared."""
-    found = compared([curve(2.0, batch=16, steps=400)], [curve(2.0, batch=8, steps=400)])
+    found = compare_losses([curve(2.0, batch=16, steps=400)], [curve(2.0, batch=8, steps=400)])
 
     assert found.verdict == "same"
     assert found.work == 3200.0
@@ -51,8 +57,8 @@ def test_equal_steps_of_unequal_batches_are_not_equal_work() -> None:
 def test_the_tolerance_is_two_per_cent(factor: float, verdict: str) -> None:
     """Fixed beforehand, and on both sides."""
     assert TOLERANCE == 0.02
-    up = compared([curve(2.0 * factor, drop=0.0)], [curve(2.0, drop=0.0)])
-    down = compared([curve(2.0 / factor, drop=0.0)], [curve(2.0, drop=0.0)])
+    up = compare_losses([curve(2.0 * factor, drop=0.0)], [curve(2.0, drop=0.0)])
+    down = compare_losses([curve(2.0 / factor, drop=0.0)], [curve(2.0, drop=0.0)])
 
     assert (up.verdict, down.verdict) == (verdict, verdict)
     assert up.difference == pytest.approx(factor - 1)
@@ -67,21 +73,21 @@ def test_noise_larger_than_the_difference_decides_nothing() -> None:
         for one in noisy
     )
 
-    assert compared([first], [second]).verdict == "unknown"
+    assert compare_losses([first], [second]).verdict == "unknown"
 
 
 def test_a_loss_that_has_vanished_is_compared_with_where_it_began() -> None:
     """One part in a million against two: both have learned it."""
     run, baseline = curve(2e-6, drop=1.0, steps=4000), curve(1e-6, drop=1.0, steps=4000)
 
-    assert compared([run], [baseline]).verdict == "same"
+    assert compare_losses([run], [baseline]).verdict == "same"
 
 
 def test_a_loss_that_is_no_number_any_more_differs() -> None:
     """Whatever it was before."""
     broken = LossCurve(loss=curve(2.0).loss, work=curve(2.0).work, diverged="NaN since step 3")
 
-    assert compared([broken], [curve(2.0)]).verdict == "differs"
+    assert compare_losses([broken], [curve(2.0)]).verdict == "differs"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ def test_a_loss_that_is_no_number_any_more_differs() -> None:
 )
 def test_what_is_compared_is_the_last_fifth_or_twenty_steps(steps: int, since: float) -> None:
     """Of runs of the same batch."""
-    found = compared([curve(2.0, steps=steps)], [curve(2.0, steps=steps)])
+    found = compare_losses([curve(2.0, steps=steps)], [curve(2.0, steps=steps)])
 
     assert (found.verdict, found.since, found.work) == ("same", pytest.approx(since), 8 * steps)
 
@@ -109,13 +115,13 @@ def test_steps_of_unlike_sizes_are_compared_all_the_same(batch: int) -> None:
     uneven = LossCurve(loss=2.0 + 4.0 * np.exp(-work / 500), work={"samples": work})
     even = curve(2.0, batch=batch, steps=round(work[-1] / batch) + 1)
 
-    assert compared([uneven], [uneven]).verdict == "same"
-    assert compared([uneven], [even]).verdict == "same"
+    assert compare_losses([uneven], [uneven]).verdict == "same"
+    assert compare_losses([uneven], [even]).verdict == "same"
 
 
 def test_too_few_steps_decide_nothing() -> None:
     """The last half of 36 steps is eighteen."""
-    assert compared([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"
+    assert compare_losses([curve(2.0, steps=36)], [curve(2.0, steps=36)]).verdict == "unknown"
 
 
 def test_the_curve_is_read_from_the_records(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.comparison.results import Comparison, Explained, Noise, Side, Speedup
+from trainperf.comparison.results import Comparison, Noise, Side, Speedup, TraceDifference
 from trainperf.core.stats.bootstrap import Source
 from trainperf.reports.comparison.rows import causes, notes, speed
 
@@ -98,7 +98,7 @@ def test_fastest_steps_that_say_something_else_are_pointed_out() -> None:
 def test_what_took_less_than_is_known_is_said_so() -> None:
     """An operator that is not among the top ones of the trace before."""
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
-    operator = Explained(
+    operator = TraceDifference(
         kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
     )
     found = comparison(noise, fastest=None)

@@ -12,8 +12,14 @@ from support.runs import make_run_dir
 from support.tab import a_run, steps_of
 
 from trainperf.analysis.run.directory import Run
+<<<<<<< HEAD
 from trainperf.commands._comparison import Asked, compared
 from trainperf.reports.html.run import load_page_data, render
+=======
+from trainperf.commands._comparison import ComparisonOptions, compare_sides
+from trainperf.reports.html.page_data import look
+from trainperf.reports.html.run import render
+>>>>>>> main
 
 
 if TYPE_CHECKING:
@@ -136,7 +142,7 @@ def test_a_comparison_shows_both_runs_to_one_scale(tmp_path: Path, opened: Opene
     """A step that takes half the time has a bar of half the width."""
     slow = a_run(tmp_path, "slow", steps_of(100, data_wait=62.0))
     fast = a_run(tmp_path, "fast", steps_of(100, data_wait=15.5))
-    tab = opened(compared([[slow], [fast]], Asked(form="html")).text)
+    tab = opened(compare_sides([[slow], [fast]], ComparisonOptions(form="html")).text)
 
     wide = tab.evaluate(
         """() => [...document.querySelectorAll(".plot.bare svg")].map((bar) =>

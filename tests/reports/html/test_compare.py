@@ -11,10 +11,10 @@ from support.doctor import Planted
 from support.pages import ELEMENTS, Page, asks_for_something
 from support.runs import make_step
 
-from trainperf.commands._comparison import Asked, compared
-from trainperf.comparison.compare import Judge
-from trainperf.comparison.results import Explained
-from trainperf.comparison.side import member
+from trainperf.commands._comparison import ComparisonOptions, compare_sides
+from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import read_run
+from trainperf.comparison.results import TraceDifference
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
 from trainperf.reports.html.compare import Pair, Repeats, render
@@ -50,7 +50,9 @@ class Learned:
 
 def page_of(*sides: Path, gate: float | None = None) -> str:
     """What `trainperf compare … --format html` prints."""
-    return compared([[side] for side in sides], Asked(form="html", gate=gate)).text
+    return compare_sides(
+        [[side] for side in sides], ComparisonOptions(form="html", most_slower=gate)
+    ).text
 
 
 def headings(page: str) -> list[str]:
@@ -110,15 +112,15 @@ def test_what_was_not_measured_is_said_with_its_reason(tmp_path: Path) -> None:
 def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> None:
     """It is not among the longest of the trace before: at most a millisecond, not just that."""
     sides = [Learned(forward_ms=ms).write(tmp_path / str(ms)) for ms in (20, 10)]
-    members = [member(side) for side in sides]
-    operator = Explained(
+    members = [read_run(side) for side in sides]
+    operator = TraceDifference(
         kind="operator", name="aten::mm", before_s=0.001, after_s=0.003, below="before"
     )
-    found = Judge().compare(*([one] for one in members))
+    found = compare(*([one] for one in members))
     pair = Pair(
         comparison=msgspec.structs.replace(found, explained=(operator,)),
-        before=Repeats(members=[members[0]], walls=[]),
-        after=Repeats(members=[members[1]], walls=[]),
+        before=Repeats(runs=[members[0]], walls=[]),
+        after=Repeats(runs=[members[1]], walls=[]),
     )
     words = Page(render([pair])).words
 
@@ -158,7 +160,7 @@ def test_a_gate_that_fails_leaves_the_page_a_page(tmp_path: Path) -> None:
     before = Learned(forward_ms=10).write(tmp_path / "a")
     after = Learned(forward_ms=40).write(tmp_path / "b")
 
-    said = compared([[before], [after]], Asked(form="html", gate=0.05))
+    said = compare_sides([[before], [after]], ComparisonOptions(form="html", most_slower=0.05))
 
     assert said.code == 1
     assert said.text.endswith("</html>\n")

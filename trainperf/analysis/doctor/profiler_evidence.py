@@ -9,31 +9,17 @@ from trainperf.analysis.doctor.base import (
     to_trace,
     unknown,
 )
+from trainperf.analysis.rules import trace_time
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.summary.trace_agreement import disagreements
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.traces.capture_files import CaptureReport
-from trainperf.traces.results import RankTrace
+from trainperf.traces.results import RankTrace, Totals
 
 
 HALF = 0.5
 """A trace of a few steps supports a share that it sees at least half of."""
-
-DATA = ("data_wait",)
-COMMUNICATION = ("straggler", "allreduce_tail", "no_sync")
-HOST = ("host_bound", "launch_bound", "hidden_syncs", "host_code")
-OPERATORS = (
-    "attention",
-    "autocast_casts",
-    "channels_last",
-    "constant_rebuilt",
-    "elementwise_chain",
-    "layout_copies",
-    "matmul_precision",
-    "matmul_shapes",
-    "optimizer_not_fused",
-)
-"""Findings by the time that a trace would have to show for them; others it cannot judge."""
 
 
 def profiler_evidence(case: Case) -> Outcome:
@@ -64,28 +50,37 @@ def _asks_for_a_change(finding: Finding) -> bool:
 
 def _audited(case: Case, first: Finding | None) -> Outcome:
     """An audit is a profile of the operators, and of nothing else."""
-    if first is not None and first.id in OPERATORS and case.evidence.documents.audit is not None:
+    if (
+        first is not None
+        and trace_time(first) == "operators"
+        and case.evidence.documents.audit is not None
+    ):
         return passed(f"{first.title}; the audited step names the operators", *first.evidence[:1])
     return unknown("no trace was recorded", to_trace(case))
 
 
 def _seen(report: CaptureReport, finding: Finding) -> float | None:
     """The largest share of a step that any rank's trace has for it; `None` if it cannot say."""
-    shares = [_share(rank, finding.id) for rank in report.ranks]
-    return max((one for one in shares if one is not None), default=None)
+    time = trace_time(finding)
+    shares = [None if time is None else _share(rank, time) for rank in report.ranks]
+    return max((part for part in shares if part is not None), default=None)
 
 
-def _share(rank: RankTrace, finding: str) -> float | None:
+def _share(rank: RankTrace, time: TraceTime) -> float | None:
     totals = rank.totals
-    if finding in DATA:
+    if time == "data_wait":
         waited_s = totals.data_wait_exposed_s if rank.device_worked else totals.data_wait_s
-        return (waited_s or 0.0) / totals.step_s if totals.step_s else None
-    if finding in COMMUNICATION:
+        return _of_step(waited_s or 0.0, totals)
+    if time == "communication":
         spent_s = totals.comm_s if totals.comm_exposed_s is None else totals.comm_exposed_s
-        return (spent_s or 0.0) / totals.step_s if totals.step_s else None
+        return _of_step(spent_s or 0.0, totals)
     if not rank.device_worked:
-        operators_s = totals.cpu_op_s if finding in OPERATORS else None
-        return operators_s / totals.step_s if operators_s and totals.step_s else None
-    if finding in HOST:
+        operators_s = totals.cpu_op_s if time == "operators" else None
+        return _of_step(operators_s, totals) if operators_s else None
+    if time == "host":
         return (totals.idle_host_bound_fraction or 0.0) + (totals.idle_sync_fraction or 0.0)
-    return totals.compute_fraction if finding in OPERATORS else None
+    return totals.compute_fraction
+
+
+def _of_step(spent_s: float, totals: Totals) -> float | None:
+    return spent_s / totals.step_s if totals.step_s else None

@@ -5,6 +5,7 @@ nothing rather than guess.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.summary.schema import Summary
@@ -13,6 +14,10 @@ from trainperf.core.phases import PHASES, Gap, Phase
 
 
 Rule = Callable[[Evidence], Finding | None]
+
+TraceTime = Literal["data_wait", "communication", "host", "operators"]
+"""Time in a trace that shows a finding: data wait, exposed communication, a device idle because of
+the host, or operators."""
 
 
 def value(summary: Summary, name: str) -> float | None:

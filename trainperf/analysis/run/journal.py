@@ -48,7 +48,7 @@ class Journal:
 
     def begin(self, info: RunInfo) -> None:
         """An attempt starts; the time since the one before was cut off is a `restart` gap."""
-        started = moment(info.started_at)
+        started = start_time(info.started_at)
         self._paced(info.pace_ns)
         if self._started and started:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self.fit_ns
@@ -106,13 +106,13 @@ class Journal:
         self.gap_counts[gap] = self.gap_counts.get(gap, 0) + 1
 
 
-def moment(started_at: str) -> datetime | None:
+def start_time(started_at: str) -> datetime | None:
     """An ISO 8601 time in UTC; `None` when it is none (Python 3.10 does not know the `Z`)."""
     try:
-        moment = datetime.fromisoformat(started_at.replace("Z", "+00:00"))
+        start = datetime.fromisoformat(started_at.replace("Z", "+00:00"))
     except ValueError:
         return None
-    return moment if moment.tzinfo else None
+    return start if start.tzinfo else None
 
 
 def _continued(earlier: Totals, now: Totals) -> Totals:

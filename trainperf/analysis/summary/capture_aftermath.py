@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from trainperf.analysis.summary.schema import Capture
+from trainperf.analysis.summary.schema import CaptureAftermath
 from trainperf.core.phases import DISQUALIFYING, Tag
 from trainperf.core.steps.block import Column, StepBlock
 
@@ -41,7 +41,7 @@ class CaptureFold:
             else:
                 self._neighbours(walls_s[part][steady[part]])
 
-    def captures(self) -> tuple[Capture, ...]:
+    def captures(self) -> tuple[CaptureAftermath, ...]:
         """The captures seen so far."""
         return tuple(stretch.capture() for stretch in self._stretches)
 
@@ -69,7 +69,7 @@ class _Stretch:
         self.before = before
         self.after: list[float] = []
 
-    def capture(self) -> Capture:
+    def capture(self) -> CaptureAftermath:
         """What is known by now."""
         if min(len(self.before), len(self.after)) < FEWEST:
             return self._as(None, None, slower=False)
@@ -78,8 +78,10 @@ class _Stretch:
         slower = bool(ratio > SLOWER and after[0] > before[1])
         return self._as(float(before[0]), float(after[1]), slower=slower)
 
-    def _as(self, before_s: float | None, after_s: float | None, *, slower: bool) -> Capture:
-        return Capture(
+    def _as(
+        self, before_s: float | None, after_s: float | None, *, slower: bool
+    ) -> CaptureAftermath:
+        return CaptureAftermath(
             first_step=self.first,
             last_step=self.last,
             before_s=before_s,

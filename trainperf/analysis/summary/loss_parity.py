@@ -1,4 +1,4 @@
-"""Does a run still learn what its baseline learned?  Their losses at equal work done.
+"""Loss parity: whether a run learns what its baseline learned, by their losses at equal work.
 
 Equal work is equal effective tokens, else equal samples: the loss after as many *steps* says
 nothing where the batches differ.
@@ -24,20 +24,20 @@ TOLERANCE = 0.02
 """Relative difference of the losses up to which they match; fixed before any run was compared."""
 
 RANGE = 0.2
-"""The last part of the work that both have done: what is compared."""
+"""Share of the work that both have done which is compared, the last one."""
 
 MOST_RANGE = 0.5
-"""So much at most where a short run's last part has too few steps: what all begin with says nothing
-of what they learn."""
+"""Largest share, where the last part of a short run has too few steps: early losses do not show
+what a run learns."""
 
 CELLS = 10
-"""Pieces of that range: their differences say how much of it is noise."""
+"""Pieces of that range; how their differences vary is the noise."""
 
 LEAST_STEPS = 2 * CELLS
-"""Of either run in the range."""
+"""Fewest steps of either run in the range."""
 
 LEAST_LEVEL = 0.1
-"""Of the baseline's first losses: a loss that has all but vanished is not divided by."""
+"""Share of the baseline's first losses that is divided by at least: never by a loss near 0."""
 
 Verdict = Literal["same", "differs", "unknown"]
 Unit = Literal["effective tokens", "samples"]
@@ -48,11 +48,11 @@ _Column = npt.NDArray[np.float64]
 
 
 class Parity(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's loss beside its baseline's."""
+    """A run's loss compared with its baseline's."""
 
     verdict: Verdict
     why: str
-    """The numbers, or what they lack, in a clause."""
+    """The numbers, or what is missing, in a clause."""
     unit: Unit | None = None
     since: float | None = None
     """Where the compared range begins, in that unit."""
@@ -62,9 +62,9 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
     """Mean over the range."""
     baseline_loss: float | None = None
     difference: float | None = None
-    """Of the two, relative to the baseline's; positive where the run's loss is higher."""
+    """Relative to the baseline's loss; positive where the run's loss is higher."""
     noise: float | None = None
-    """Two standard errors of that, from the pieces of the range."""
+    """Two standard errors of the difference, from the pieces of the range."""
     tolerance: float = TOLERANCE
 
 
@@ -75,18 +75,18 @@ class LossCurve:
     loss: _Column
     """Mean over ranks; NaN in a step without one."""
     work: dict[Unit, _Column]
-    """What was done up to and with each step, earlier fits included; only what is known."""
+    """Work done up to and with each step, earlier fits included; units not counted are absent."""
     diverged: str = ""
-    """Since when the loss is no number."""
+    """Since when the loss is NaN or infinite, in words; empty if it is not."""
 
 
 def parity(run: Run, baseline: Run) -> Parity:
-    """Read both and compare them."""
-    return compared([curve_of(run)], [curve_of(baseline)])
+    """Read two runs and compare their losses."""
+    return compare_losses([curve_of(run)], [curve_of(baseline)])
 
 
 class LossFold:
-    """Collects the losses of a run, and what was trained on, while its steps pass."""
+    """The losses of a run and the work done, collected step by step."""
 
     def __init__(self) -> None:
         self._losses: list[_Column] = []
@@ -100,9 +100,9 @@ class LossFold:
             self._works[unit].append(np.sum([_fact(block, fact) for block in present], axis=0))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
-        """What was collected of *run*, whose loss is no number since what *diverged* says."""
+        """The curve of *run*; *diverged* says since when its loss is not finite."""
         earlier = run.attempts[0][0].info.totals
-        # What a restart did again from its checkpoint would count twice.
+        # Steps that a restart repeats from its checkpoint would count twice.
         units = _FACTS if len(run.attempts) == 1 else {}
         return LossCurve(
             loss=_joined(self._losses),
@@ -123,57 +123,62 @@ def curve_of(run: Run) -> LossCurve:
     return fold.curve(run, diverged(replay))
 
 
-def compared(
+def compare_losses(
     ours: Sequence[LossCurve], theirs: Sequence[LossCurve], *, tolerance: float = TOLERANCE
 ) -> Parity:
-    """A run's losses beside its baseline's, over the last work that all of them have done.
+    """Compare a run's losses with its baseline's, over the last work that all of them have done.
+
+    Example: one run has done 3,200 samples, its baseline 6,400.  Compared are the losses from
+    sample 2,560 to 3,200 (the last 20 % of what both did) in ten pieces of 64 samples.  The mean
+    of the ten differences, over the baseline's loss, is the difference; twice their standard
+    error is its noise.
 
     Args:
         ours: Repeats of the run.
-        theirs: Those of the baseline.
-        tolerance: Relative difference up to which they match.
+        theirs: Repeats of the baseline.
+        tolerance: Relative difference up to which the losses match.
     """
-    every = [*ours, *theirs]
-    ended = next((curve.diverged for curve in ours if curve.diverged), "")
-    if ended and not any(curve.diverged for curve in theirs):
-        return Parity(verdict="differs", why=f"the loss is {ended}; the baseline's is not")
-    unit = next((one for one in _FACTS if all(one in curve.work for curve in every)), None)
+    curves = [*ours, *theirs]
+    divergence = next((curve.diverged for curve in ours if curve.diverged), "")
+    if divergence and not any(curve.diverged for curve in theirs):
+        return Parity(verdict="differs", why=f"the loss is {divergence}; the baseline's is not")
+    unit = next((unit for unit in _FACTS if all(unit in curve.work for curve in curves)), None)
     if unit is None:
         return Parity(
             verdict="unknown",
             why="tokens or samples were not counted in both runs, or one of them was restarted",
         )
-    start = max(float(curve.work[unit][0]) for curve in every)
-    end = min(float(curve.work[unit][-1]) for curve in every)
-    since = min(end - RANGE * (end - start), *(_enough(curve, unit, end) for curve in every))
-    since = max(since, end - MOST_RANGE * (end - start))
-    edges = _edges([_works(curve, unit, since, end) for curve in every], end)
-    pieces = [
-        [_cells(curve.loss, curve.work[unit], edges) for curve in side] for side in (ours, theirs)
-    ]
-    known = [[one for one in side if one is not None] for side in pieces]
-    if end <= start or sum(map(len, known)) < len(every):
-        said = f"fewer than {LEAST_STEPS} steps with a loss in the {unit} that both have done"
-        if len(edges):
-            said = f"the steps of the runs are too unlike in {unit} to be set side by side"
-        return Parity(verdict="unknown", why=said, unit=unit)
-    found = _Levels(ours=np.stack(known[0]), theirs=np.stack(known[1]), first=_level(theirs[0]))
-    return _judged(found, unit, (since, end), tolerance)
+    since, end = _shared_range(curves, unit)
+    edges = _edges([_work_in(curve, unit, since, end) for curve in curves], end)
+    if edges is None:
+        why = f"fewer than {LEAST_STEPS} steps with a loss in the {unit} that both have done"
+        return Parity(verdict="unknown", why=why, unit=unit)
+    pieces = [_piece_means(curve.loss, curve.work[unit], edges) for curve in curves]
+    filled = [means for means in pieces if means is not None]
+    if len(filled) < len(curves):
+        why = f"the {unit} per step differ too much to compare the runs step by step"
+        return Parity(verdict="unknown", why=why, unit=unit)
+    levels = _Levels(
+        ours=np.stack(filled[: len(ours)]),
+        theirs=np.stack(filled[len(ours) :]),
+        initial=_initial_loss(theirs[0]),
+    )
+    return _judged(levels, unit, (since, end), tolerance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Levels:
-    """Losses piece by piece, one row a repeat."""
+    """Mean losses of the pieces of the range, one row per repeat."""
 
     ours: _Column
     theirs: _Column
-    first: float
-    """At which loss the baseline began."""
+    initial: float
+    """The loss at which the baseline began."""
 
     def noise(self) -> float:
         """Two standard errors of the difference: from its pieces, and from the repeats."""
-        apart = self.ours.mean(axis=0) - self.theirs.mean(axis=0)
-        within = float(apart.var(ddof=1)) / len(apart)
+        differences = self.ours.mean(axis=0) - self.theirs.mean(axis=0)
+        within = float(differences.var(ddof=1)) / len(differences)
         between = sum(
             float(side.mean(axis=1).var(ddof=1)) / len(side)
             for side in (self.ours, self.theirs)
@@ -183,20 +188,19 @@ class _Levels:
 
 
 def _judged(
-    found: _Levels, unit: Unit, compared_range: tuple[float, float], tolerance: float
+    levels: _Levels, unit: Unit, work_range: tuple[float, float], tolerance: float
 ) -> Parity:
-    since, end = compared_range
-    ours, theirs = float(found.ours.mean()), float(found.theirs.mean())
-    level = max(abs(theirs), LEAST_LEVEL * found.first) or 1.0
-    difference, noise = (ours - theirs) / level, found.noise() / level
-    losses = f"loss {ours:.4g} and {theirs:.4g} after {count(round(end))} {unit}"
-    said = f"{losses}: {share(abs(difference))} apart, noise {share(noise)}"
+    since, end = work_range
+    ours, theirs = float(levels.ours.mean()), float(levels.theirs.mean())
+    scale = max(abs(theirs), LEAST_LEVEL * levels.initial) or 1.0
+    difference, noise = (ours - theirs) / scale, levels.noise() / scale
     verdict: Verdict = "same" if abs(difference) <= tolerance else "differs"
     if noise > (2 * tolerance if verdict == "same" else abs(difference)):
         verdict = "unknown"
     return Parity(
         verdict=verdict,
-        why=said,
+        why=f"loss {ours:.4g} and {theirs:.4g} after {count(round(end))} {unit}: "
+        f"{share(abs(difference))} apart, noise {share(noise)}",
         unit=unit,
         since=since,
         work=end,
@@ -208,58 +212,63 @@ def _judged(
     )
 
 
-def _enough(curve: LossCurve, unit: Unit, end: float) -> float:
-    """Since when a run has `LEAST_STEPS` losses up to *end*; the end if it never had."""
-    work = curve.work[unit]
-    known = work[np.isfinite(curve.loss) & (work <= end)]
-    return float(known[-LEAST_STEPS]) if len(known) >= LEAST_STEPS else end
+def _shared_range(curves: Sequence[LossCurve], unit: Unit) -> tuple[float, float]:
+    """The last work that all have done: `RANGE` of it, more where that has too few losses."""
+    start = max(float(curve.work[unit][0]) for curve in curves)
+    end = min(float(curve.work[unit][-1]) for curve in curves)
+    since = min(end - RANGE * (end - start), *(_enough_since(curve, unit, end) for curve in curves))
+    return max(since, end - MOST_RANGE * (end - start)), end
 
 
-def _works(curve: LossCurve, unit: Unit, since: float, end: float) -> _Column:
-    """What was done up to each step of a range that has a loss."""
+def _enough_since(curve: LossCurve, unit: Unit, end: float) -> float:
+    """Where the last `LEAST_STEPS` losses up to *end* begin; *end* if there are fewer."""
+    work = _work_in(curve, unit, -math.inf, end)
+    return float(work[-LEAST_STEPS]) if len(work) >= LEAST_STEPS else end
+
+
+def _work_in(curve: LossCurve, unit: Unit, since: float, end: float) -> _Column:
+    """Work done up to and with each step of a range that has a loss."""
     work = curve.work[unit]
     return work[np.isfinite(curve.loss) & (work >= since) & (work <= end)]
 
 
-def _edges(works: Sequence[_Column], end: float) -> _Column:
-    """Of pieces with as many steps each, of the run that has fewest; none if it has too few."""
+def _edges(works: Sequence[_Column], end: float) -> _Column | None:
+    """Edges of pieces with equally many steps of the run that has fewest; `None` with too few."""
     fewest = min(works, key=len)
-    if len(fewest) < LEAST_STEPS:
-        return np.empty(0)
+    if len(fewest) < LEAST_STEPS or fewest[0] >= end:
+        return None
     firsts = [part[0] for part in np.array_split(fewest, CELLS)]
     return np.array([*firsts, end], dtype=np.float64)
 
 
-def _cells(loss: _Column, work: _Column, edges: _Column) -> _Column | None:
+def _piece_means(loss: _Column, work: _Column, edges: _Column) -> _Column | None:
     """Mean loss in each piece of the range; `None` where one of them has no step."""
-    if not len(edges):
+    inside = np.isfinite(loss) & (work >= edges[0]) & (work <= edges[-1])
+    pieces = np.clip(np.searchsorted(edges, work[inside], side="right") - 1, 0, len(edges) - 2)
+    steps = np.bincount(pieces, minlength=len(edges) - 1)
+    if not steps.all():
         return None
-    known = np.isfinite(loss) & (work >= edges[0]) & (work <= edges[-1])
-    places = np.clip(np.searchsorted(edges, work[known], side="right") - 1, 0, len(edges) - 2)
-    numbers = np.bincount(places, minlength=len(edges) - 1)
-    if not numbers.all():
-        return None
-    sums = np.bincount(places, weights=loss[known], minlength=len(edges) - 1)
-    return np.asarray(sums / numbers, dtype=np.float64)
+    sums = np.bincount(pieces, weights=loss[inside], minlength=len(edges) - 1)
+    return np.asarray(sums / steps, dtype=np.float64)
 
 
-def _level(baseline: LossCurve) -> float:
-    known = baseline.loss[np.isfinite(baseline.loss)][:CELLS]
-    return abs(float(known.mean())) if len(known) else 0.0
+def _initial_loss(baseline: LossCurve) -> float:
+    losses = baseline.loss[np.isfinite(baseline.loss)][:CELLS]
+    return abs(float(losses.mean())) if len(losses) else 0.0
 
 
 def _fact(block: StepBlock, name: str) -> _Column:
-    found = block.fact(name)
-    return np.full(len(block), np.nan) if found is None else found
+    column = block.fact(name)
+    return np.full(len(block), np.nan) if column is None else column
 
 
 def _mean(columns: list[_Column]) -> _Column:
-    """Over the ranks that have a value."""
+    """Mean over the ranks that have a value."""
     stacked = np.stack(columns)
-    known = np.isfinite(stacked)
-    numbers = known.sum(axis=0)
-    total = np.where(known, stacked, 0.0).sum(axis=0)
-    return np.where(numbers > 0, total / np.maximum(numbers, 1), np.nan)
+    finite = np.isfinite(stacked)
+    ranks = finite.sum(axis=0)
+    total = np.where(finite, stacked, 0.0).sum(axis=0)
+    return np.where(ranks > 0, total / np.maximum(ranks, 1), np.nan)
 
 
 def _joined(parts: list[_Column]) -> _Column:

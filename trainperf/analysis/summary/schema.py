@@ -15,6 +15,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.findings import Finding
+from trainperf.core.phases import PHASES
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading
 
@@ -58,7 +59,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
 
 
-class Capture(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of profiled steps, and whether the steps after it are as fast as those before.
 
     Medians over up to fifty steady steps on either side, the slowest rank's wall time.
@@ -143,7 +144,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     excluded: dict[str, int]
     """Tag to the steps left out for it; a step with several counts under the first of them."""
     synchronisation: tuple[SyncPoint, ...]
-    captures: tuple[Capture, ...]
+    captures: tuple[CaptureAftermath, ...]
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int]
@@ -163,6 +164,25 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
+
+    def value(self, name: str) -> float | None:
+        """Value of a reading; `None` where it was not measured."""
+        reading = self.readings.get(name)
+        return None if reading is None else reading.value
+
+    def phases_s(self) -> dict[str, float]:
+        """Mean host seconds of each measured phase of a step, by label, in the order of the step.
+
+        Of steady steps; of all steps where none is steady.  A phase that was not measured is
+        absent: its time is in `other`.
+        """
+        if self.run.steady_steps:
+            means = {phase.label: self.value(f"phase_{phase.label}_s") for phase in PHASES}
+        else:
+            steps = max(1, self.run.steps)
+            spent = {phase.label: self.ledger_s.get(phase.label) for phase in PHASES}
+            means = {label: None if s is None else s / steps for label, s in spent.items()}
+        return {label: mean_s for label, mean_s in means.items() if mean_s is not None}
 
 
 def encode_summary(summary: Summary) -> bytes:

@@ -20,8 +20,7 @@ from trainperf.audit.loader.timed_loader import Parcel
 from trainperf.audit.nested import tensors
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
-from trainperf.core.machine.clocks.base import HostClock
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
 
 
 BATCHES, LIMIT_S = 32, 2.0

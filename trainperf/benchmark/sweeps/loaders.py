@@ -19,8 +19,7 @@ from torch.utils.data import DataLoader
 from trainperf.audit.loader.probe_loader import order, random_state_kept
 from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
 from trainperf.core.errors import ConfigError
-from trainperf.core.machine.clocks.base import HostClock
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
 from trainperf.core.machine.limits import cpu_count
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar
 
-from trainperf.core.machine.clocks.base import TimingEvent
+from trainperf.core.machine.clocks import TimingEvent
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 import trainperf
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.recording.schedule import Interval
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.summary.schema import Capture, Summary, TracedSteps
+from trainperf.analysis.summary.schema import CaptureAftermath, Summary, TracedSteps
 from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.units import duration, times, words
@@ -40,7 +40,7 @@ def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     return Markup("".join(parts))
 
 
-def _stretches(found: Sequence[Capture]) -> Markup:
+def _stretches(found: Sequence[CaptureAftermath]) -> Markup:
     """Profiled steps, and whether what followed was as fast as what was before."""
     rows = [
         (

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainperf.comparison.results import Comparison, Explained
-from trainperf.comparison.side import Member, member
+from trainperf.comparison.compared_run import ComparedRun, read_run
+from trainperf.comparison.results import Comparison, TraceDifference
 from trainperf.core.formatting.html.markup import (
     Markup,
     bullets,
@@ -36,7 +36,7 @@ _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
 class Repeats:
     """Those of one run, read once: what is judged, and what is drawn of their steps."""
 
-    members: Sequence[Member]
+    runs: Sequence[ComparedRun]
     walls: Sequence[WallsFold]
 
 
@@ -62,8 +62,8 @@ def read(*paths: Path) -> Repeats:
         RunError: One of them is no run directory.
     """
     walls = [WallsFold() for _ in paths]
-    members = [member(path, beside=[seen]) for path, seen in zip(paths, walls, strict=True)]
-    return Repeats(members=members, walls=walls)
+    runs = [read_run(path, observers=[seen]) for path, seen in zip(paths, walls, strict=True)]
+    return Repeats(runs=runs, walls=walls)
 
 
 def render(pairs: Sequence[Pair]) -> str:
@@ -95,7 +95,7 @@ def _overview(pairs: Sequence[Pair]) -> Markup:
 def _one(pair: Pair) -> list[Markup]:
     found = pair.comparison
     sides = (pair.before, pair.after)
-    curves = [[member.losses for member in side.members] for side in sides]
+    curves = [[run.losses for run in side.runs] for side in sides]
     steps = beside([pooled(side.walls) for side in sides], pair.names)
     return [
         _verdict(pair),
@@ -136,7 +136,7 @@ def _not_compared(found: Comparison) -> Markup:
 
 def _phases(pair: Pair) -> Markup:
     """The mean steps of both as bars to one scale."""
-    every = [phase_rows(side.members[0].summary) for side in (pair.before, pair.after)]
+    every = [phase_rows(side.runs[0].summary) for side in (pair.before, pair.after)]
     longest_s = max(sum(row.seconds for row in rows) for rows in every)
     drawn = []
     for name, rows in zip(pair.names, every, strict=True):
@@ -185,7 +185,7 @@ def _explained(found: Comparison) -> Markup:
     return table(head, rows, words=(0, 3, 5))
 
 
-def _cause(one: Explained, said: Row, largest_s: float) -> tuple[str | Markup, ...]:
+def _cause(one: TraceDifference, said: Row, largest_s: float) -> tuple[str | Markup, ...]:
     more_s = one.after_s - one.before_s
     end = 0.5 + (more_s / largest_s / 2 if largest_s else 0.0)
     mark = reach(0.5, end, "bad") if more_s > 0 else reach(end, 0.5, "good")

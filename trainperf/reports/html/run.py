@@ -49,7 +49,7 @@ class PageData:
 def load_page_data(run: Run, *, now_s: float | None = None) -> PageData:
     """Read a run once, in constant memory; *now_s* as for `examine`."""
     fold, walls = SeriesFold(most=MOST_GROUPS), WallsFold()
-    evidence = examine(run, now_s=now_s, beside=(fold, walls))
+    evidence = examine(run, now_s=now_s, observers=(fold, walls))
     charts = series(fold.groups, evidence.summary, None)
     return PageData(evidence=evidence, series=charts, walls=walls)
 

@@ -203,7 +203,7 @@ def _note(summary: Summary, phase: Phase) -> str:
         ours = OURS if summary.run.config.get("loop") == PLAIN else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
-        return "includes waiting for other ranks"
+        return "includes waiting for ranks"
     if phase is Phase.H2D:
         copied, speed = value(summary, "h2d_bytes"), value(summary, "h2d_bytes_per_s")
         if summary.run.device == "cpu":

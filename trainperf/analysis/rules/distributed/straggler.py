@@ -1,11 +1,14 @@
 """Do ranks wait for each other, and for which one?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import TraceTime, value
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share, words
 from trainperf.core.phases import Phase
+
+
+TRACE_TIME: TraceTime = "communication"
 
 
 def straggler(evidence: Evidence) -> Finding | None:

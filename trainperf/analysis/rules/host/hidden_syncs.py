@@ -7,7 +7,7 @@ is nobody to wait for: there it matters only where Python loops over such values
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import TraceTime, value
 from trainperf.analysis.rules.host.host_lines import (
     READS,
     heaviest,
@@ -20,6 +20,9 @@ from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.traces.results import RankTrace
+
+
+TRACE_TIME: TraceTime = "host"
 
 
 CONFIRM = (

@@ -1,10 +1,13 @@
 """Does the device wait for the host?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import TraceTime, value
 from trainperf.analysis.rules.host.launch_bound import launch_bound
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
+
+
+TRACE_TIME: TraceTime = "host"
 
 
 def host_bound(evidence: Evidence) -> Finding | None:

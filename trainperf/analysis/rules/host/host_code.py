@@ -1,13 +1,16 @@
 """Does Python do something else in the middle of forward, while no operator runs?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import TraceTime, value
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.host_lines import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
+
+
+TRACE_TIME: TraceTime = "host"
 
 
 IN_NOISE = 0.30

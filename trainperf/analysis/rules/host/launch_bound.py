@@ -1,7 +1,7 @@
 """Do forward and backward consist of operators too small to be worth their launch?"""
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import TraceTime, value
 from trainperf.analysis.rules.host.named_lines import named_fraction
 from trainperf.analysis.rules.operators.audited import (
     PASSES,
@@ -15,6 +15,9 @@ from trainperf.analysis.rules.operators.audited import (
 )
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
+
+
+TRACE_TIME: TraceTime = "host"
 
 
 WORTH = 0.30

@@ -3,13 +3,16 @@
 import math
 
 from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import late_s, phase_fraction, setting, value, worst
+from trainperf.analysis.rules.base import TraceTime, late_s, phase_fraction, setting, value, worst
 from trainperf.analysis.rules.input.loader_parts import Remedy, by_anatomy
 from trainperf.analysis.rules.input.loading import lost_to_loader, small_tensors_wait
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
+
+
+TRACE_TIME: TraceTime = "data_wait"
 
 
 def data_wait(evidence: Evidence) -> Finding | None:

@@ -1,10 +1,14 @@
 """Does attention write its scores to memory?"""
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import audited, place_of, short, total_s
 from trainperf.analysis.rules.operators.scores import SOFTMAX, attention_rows
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 def attention(evidence: Evidence) -> Finding | None:

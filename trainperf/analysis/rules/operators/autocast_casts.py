@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import (
     Audited,
     Timed,
@@ -14,6 +15,9 @@ from trainperf.analysis.rules.operators.audited import (
 from trainperf.analysis.rules.operators.copies import is_cast
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})

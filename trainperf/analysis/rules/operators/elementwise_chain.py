@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import (
     PASSES,
     Audited,
@@ -15,6 +16,9 @@ from trainperf.analysis.rules.operators.audited import (
 from trainperf.analysis.rules.operators.scores import attention_rows
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share, size
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 HANDED_ON = 0.25

@@ -1,10 +1,14 @@
 """Does the step copy tensors only to have them in another order?"""
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import audited, place_of, total_s
 from trainperf.analysis.rules.operators.copies import is_layout_copy
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 def layout_copies(evidence: Evidence) -> Finding | None:

@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import Audited, Timed, audited, place_of, total_s
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 FASTER = 2.0

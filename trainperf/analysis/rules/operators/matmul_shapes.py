@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import Timed, audited, place_of, short, total_s
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 STEPS = {"tf32": 4, "fp16": 8, "bf16": 8, "fp8": 16}

@@ -1,9 +1,13 @@
 """Is the update made of many small operators?"""
 
 from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import TraceTime
 from trainperf.analysis.rules.operators.audited import Timed, audited, short, total_s
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
+
+
+TRACE_TIME: TraceTime = "operators"
 
 
 ELEMENTWISE = ("pointwise", "copy", "other")

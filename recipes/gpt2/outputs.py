@@ -1,4 +1,4 @@
-"""Where does the result go?  To the terminal, two files beside the runs, and TensorBoard."""
+"""Results of the walkthrough: printed tables, two files next to the runs, and TensorBoard."""
 
 import shutil
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from recipes.gpt2.train import Recipe
 
 
 def save(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
-    """Write what is known so far as markdown and as HTML: who interrupts keeps it."""
+    """Write the results so far as markdown and HTML, so that an interruption loses none."""
     (work.out / "walkthrough.md").write_text(table.markdown(outcomes), encoding="utf-8")
     (work.out / "walkthrough.html").write_text(page_of(outcomes, work), encoding="utf-8")
 
@@ -28,7 +28,7 @@ def show(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
 
 
 def log(outcome: StageOutcome, work: Recipe) -> None:
-    """One row of TensorBoard's HParams: the settings that were tried, and what they gave."""
+    """One row of TensorBoard's HParams: the settings tried, and their results."""
     numbers = {
         "speedup": None if outcome.speedup is None else outcome.speedup.value,
         "predicted_at_most": None if outcome.prediction is None else outcome.prediction.at_most,
@@ -38,7 +38,7 @@ def log(outcome: StageOutcome, work: Recipe) -> None:
         "loss": outcome.measured.loss,
         "kept": float(outcome.status in ("baseline", "kept")),
     }
-    known = {f"walkthrough/{name}": one for name, one in numbers.items() if one is not None}
+    metrics = {f"walkthrough/{name}": x for name, x in numbers.items() if x is not None}
     logger = TensorBoardLogger(work.out, name="", version=outcome.stage, default_hp_metric=False)
-    logger.log_hyperparams({"stage": outcome.stage, **asdict(outcome.settings)}, known)
+    logger.log_hyperparams({"stage": outcome.stage, **asdict(outcome.settings)}, metrics)
     logger.experiment.close()

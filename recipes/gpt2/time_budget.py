@@ -1,18 +1,18 @@
-"""How often can a stage be repeated in the time there is?"""
+"""Time budget of a walkthrough: how many pairs of runs each stage gets."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from trainperf.core.machine.clocks.host import monotonic_ns
+from trainperf.core.machine.clocks import monotonic_ns
 
 
-class Pace:
-    """Counts the time of a walkthrough, on the host clock.
+class TimeBudget:
+    """Shares out the time of a walkthrough, on the host clock.
 
     Args:
-        minutes: The most that all runs take.
-        least: Pairs of runs below which nothing would be proved.
-        most: Pairs that are enough.
+        minutes: For all runs together.
+        least: The fewest pairs of runs that can prove a change.
+        most: Pairs after which a stage stops.
         clock: In nanoseconds.
     """
 
@@ -27,9 +27,10 @@ class Pace:
 
     @contextmanager
     def measured(self, *, runs: int, counts: bool = True) -> Iterator[None]:
-        """Around so many runs; the last that count say what the next will take.
+        """Time *runs* runs: the latest timing predicts the next.
 
-        The first runs of a stage do not, if there are others: they are audited, and they compile.
+        The first runs of a stage do not count (*counts*) where there are others: they are
+        profiled, and they compile.
         """
         began_ns = self._clock()
         yield
@@ -41,14 +42,13 @@ class Pace:
         return self._clock() >= self._ends_ns
 
     def suffices(self, pairs: int) -> bool:
-        """Whether so many pairs of runs can prove anything."""
+        """Whether this many pairs of runs can prove a change."""
         return pairs >= self._least
 
     def turns(self, share: float) -> int:
-        """Pairs of runs for the next stage, if it gets this share of the time that is left.
+        """Pairs of runs for the next stage, given its *share* of the time left; 0 when time is up.
 
-        0 when it is up.  Decided before the stage runs: who stops when the answer pleases finds
-        what is not there.
+        Decided before the stage runs: stopping as soon as the result looks good would bias it.
         """
         left_ns = self._ends_ns - self._clock()
         if self._run_ns is None:

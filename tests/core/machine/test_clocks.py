@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from support.live import MS, HostFit
 
-from trainperf.core.machine.clocks import pace
-from trainperf.core.machine.clocks.pace import TIMES, pace_ns
+from trainperf.core.machine import clocks
+from trainperf.core.machine.clocks import PACE_REPEATS, pace_ns
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import EndMark, GapRecord
 from trainperf.testing import FakeClock
@@ -15,8 +15,8 @@ from trainperf.testing import FakeClock
 def test_it_is_the_typical_time_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three milliseconds, though the process was interrupted once for a second."""
     clock = FakeClock()
-    lengths: Iterator[float] = iter([3.0] * 5 + [1003.0] + [3.0] * TIMES)
-    monkeypatch.setattr(pace, "_work", lambda: clock.advance(ms=next(lengths)))
+    lengths: Iterator[float] = iter([3.0] * 5 + [1003.0] + [3.0] * PACE_REPEATS)
+    monkeypatch.setattr(clocks, "_fixed_work", lambda: clock.advance(ms=next(lengths)))
 
     assert pace_ns(clock) == 3 * MS
 
@@ -29,7 +29,7 @@ def test_on_a_clock_that_stands_still_it_is_not_known() -> None:
 def paced(monkeypatch: pytest.MonkeyPatch, ms: float) -> HostFit:
     """A fit beside which the work takes so long."""
     works: list[HostFit] = []
-    monkeypatch.setattr(pace, "_work", lambda: works and works[0].clock.advance(ms=ms))
+    monkeypatch.setattr(clocks, "_fixed_work", lambda: works and works[0].clock.advance(ms=ms))
     works.append(fit := HostFit())
     return fit
 
@@ -47,7 +47,7 @@ def test_the_time_it_takes_is_no_step_s(monkeypatch: pytest.MonkeyPatch) -> None
     assert isinstance(end, EndMark)
     assert end.pace_ns == 2 * MS
     assert walls == [1 * MS] * 4 + [8 * MS]
-    assert gaps["shutdown"] == (1 + TIMES) * 2 * MS
+    assert gaps["shutdown"] == (1 + PACE_REPEATS) * 2 * MS
     assert sum(walls) + sum(gaps.values()) == end.fit_ns
 
 
@@ -66,7 +66,7 @@ def test_its_fault_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise ValueError("of the pace")
 
-    monkeypatch.setattr(pace, "_work", broken)
+    monkeypatch.setattr(clocks, "_fixed_work", broken)
     fit = HostFit(tick_ns=10).steps(3).finish()
     (end,) = fit.entries(EndMark)
 

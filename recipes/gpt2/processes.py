@@ -1,9 +1,8 @@
-"""Who trains?  One run by itself, or both sides of a stage at once, in interleaving.
+"""Training processes: one run by itself, or both sides of a stage in turns.
 
-Every run has a process of its own: two processes that do the same differ by about a percent for as
-long as they live, and repeats in one process would not show it.  Only where something is compiled
-do the runs of a side share one, for it takes too long to be done again, and on a GPU, which takes
-seconds to be begun with.
+Every run has its own process: two processes that do the same differ by about 1 % for as long as
+they live, and repeats inside one process would not show it.  Runs of a side share a process only
+where starting one is expensive: with `torch.compile`, and on a GPU.
 """
 
 import multiprocessing
@@ -23,22 +22,22 @@ from trainperf.core import interleaving
 
 
 TURN_STEPS = 15
-"""A second of the smallest model.  Few steps are the first of a turn, which are left out."""
+"""Steps of a turn: one second of the smallest model, so few steps are a turn's excluded first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A run."""
+    """A run to be trained."""
 
     settings: Settings
     folder: str
-    """Below that of the walkthrough."""
-    looked_at: bool
-    """Whether one step is audited, and on a GPU the last ones are traced."""
+    """Relative to the walkthrough's folder."""
+    profiled: bool
+    """Audit one step, and on a GPU trace the last ones."""
 
 
 class Training(Protocol):
-    """Trains: `Processes`, but for tests that plant what it would have measured."""
+    """How runs are trained: `Processes`, or a test's own."""
 
     def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
         """One run."""
@@ -46,24 +45,24 @@ class Training(Protocol):
     def by_turns(
         self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Generator[None, None, None]:
-        """Pairs of runs, those of a pair at once; comes back after each pair.
+        """Train pairs of runs, both of a pair at the same time; yields after each pair.
 
         Raises:
-            RuntimeError: One of them failed, e.g. for lack of memory.
+            RuntimeError: A run failed, e.g. out of memory.
         """
 
 
 class Processes:
-    """Trains for real."""
+    """Real training."""
 
     def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
         """One run, in this process."""
-        train(work, run.settings, order, run.folder, looked_at=run.looked_at)
+        train(work, run.settings, order, run.folder, profiled=run.profiled)
 
     def by_turns(
         self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
     ) -> Generator[None, None, None]:
-        """Pairs of runs; where a process takes long to begin, those of a side share one."""
+        """Train pairs of runs; those of a side share a process where starting one is expensive."""
         cuda = this_machine(work.accelerator).cuda
         together = cuda or any(run.settings.compiled for run in pairs[0])
         for several in [pairs] if together else [[pair] for pair in pairs]:
@@ -76,73 +75,76 @@ class Processes:
         with ExitStack() as stack:
             address = stack.enter_context(interleaving.new_address())
             referee = stack.enter_context(interleaving.Referee(address, TURN_STEPS))
-            told = {}
+            processes = {}
             for side, runs in enumerate(zip(*pairs, strict=True)):
-                place = interleaving.Participant(address=str(address), side=side)
-                process, end = stack.enter_context(_process(place, work, order, runs))
-                told[end] = process
+                participant = interleaving.Participant(address=str(address), side=side)
+                process, end = stack.enter_context(_process(participant, work, order, runs))
+                processes[end] = process
             for _ in pairs:
-                _hear(told)
+                _await_all(processes)
                 yield
-            for side, process in enumerate(told.values()):
+            for side, process in enumerate(processes.values()):
                 process.join()
                 referee.gone(side)
 
 
 @contextmanager
 def _process(
-    place: interleaving.Participant, work: Recipe, order: list[Document], runs: Sequence[Planned]
+    participant: interleaving.Participant,
+    work: Recipe,
+    order: list[Document],
+    runs: Sequence[Planned],
 ) -> Iterator[tuple[BaseProcess, "Connection[None, str]"]]:
     # Forked from a process that has imported everything and computed nothing.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["recipes.gpt2.train"])
-    told, tells = context.Pipe(duplex=False)
-    process = context.Process(target=_side, args=(place, work, order, runs, tells))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_side, args=(participant, work, order, runs, sender))
     process.start()
-    tells.close()
+    sender.close()
     try:
-        yield process, told
+        yield process, receiver
     finally:
         process.kill()  # does nothing to one that has ended; there is nothing to save
         process.join()
-        told.close()
+        receiver.close()
 
 
 def _side(
-    place: interleaving.Participant,
+    participant: interleaving.Participant,
     work: Recipe,
     order: list[Document],
     runs: Sequence[Planned],
-    tells: "Connection[str, None]",
+    sender: "Connection[str, None]",
 ) -> None:
-    """All runs of one side; tells after each why it failed, or that it did not."""
-    os.environ.update(place.variable())
+    """Train all runs of one side; after each send its error, empty for none."""
+    os.environ.update(participant.variable())
     quieten()
     for run in runs:
         try:
-            train(work, run.settings, order, run.folder, looked_at=run.looked_at)
+            train(work, run.settings, order, run.folder, profiled=run.profiled)
         except RuntimeError as error:  # out of memory, or the compiler gave up
-            tells.send(str(error) or type(error).__name__)
+            sender.send(str(error) or type(error).__name__)
             return
-        tells.send("")
+        sender.send("")
 
 
-def _hear(told: "Mapping[Connection[None, str], BaseProcess]") -> None:
-    """Until every side has told of one more run; whichever tells first."""
-    silent = dict(told)
-    while silent:
-        spoken = wait(list(silent))
-        for end in [one for one in silent if one in spoken]:
-            _heard(end, silent.pop(end))
+def _await_all(processes: "Mapping[Connection[None, str], BaseProcess]") -> None:
+    """Return when every side has finished one more run."""
+    pending = dict(processes)
+    while pending:
+        ready = wait(list(pending))
+        for end in [each for each in pending if each in ready]:
+            _check(end, pending.pop(end))
 
 
-def _heard(end: "Connection[None, str]", process: BaseProcess) -> None:
+def _check(end: "Connection[None, str]", process: BaseProcess) -> None:
     try:
-        failed = end.recv()
+        error = end.recv()
     except EOFError:
         process.join()
         raise ChildProcessError(
-            f"a training ended with exit code {process.exitcode}; why is printed above"
+            f"a training process ended with exit code {process.exitcode}; see its error above"
         ) from None
-    if failed:
-        raise RuntimeError(failed)
+    if error:
+        raise RuntimeError(error)

@@ -1,6 +1,6 @@
-"""Which larger micro-batch?  The smallest that computes about as many samples a second as the best.
+"""Choice of a larger micro-batch: the smallest with about the throughput of the best.
 
-Those that divide the update evenly are tried, with the settings that the stage would train with.
+Candidates divide the update evenly and run with the settings that the stage would train with.
 """
 
 from dataclasses import replace
@@ -23,15 +23,15 @@ def with_swept_batch(
 ) -> Settings:
     """*tried*, with the micro-batch at the knee of its throughput; one choice needs no sweep."""
     documents = work.preset.documents
-    fewer = [one for one in range(kept.accumulation - 1, 0, -1) if documents % one == 0]
+    fewer = [n for n in range(kept.accumulation - 1, 0, -1) if documents % n == 0]
     if len(fewer) < 2:
         return tried
-    found = sweep(
+    result = sweep(
         _Step(work, tried),
         lambda size, _: _batch(work, tried, order[:size]),
-        [documents // one for one in fewer],
+        [documents // accumulation for accumulation in fewer],
     )
-    knee = found.knee()
+    knee = result.knee()
     chosen = tried.accumulation if knee is None else documents // knee.batch_size
     return replace(tried, accumulation=chosen)
 
@@ -54,8 +54,8 @@ class _Step:
 
 def _batch(work: Recipe, settings: Settings, order: list[DocumentSpan]) -> Batch:
     documents = DocumentDataset(order)
-    batch = collate(work.preset, settings)([documents[place] for place in range(len(order))])
-    return {name: one.to(_device(work)) for name, one in batch.items()}
+    batch = collate(work.preset, settings)([documents[number] for number in range(len(order))])
+    return {name: tensor.to(_device(work)) for name, tensor in batch.items()}
 
 
 def _device(work: Recipe) -> torch.device:

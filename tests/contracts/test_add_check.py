@@ -1,0 +1,62 @@
+"""A check of the doctor is one file and one line: then every form of the checkup has it."""
+
+import json
+
+import pytest
+from support.cases import CASES
+from support.extended import ExtendedPackage
+from support.runs import make_run_dir
+
+from trainperf.analysis.doctor import CHECKS
+
+
+CHECK = '''"""A check that a contributor adds."""
+
+from trainperf.analysis.doctor.base import Case, Outcome, failed
+
+
+def planted(case: Case) -> Outcome:
+    """Nothing is planted in the step.
+
+    Fails always.
+    """
+    return failed("use the spade twice", f"{case.summary.run.steps} roots")
+'''
+
+SHOW = """
+import contextlib, io, json, sys
+from trainperf.commands import main
+
+run, shown = sys.argv[1], {}
+for form in ("text", "markdown", "json"):
+    sys.argv = ["trainperf", "doctor", run, "--format", form]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main() == 0
+    shown[form] = out.getvalue()
+print(json.dumps(shown))
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The checkup of a run by a package with one check more."""
+    folder = tmp_path_factory.mktemp("checkout")
+    package = ExtendedPackage.copied_to(folder)
+    package.add_file("analysis/doctor/planted.py", CHECK)
+    package.add_line("analysis/doctor/__init__.py", '"planted",', after='"loader",')
+    run = make_run_dir(folder / "runs" / "trainperf", CASES["loader_bound"]().ranks)
+    shown: dict[str, str] = json.loads(package.run(SHOW, run))
+    return shown
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "json"])
+def test_the_check_is_in_every_form(shown: dict[str, str], form: str) -> None:
+    """With its promise, its evidence and what to do."""
+    assert "Nothing is planted in the step" in shown[form]
+    assert "use the spade twice" in shown[form]
+
+
+def test_it_is_counted(shown: dict[str, str]) -> None:
+    """No number of checks is typed anywhere."""
+    assert f"of {len(CHECKS) + 1} checks" in shown["text"]
+    assert len(json.loads(shown["json"])["checks"]) == len(CHECKS) + 1

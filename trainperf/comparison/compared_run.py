@@ -1,0 +1,187 @@
+"""One run of a comparison: its summary, its losses, and an estimate of each reading's error.
+
+The error comes from resampling the run's steady steps, thinned evenly so that memory is constant.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import StepObserver, examine
+from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.stats.bootstrap import (
+    LEAST_STEPS,
+    Estimate,
+    Places,
+    Resampled,
+    block_length,
+    estimate,
+    mixed,
+    pieces,
+    resamples,
+    segments,
+)
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
+from trainperf.core.steps.block import StepBlock
+from trainperf.meters import METERS, Meter, Scope
+from trainperf.traces.capture_files import CaptureReport
+
+
+MOST_STEPS = 2000
+"""At least half as many steps of a long run are kept: enough for a narrow interval."""
+
+RESAMPLES = 400
+"""Enough to know a standard deviation to 4 %."""
+
+_SPEED_UNITS = ("s", "1/s", "FLOP/s")
+"""Units of readings that get faster or slower."""
+
+_RESAMPLED = (Distribution, Ratio, Rate, SharedRate)
+"""Statistics of many steps; a maximum or a last value has no interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRun:
+    """One run of a comparison."""
+
+    summary: Summary
+    losses: LossCurve
+    captures: tuple[CaptureReport, ...] = ()
+    """The reports of its traces."""
+    estimates: Mapping[str, Estimate]
+    """Reading to the estimate of its logarithm; a reading without an interval is absent."""
+
+
+def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
+    """Read a run in one pass.
+
+    Args:
+        path: Its directory, or one above it.
+        observers: Fed with its steps in the same pass.
+
+    Raises:
+        RunError: It is no run directory.
+    """
+    run, sample, losses = Run.open(path), SampleFold(), LossFold()
+    evidence = examine(run, observers=(sample, losses, *observers))
+    summary = evidence.summary
+    values = {
+        name: reading.value
+        for name, reading in summary.readings.items()
+        if reading.value is not None
+    }
+    return ComparedRun(
+        summary=summary,
+        captures=evidence.captures,
+        losses=losses.curve(run, summary.run.notes.get("loss", "")),
+        estimates=estimates(sample.sample(), values),
+    )
+
+
+class SampleFold:
+    """Every k-th steady step of every rank, in order; k doubles when there are too many.
+
+    A later attempt that recorded other facts replaces what came before it.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[list[StepBlock]] = []
+        """Per rank."""
+        self._stride = 1
+        self._passed = 0
+        """Steady steps observed."""
+        self._kept = 0
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: the same ones of every rank that took part."""
+        steady = [block.steady() for block in blocks if len(block)]
+        if len(steady) < len(blocks):
+            return  # after an elastic restart with fewer ranks: other work than the rest
+        if not self._blocks or self._blocks[0][0].schema != steady[0].schema:
+            self._blocks = [[] for _ in blocks]
+            self._stride, self._passed, self._kept = 1, 0, 0
+        length = len(steady[0])
+        chosen = np.arange(-self._passed % self._stride, length, self._stride)
+        self._passed += length
+        self._kept += len(chosen)
+        for kept, block in zip(self._blocks, steady, strict=True):
+            kept.append(block.take(chosen))
+        while self._kept > MOST_STEPS:
+            self._thin()
+
+    def sample(self) -> tuple[StepBlock, ...]:
+        """The steps kept, one block per rank; none if there was no steady step."""
+        return tuple(StepBlock.joined(kept) for kept in self._blocks)
+
+    def _thin(self) -> None:
+        every_other = np.arange(0, self._kept, 2)
+        self._blocks = [[block.take(every_other)] for block in self.sample()]
+        self._stride *= 2
+        self._kept = len(every_other)
+
+
+def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dict[str, Estimate]:
+    """The error of each reading, from its meter applied to resampled steps.
+
+    Args:
+        sample: Steady steps, the same ones of every rank.
+        values: Values of the readings over all steps.
+    """
+    if not sample or len(sample[0]) < LEAST_STEPS:
+        return {}
+    n = len(sample[0])
+    meters = [meter for meter in METERS if meter.name in values and _resampled(meter, sample)]
+    drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
+    parts, mixture = (_values(meters, sample, chosen) for chosen in (segments(n), mixed(n)))
+    small = _values([meter for meter in meters if is_speed(meter)], sample, pieces(n))
+    estimated = {
+        meter.name: estimate(
+            values[meter.name],
+            Resampled(
+                drawn=drawn[meter.name],
+                segments=parts[meter.name],
+                mixed=mixture[meter.name],
+                pieces=small.get(meter.name, ()),
+            ),
+            lower_is_faster=meter.better == "lower",
+        )
+        for meter in meters
+    }
+    return {name: value for name, value in estimated.items() if value is not None}
+
+
+def is_speed(meter: Meter) -> bool:
+    """Whether a reading gets faster or slower."""
+    return meter.unit in _SPEED_UNITS and meter.better is not None
+
+
+def _resampled(meter: Meter, sample: tuple[StepBlock, ...]) -> bool:
+    return meter.scope is Scope.STEADY and isinstance(meter.observe(sample[0]), _RESAMPLED)
+
+
+def _values(
+    meters: Sequence[Meter], sample: tuple[StepBlock, ...], choices: Iterable[Places]
+) -> dict[str, list[float]]:
+    """The value of each meter over each choice of steps; NaN where it has none."""
+    values: dict[str, list[float]] = {meter.name: [] for meter in meters}
+    for places in choices:
+        blocks = [block.take(places) for block in sample]
+        for meter in meters:
+            values[meter.name].append(_value(meter, blocks))
+    return values
+
+
+def _value(meter: Meter, blocks: Sequence[StepBlock]) -> float:
+    """The meter's value over all ranks; NaN where it has none."""
+    reductions = [meter.observe(block) for block in blocks]
+    present = [reduction for reduction in reductions if reduction is not None]
+    if not present:
+        return math.nan
+    value = (type(present[0]).across(present) if len(present) > 1 else present[0]).value()
+    return math.nan if value is None else value

@@ -1,0 +1,75 @@
+"""The clocks: the host's, and the events of a device.  Nothing else in the package reads time."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timezone
+from itertools import pairwise
+from statistics import median
+from typing import Protocol
+
+from typing_extensions import Self
+
+
+HostClock = Callable[[], int]
+"""Returns nanoseconds on a monotonic clock with an arbitrary zero."""
+
+monotonic_ns = time.perf_counter_ns
+"""The host clock of every measurement: monotonic, nanoseconds, arbitrary zero."""
+
+thread_ns = time.thread_time_ns
+"""CPU time of the calling thread: not while it sleeps, nor while others run."""
+
+
+def wall_clock_anchor() -> str:
+    """The run's only use of wall-clock time: when it began, ISO 8601 in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+class TimingEvent(Protocol):
+    """A point in a device's queue, as `torch.cuda.Event(enable_timing=True)` is one."""
+
+    def record(self) -> None:
+        """Put the event behind everything queued so far on the current stream."""
+        ...
+
+    def query(self) -> bool:
+        """Whether the device has reached it.  Never waits."""
+        ...
+
+    def elapsed_time(self, end_event: Self, /) -> float:
+        """Milliseconds of device time to *end_event*; both must have been reached."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait until the device has reached it.  Only the drain at the end of fit may."""
+        ...
+
+
+EventFactory = Callable[[], TimingEvent]
+
+PACE_LOOPS = 2500
+"""Length of the work that `pace_ns` times: some 0.2 ms on a machine of 2020."""
+
+PACE_REPEATS = 9
+"""Times that it is repeated: some 2 ms in all."""
+
+
+def pace_ns(clock: HostClock) -> int | None:
+    """The host's speed now: median time of a small fixed piece of Python, at either end of a fit.
+
+    `None` on a clock that stands still.  Python alone, because on a host that lends out its
+    processors Python slows by at least as much as a step, and needs no thread, memory or framework.
+    """
+    _fixed_work()  # Python specialises its bytecode the first time
+    moments = [clock()]
+    for _ in range(PACE_REPEATS):
+        _fixed_work()
+        moments.append(clock())
+    return round(median(end - begin for begin, end in pairwise(moments))) or None
+
+
+def _fixed_work() -> int:
+    state = 1
+    for number in range(PACE_LOOPS):
+        state = (state * 31 + number) & 0xFFFF
+    return state

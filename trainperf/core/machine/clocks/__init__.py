@@ -1,1 +1,0 @@
-"""The clocks: one for the host, one for the device.  Nothing else in the package reads time."""
