@@ -12,14 +12,8 @@ from support.runs import make_run_dir
 from support.tab import a_run, steps_of
 
 from trainperf.analysis.run.directory import Run
-<<<<<<< HEAD
-from trainperf.commands._comparison import Asked, compared
-from trainperf.reports.html.run import load_page_data, render
-=======
 from trainperf.commands._comparison import ComparisonOptions, compare_sides
-from trainperf.reports.html.page_data import look
-from trainperf.reports.html.run import render
->>>>>>> main
+from trainperf.reports.html.run import load_page_data, render
 
 
 if TYPE_CHECKING:
