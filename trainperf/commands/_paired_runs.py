@@ -1,6 +1,5 @@
 """Pairs of trainings that take turns: launched together, each in a process of its own."""
 
-import json
 import os
 import shlex
 import signal
@@ -14,9 +13,10 @@ from itertools import count
 from pathlib import Path
 
 from trainperf.commands.run import command_of
-from trainperf.core import launch_environment, run_directory
+from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.interleaving import Participant, Referee, new_address
+from trainperf.core.launch_environment import LaunchOptions
 
 
 NAMES = ("before", "after")
@@ -94,8 +94,8 @@ def _training(
     command: Sequence[str], out: Path, place: Participant
 ) -> Iterator[subprocess.Popen[bytes]]:
     out.mkdir(parents=True)
-    wanted = {"dirpath": place.dirpath, "audit_at": None, "loader_anatomy": False}
-    environment = {**os.environ, launch_environment.ASKED: json.dumps(wanted), **place.variable()}
+    options = LaunchOptions(dirpath=place.dirpath)
+    environment = {**os.environ, **options.variable(), **place.variable()}
     with (
         _output(out).open("wb") as output,
         subprocess.Popen(  # noqa: S603 the user's own training

@@ -1,7 +1,6 @@
 """`trainperf run SCRIPT …`: measure a Lightning training without changing its script."""
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import ASKED, SEEN
+from trainperf.core.launch_environment import LaunchOptions
 
 
 _UNMEASURED = (
@@ -44,14 +43,14 @@ def _run(given: argparse.Namespace) -> CommandResult:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
     command = command_of(given.script, given.arguments)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as place:
-        seen = Path(place) / SEEN
-        wanted = {
-            "dirpath": None if given.out is None else str(Path(given.out).resolve()),
-            "audit_at": given.audit_at,
-            "loader_anatomy": given.loader_anatomy,
-            SEEN: str(seen),
-        }
-        code = _ended(command, {**os.environ, ASKED: json.dumps(wanted)})
+        seen = Path(place) / "seen"
+        options = LaunchOptions(
+            dirpath=None if given.out is None else str(Path(given.out).resolve()),
+            audit_at=given.audit_at,
+            loader_anatomy=given.loader_anatomy,
+            seen=str(seen),
+        )
+        code = _ended(command, {**os.environ, **options.variable()})
         if not seen.exists():
             sys.stderr.write(_UNMEASURED)
     return CommandResult(text="", code=code)
