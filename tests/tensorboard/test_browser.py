@@ -352,6 +352,6 @@ def test_the_tab_is_a_tab_of_tensorboard(logdir: Path, opened: Opened) -> None:
     frame.locator("#run").select_option("0-first/trainperf")
     frame.locator("h2", has_text="0-first").wait_for()
 
-    assert "51.0\u00a0ms a step" in frame.locator("p.answer").first.inner_text()
+    assert "Step time 51.0\u00a0ms" in frame.locator("p.answer").first.inner_text()
     # TensorBoard's own scripts may complain; ours are asked above.
     tab.complaints.clear()

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
 from trainperf.tensorboard.held import Stamp, stamp
 from trainperf.traces.results import TraceReport
@@ -137,7 +138,7 @@ def _title(stem: str) -> str:
     if named is None:
         return plain(stem)
     first, steps = named.first_step, named.steps
-    said = f"step {first:,}" if steps == 1 else f"steps {first:,}–{first + steps - 1:,}"
+    said = step_range(first, first + steps - 1)
     rank = "" if named.rank is None else f" · rank {named.rank}"
     again = "" if named.again is None else f" · again ({named.again})"
     return f"{said}{rank}{again}"

@@ -24,7 +24,7 @@ from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.series.decimate import Groups
 from trainperf.reports.series.fold import SeriesFold
 from trainperf.reports.series.steps import Series, series
-from trainperf.reports.trace.tab_words import capture_words
+from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.captures import Capture, Captures
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture
@@ -146,8 +146,8 @@ class Store:
             return known.answers[key]
 
     def capture(self, run_id: str, key: str) -> Answer:
-        """`CaptureWords` of an analysis."""
-        return _answer(capture_words(self._report(run_id, key)))
+        """`TraceView` of an analysis."""
+        return _answer(trace_view(self._report(run_id, key)))
 
     def picture(
         self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]

@@ -212,9 +212,9 @@ def test_a_capture_is_shown_with_its_answer_and_its_figures(tmp_path: Path) -> N
     run = Planted(capture=capture).write(tmp_path / "trainperf")
     words = words_of(render(load_page_data(run)))
 
-    assert "Steps 100 – 102" in words
+    assert "Steps 100–102" in words
     assert "What the planted trace says." in words
-    assert "device busy61 %" in words
+    assert "GPU busy61.0 %" in words
 
 
 def test_a_chart_that_one_group_would_flatten_is_cut_off_and_says_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from trainperf.analysis.roofline.speed_of_light import speed_of_light
 from trainperf.analysis.roofline.time_split import DeviceShares, Facts, dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
+from trainperf.core.formatting.units import step_range
 from trainperf.core.phases import PHASES
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace
@@ -96,7 +97,7 @@ def _shares(report: CaptureReport, rank: RankTrace) -> DeviceShares | None:
     first = report.capture.first_index
     last = first + report.capture.complete_steps - 1
     return DeviceShares(
-        steps=f"step {first}" if last <= first else f"steps {first}–{last}",
+        steps=step_range(first, last),
         compute=compute,
         comm_exposed=comm,
         copies_exposed=beside - comm,

@@ -6,7 +6,7 @@ from statistics import median
 import numpy as np
 
 from trainperf.analysis.summary.schema import Compared, TracedSteps
-from trainperf.core.formatting.units import duration
+from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.phases import Phase
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.traces.capture_files import CaptureReport, rank_of
@@ -87,8 +87,7 @@ def side_by_side(
 
 def steps_of(traced: TracedSteps) -> str:
     """E.g. `steps 7–9`, as the records number them."""
-    first, last = traced.first_step, traced.first_step + traced.steps - 1
-    return f"step {first}" if first == last else f"steps {first}–{last}"
+    return step_range(traced.first_step, traced.first_step + traced.steps - 1)
 
 
 class _Traced:

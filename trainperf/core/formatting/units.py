@@ -123,6 +123,11 @@ def words(label: str) -> str:
     return "warm-up" if label == "warmup" else label.replace("_", " ")
 
 
+def step_range(first: int, last: int) -> str:
+    """The steps from *first* to *last*, e.g. `step 7`, `steps 1,200–1,202`."""
+    return f"step {first:,}" if last <= first else f"steps {first:,}–{last:,}"
+
+
 def plural(number: int, noun: str) -> str:
     """A number of things, e.g. `1 rank`, `2 ranks`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

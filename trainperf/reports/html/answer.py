@@ -33,7 +33,7 @@ def findings(view: RunView) -> Markup:
     """What to change, the one that gains most first."""
     if not view.findings:
         return paragraph(NO_FINDING, "soft")
-    return Markup("".join(map(_finding, view.findings)))
+    return Markup("".join(map(finding_card, view.findings)))
 
 
 def breakdown(view: RunView) -> Markup:
@@ -79,7 +79,8 @@ def _key(colour: int) -> Markup:
     return Markup(f'<span class="key b{colour}"></span>')
 
 
-def _finding(finding: FindingView) -> Markup:
+def finding_card(finding: FindingView) -> Markup:
+    """A finding: title, gain, evidence, labelled rows."""
     title = [tag("b", text(finding.title))]
     if finding.gain:
         title.append(Markup(f' <span class="gain">{text(finding.gain)}</span>'))

@@ -1,11 +1,12 @@
 """The report as markdown: for TensorBoard's text tab, issues and pull requests."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import starmap
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
-from trainperf.reports.layout.finding_view import FindingView
+from trainperf.reports.layout.finding_lines import finding_markdown
 from trainperf.reports.run.rows import PhaseRow
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import tables
@@ -24,7 +25,7 @@ def render(summary: Summary) -> str:
         _bullets(f"skew: {late}" for late in view.late),
         _fit(view),
         *map(_details, tables(summary)),
-        _findings(view.findings),
+        "\n".join(starmap(finding_markdown, enumerate(view.findings, start=1))),
         _bullets(f"note: {note}" for note in (*view.warnings, *view.remarks)),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -42,21 +43,6 @@ def _phases(phases: Sequence[PhaseRow]) -> str:
 def _fit(view: RunView) -> str:
     rows = tuple((part.name, part.said) for part in view.fit)
     return markdown_table(Table(head=("the fit", view.fit_said), rows=rows)) if rows else ""
-
-
-def _findings(findings: Sequence[FindingView]) -> str:
-    return "\n".join(
-        f"{place}. " + "  \n   ".join(_finding(finding))
-        for place, finding in enumerate(findings, start=1)
-    )
-
-
-def _finding(finding: FindingView) -> Iterator[str]:
-    yield f"**{safe(finding.title)}**" + (f": {safe(finding.gain)}" if finding.gain else "")
-    if finding.evidence:
-        yield safe("; ".join(finding.evidence))
-    for row in finding.rows:
-        yield f"{row.label}: {safe(row.text)}"
 
 
 def _details(table: Table) -> str:

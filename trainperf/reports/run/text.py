@@ -9,7 +9,8 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, confidence_interval, duration
 from trainperf.core.formatting.wrap import PLUS, WIDTH, words_of
-from trainperf.reports.layout.finding_view import NEXT, FindingView
+from trainperf.reports.layout.finding_lines import finding_text
+from trainperf.reports.layout.finding_view import NEXT
 from trainperf.reports.layout.terminal import flow
 from trainperf.reports.run.rows import PhaseRow, ledger
 from trainperf.reports.run.run_view import RunView, run_view
@@ -24,9 +25,6 @@ _CONTINUES = " " * _LABEL
 _BAR = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _COLOURS = {"data_wait": "red", "callbacks": "yellow", "loop": "yellow"}
-
-_FULL_LABEL = 16
-"""Columns of a label in the full report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,9 @@ def full_lines(summary: Summary, width: int) -> list[Text]:
     if findings:
         out += [Text(), Text("  Findings, the largest gain first", style="bold cyan")]
     for place, finding in enumerate(findings, start=1):
-        out += _finding(place, finding, width - 4)
+        title, rest = finding_text(place, finding, width - 4)
+        out += [Text("    ").append(line, style="bold") for line in title]
+        out += [Text(f"    {line}") for line in rest]
     return _cut(out, width)
 
 
@@ -194,18 +194,9 @@ def _labelled(label: str, text: str, style: str = "") -> Text:
 
 def _table(table: Table, width: int) -> Iterator[Text]:
     if table.rows:
-        for place, line in enumerate(text_table(table, width)):
-            yield Text(f"    {line}", style="" if place else "dim")
+        grid = text_table(table, width)
+        for place, line in enumerate(grid):
+            is_head = place < len(grid) - len(table.rows)
+            yield Text(f"    {line}", style="dim" if is_head else "")
     for note in table.notes:
         yield from (Text("    ").append(line.plain, "dim") for line in flow(words_of(note), width))
-
-
-def _finding(place: int, finding: FindingView, width: int) -> Iterator[Text]:
-    for line in flow(words_of(f"{place}. {finding.headline}"), width):
-        yield Text("    ").append(line.plain, style="bold")
-    for line in flow(words_of("; ".join(finding.evidence)), width - 3):
-        yield Text(f"       {line.plain}")
-    for row in finding.rows:
-        labels = [row.label]
-        for line in flow(words_of(row.text), width - _FULL_LABEL - 3):
-            yield Text(f"       {labels.pop() if labels else '':<{_FULL_LABEL}}{line.plain}")

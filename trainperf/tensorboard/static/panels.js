@@ -60,7 +60,7 @@ export function findings(node, list) {
   fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, "No clear bottleneck."));
 }
 
-function finding(item) {
+export function finding(item) {
   return el("article", { class: `finding ${item.severity}` },
     el("h4", {}, item.title, item.gain ? el("span", { class: "gain" }, item.gain) : null),
     item.evidence.length ? el("ul", {}, item.evidence.map((line) => el("li", {}, line))) : null,
@@ -93,6 +93,17 @@ export function readings(node, list) {
 
 export function absent(node, charts) {
   fill(node, charts.length ? el("h3", {}, "Not shown") : null, charts.length ? el("dl", { class: "absent" }, charts.map((chart) => el("div", {}, el("dt", {}, chart.title), el("dd", {}, chart.absent)))) : null);
+}
+
+// A `Table` of the reports: words to the left, numbers to the right, notes below.
+export function grid({ head, rows: body, words, end_words: endWords, notes }) {
+  const kind = (place) => (place < words || place >= head.length - endWords ? null : "number");
+  return [
+    el("div", { class: "scroll" }, el("table", { class: "plain" },
+      el("thead", {}, el("tr", {}, head.map((cell, place) => el("th", { class: kind(place) }, cell)))),
+      el("tbody", {}, body.map((row) => el("tr", {}, row.map((cell, place) => el("td", { class: cell.length > 40 ? "long" : kind(place) }, cell))))))),
+    notes.map((note) => el("p", { class: "quiet small" }, note)),
+  ];
 }
 
 export function table(head, rows) {
