@@ -1,4 +1,4 @@
-"""`trainperf report RUN`: the answer, from disk."""
+"""`trainperf report RUN`: the report of a run, from its directory."""
 
 import argparse
 import sys
@@ -8,13 +8,15 @@ from trainperf.commands.cli import Command
 from trainperf.reports import PAGES
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, or one above it")
-    parser.add_argument("--format", choices=PAGES, default="text", help="how to show it")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="run directory, or a directory above it"
+    )
+    parser.add_argument("--format", choices=PAGES, default="text", help="output format")
     parser.add_argument(
         "--full",
         action="store_true",
-        help="with text: everything that is known beyond the answer; the other formats have it all",
+        help="with text: print every section; the other formats always have them",
     )
 
 
@@ -37,9 +39,9 @@ def _run(given: argparse.Namespace) -> str:
     return FORMATS[given.format](summary)
 
 
-REPORT = Command(
+COMMAND = Command(
     name="report",
-    about="Say where the time of a run went and what to change first; also while it is running.",
-    declare=_declare,
+    about="Show where a run's time went and what to change first; works while it is training.",
+    add_arguments=_add_arguments,
     run=_run,
 )
