@@ -25,7 +25,7 @@ from trainperf.reports.series.decimate import Groups
 from trainperf.reports.series.fold import SeriesFold
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
-from trainperf.tensorboard.captures import Capture, Captures
+from trainperf.tensorboard.captures import CaptureEntry, Captures
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture
 from trainperf.tensorboard.runs import FoundRun, find_runs
@@ -87,7 +87,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
     words: RunView
     series: Series
-    captures: list[Capture]
+    captures: list[CaptureEntry]
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.run import MOST_GROUPS, PageData, load_page_data, render
 from trainperf.reports.html.step_times import histogram
 from trainperf.reports.series.step_times import Bins
-from trainperf.traces.results import Totals
+from trainperf.traces.results import TraceTotals
 
 
 def seen_of(path: Path, steps: Sequence[StepRecord]) -> PageData:
@@ -208,7 +208,7 @@ def test_the_ledger_is_a_bar_and_its_rows(tmp_path: Path) -> None:
 
 def test_a_capture_is_shown_with_its_answer_and_its_figures(tmp_path: Path) -> None:
     """What was not measured stands together, with the reason."""
-    capture = make_capture(Totals(steps=3, step_s=0.05, gpu_busy_fraction=0.61))
+    capture = make_capture(TraceTotals(steps=3, step_s=0.05, gpu_busy_fraction=0.61))
     run = Planted(capture=capture).write(tmp_path / "trainperf")
     words = words_of(render(load_page_data(run)))
 

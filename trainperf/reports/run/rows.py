@@ -132,7 +132,22 @@ def facts(summary: Summary) -> list[NamedValue]:
         _fact(summary, "loss", "loss", lambda loss: f"{loss:.4g}"),
         _fact(summary, "overhead_s", "trainperf overhead", lambda spent: f"{duration(spent)}/step"),
     )
-    return [entry for entry in entries if entry is not None]
+    return [*(entry for entry in entries if entry is not None), *_titled(summary)]
+
+
+def amount(number: float, unit: str, name: str) -> str:
+    """The value of the reading *name* with its unit."""
+    if unit == "s":
+        return duration(number)
+    if unit == "B":
+        return size(number)
+    if unit == "B/s":
+        return rate(number)
+    if unit == "1/s":
+        return f"{count(number)}/s"
+    if name.endswith(("_fraction", "_rate")):
+        return share(number)
+    return f"{number:.4g}" if unit == "1" else f"{count(number)} {unit}"
 
 
 def ledger(summary: Summary) -> list[tuple[str, float]]:
@@ -254,6 +269,15 @@ def _overflow(summary: Summary) -> NamedValue | None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
     return NamedValue(name="overflow", said=fine_share(overflowed) + at)
+
+
+def _titled(summary: Summary) -> list[NamedValue]:
+    """Readings that bring a name for people with them, as those of a user's own meters do."""
+    return [
+        NamedValue(name=plain(reading.title), said=amount(reading.value, reading.unit, name))
+        for name, reading in summary.readings.items()
+        if reading.title and reading.value is not None
+    ]
 
 
 def _fact(

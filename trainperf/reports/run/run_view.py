@@ -11,7 +11,7 @@ import msgspec
 from trainperf.analysis.rules.distributed.straggler import said as lateness
 from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import count, duration, rate, share, size
+from trainperf.core.formatting.units import duration
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import (
     FindingRow,
@@ -25,6 +25,7 @@ from trainperf.reports.run.rows import (
     NamedValue,
     PhaseRow,
     about,
+    amount,
     facts,
     ledger,
     phase_rows,
@@ -178,18 +179,3 @@ def _interval(name: str, reading: Reading) -> str:
         return ""
     low, high = (amount(end, reading.unit, name) for end in (reading.low, reading.high))
     return f"{low} – {high}"
-
-
-def amount(value: float, unit: str, name: str) -> str:
-    """A reading's value with its unit."""
-    if unit == "s":
-        return duration(value)
-    if unit == "B":
-        return size(value)
-    if unit == "B/s":
-        return rate(value)
-    if unit == "1/s":
-        return f"{count(value)}/s"
-    if name.endswith(("_fraction", "_rate")):
-        return share(value)
-    return f"{value:.4g}" if unit == "1" else f"{count(value)} {unit}"
