@@ -15,12 +15,11 @@ from trainperf.analysis.rules import RULES
 from trainperf.analysis.run.directory import Run
 from trainperf.core.loop_kind import LIGHTNING, PLAIN
 from trainperf.reports.doctor import text as doctor_text
-from trainperf.reports.html.page_data import look
+from trainperf.reports.html.run import load_page_data
 from trainperf.reports.html.run import render as page
 from trainperf.reports.run import markdown
-from trainperf.reports.run.full_text import full_lines
-from trainperf.reports.run.tab_words import words_of
-from trainperf.reports.run.text import lines
+from trainperf.reports.run.run_view import run_view
+from trainperf.reports.run.text import full_lines, lines
 
 
 ROOT = Path(__file__).parents[2]
@@ -39,13 +38,13 @@ ONLY_UNDER_LIGHTNING = {
 
 def shown_of(run: Run) -> Iterator[tuple[str, str]]:
     """Every form in which a run is shown."""
-    data = look(run, now_s=0.0)
+    data = load_page_data(run, now_s=0.0)
     summary = data.evidence.summary
     yield "text", "\n".join(line.plain for line in lines(summary, 100))
     yield "full", "\n".join(line.plain for line in full_lines(summary, 100))
     yield "markdown", markdown.render(summary)
     yield "html", page(data)
-    yield "tab", msgspec.json.encode(words_of(summary)).decode()
+    yield "tab", msgspec.json.encode(run_view(summary)).decode()
     checkup = examined(Case(evidence=data.evidence))
     yield "doctor", doctor_text.render(checkup, "run")
 
