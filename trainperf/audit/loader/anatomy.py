@@ -4,7 +4,7 @@ Batches are taken from a second loader as fast as they come, so none waits for t
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -17,11 +17,14 @@ from torch.utils.data import DataLoader, IterableDataset
 from trainperf.audit.loader.probe_loader import loaders, random_state_kept, second
 from trainperf.audit.loader.source_lines import getitem_line, line_of
 from trainperf.audit.loader.timed_loader import Parcel
-from trainperf.audit.nested import tensors
+from trainperf.audit.nested import walker
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 
+
+_contents = walker(torch.Tensor, np.ndarray, bytes, bytearray, attributes=True)
+"""What takes room in a batch."""
 
 BATCHES, LIMIT_S = 32, 2.0
 
@@ -107,20 +110,6 @@ def _look(loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostCl
 def _arriving(loader: "DataLoader[Any]") -> Iterator[Parcel]:
     """With its own frame, so that the workers end when it is left."""
     yield from loader
-
-
-def _contents(batch: object) -> Iterator[object]:
-    """What takes room in it."""
-    if isinstance(batch, torch.Tensor | np.ndarray | bytes | bytearray):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _contents(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _contents(value)
-    else:
-        yield from tensors(batch)
 
 
 def _size(content: object) -> int:
