@@ -50,8 +50,7 @@ def test_a_script_without_a_trainer_is_told_so(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (0, "done\n")
     assert (
-        "no Lightning Trainer was built on this machine, so nothing was measured here"
-        in ended.stderr
+        "no Lightning Trainer was created on this machine, so nothing was measured" in ended.stderr
     )
     assert "LoopMonitor" in ended.stderr
 

@@ -104,7 +104,7 @@ def test_a_command_runs(
 
 def test_only_commands_that_exist_are_named() -> None:
     """And scripts that are there."""
-    known = {command.name for command in COMMANDS}
+    known = set(COMMANDS)
     used = {command[1] for _, command in COMMAND_LINES if command[0] == "trainperf"}
     scripts = {command[1] for _, command in COMMAND_LINES if command[0] == "bash"}
 

@@ -1,7 +1,7 @@
 """What does a run say?  All meters, the ledger, the ranks and the findings, from its directory."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +30,7 @@ from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
+from trainperf.meters.own import across
 from trainperf.traces.capture_files import CaptureReport, read_all
 
 
@@ -122,6 +123,7 @@ def _summary(
     found = readings(folds, info)
     longest = max(folds, key=lambda fold: fold.steps)
     found["allreduce_skew_s"] = _skew(lateness, info, longest)
+    found |= _own_readings(replay, taken=frozenset(found))
     since = diverged(replay)
     if since:
         found["loss"] = Reading(value=None, unit="1", reason=since)
@@ -205,6 +207,17 @@ def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:
     else:
         reason = "not measured: needs the all-reduce tail of at least two ranks"
     return Reading(value=None, unit="s", reason=reason)
+
+
+def _own_readings(replay: Replay, taken: Collection[str]) -> dict[str, Reading]:
+    """Of the user's own meters: of the latest attempt, as the training itself wrote them."""
+    of_ranks = [journal.totals.readings for journal in replay.journals.values()]
+    names = dict.fromkeys(name for readings in of_ranks for name in readings)
+    return {
+        name: across([readings.get(name) for readings in of_ranks])
+        for name in names
+        if name not in taken
+    }
 
 
 def _sequence_lengths(replay: Replay) -> dict[int, int]:
