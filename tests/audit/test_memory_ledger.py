@@ -249,7 +249,7 @@ def test_following_storages_changes_nothing_and_keeps_nothing_alive() -> None:
     timeline = audit.allocations.timeline
     freed = sum(1 for event in timeline.events if event < 0)
     # What is left are the gradients: two tensors for each of six layers.
-    assert len(timeline.made) - freed == 12
+    assert len(timeline.allocations) - freed == 12
 
 
 def test_what_a_compiler_traces_with_takes_no_memory() -> None:
