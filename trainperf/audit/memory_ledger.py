@@ -24,7 +24,7 @@ from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActiva
 from trainperf.core.machine.limits import memory_bytes
 
 
-NO_STEP = "no step was audited: TrainPerf(audit_at=20)"
+NO_STEP = "no step was audited"
 NO_BACKWARD = "no backward ran in the audited step"
 NO_ALLOCATOR = "not known here: operators take and free their workspace by themselves"
 NO_CACHE = "not applicable: no caching allocator is known here"

@@ -183,8 +183,8 @@ FULL = """\
     half the micro-batch, twice as many of them       5.00 MiB
     an optimizer sharded over 8 ranks (ZeRO-1): torch.distributed.optim.ZeroRedundancyOptimizer; the
     updated parameters are broadcast each step
-    half the micro-batch, twice as many of them: batch_size // 2 and accumulate_grad_batches=2;
-    smaller products, and twice the launches
+    half the micro-batch, twice as many of them: batch_size // 2, gradients accumulated over
+    2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made
 
   Findings, the largest gain first
