@@ -13,10 +13,10 @@ from support.traces import TRACES, needs_traces
 
 from trainperf.analysis.summary.breakdown import broken_down
 from trainperf.analysis.summary.schema import encode_summary
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.job_report import report
-from trainperf.traces.results import Totals
+from trainperf.traces.results import TraceTotals
 
 
 STEPS = make_steps(200, data_wait=10, forward=25, backward=50, optimizer=15)
@@ -27,7 +27,7 @@ AUDIT = make_audit(
     step=20,
 )
 AUDITED = replace(PLAIN, documents=(AUDIT, MeasuredChip(chip=CHIP)))
-TRACED = Totals(
+TRACED = TraceTotals(
     steps=3,
     step_s=0.1,
     gpu_busy_fraction=0.75,
@@ -97,7 +97,7 @@ def test_a_trace_on_disk_is_what_counts(tmp_path: Path) -> None:
 
 def test_a_trace_without_a_device_divides_nothing(tmp_path: Path) -> None:
     """A CPU's trace has operators, and no idle time to tell apart."""
-    traced = make_capture(Totals(steps=3, step_s=0.1), on_device=False)
+    traced = make_capture(TraceTotals(steps=3, step_s=0.1), on_device=False)
     dimensions = replace(PLAIN, capture=traced).evidence(tmp_path).summary.dimensions
 
     assert dimensions is not None
