@@ -67,8 +67,7 @@ from trainperf.commands import main
 from trainperf.lightning import StepTimeMonitor, TrainPerf
 from trainperf.tensorboard.data import Store, View
 
-sys.path.insert(0, sys.argv[2])  # scripts
-from render_docs import readings
+from scripts.docs.tables import TABLES
 
 
 class Model(pl.LightningModule):
@@ -103,7 +102,7 @@ for form in ("text", "markdown", "html", "json"):
     shown[form] = out.getvalue()
 store = Store([folder / "all"], lambda: 1_000_000_000.0)
 shown["tab"] = store.run(run.relative_to(folder / "all").as_posix(), View()).body.decode()
-shown["docs"] = readings()
+shown["docs"] = TABLES["readings"]()
 shown["sink"] = (run / "planted.txt").read_text()
 print(json.dumps(shown))
 """
@@ -112,8 +111,6 @@ print(json.dumps(shown))
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """All that shows readings, by a package with one meter and one sink more."""
-    from support.extended import ROOT
-
     folder = tmp_path_factory.mktemp("checkout")
     package = ExtendedPackage.copied_to(folder)
     package.add_file("meters/planted.py", METER)
@@ -121,7 +118,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package.add_file("recording/sinks/planted.py", SINK)
     package.add_line("recording/sinks/__init__.py", '"planted",', after='"tensorboard",')
     (folder / "fits").mkdir()
-    shown: dict[str, str] = json.loads(package.run(SHOW, folder / "fits", ROOT / "scripts"))
+    shown: dict[str, str] = json.loads(package.run(SHOW, folder / "fits"))
     return shown
 
 
