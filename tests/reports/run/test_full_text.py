@@ -8,7 +8,7 @@ from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
