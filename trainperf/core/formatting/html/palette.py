@@ -64,6 +64,11 @@ FIT_PARTS = (2, 4, 1, 6, 5, 0, 3, 7)
 """Colours of the parts of a fit, as places among the phases: neighbours differ."""
 
 
+def phase_colour(place: int) -> tuple[str, str]:
+    """A phase's colour, light and dark."""
+    return _PHASES[place]
+
+
 def phase_variable(place: int) -> str:
     """The variable of a phase's colour, e.g. `--phase-data_wait`."""
     return f"--phase-{PHASES[place % COLOURS].label}"
