@@ -24,6 +24,7 @@ from trainperf.analysis.summary.stragglers import LatenessFold
 from trainperf.analysis.summary.trace_agreement import TracedFold, disagreements
 from trainperf.analysis.summary.warnings import diverged, warnings_of
 from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.loop_kind import LIGHTNING, loop_of
 from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.block import StepBlock
@@ -33,9 +34,6 @@ from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
 from trainperf.meters.own import across
 from trainperf.traces.capture_files import CaptureReport, read_all
 
-
-LIGHTNING = "lightning"
-"""The loop (`config["loop"]`) that makes its ranks wait for each other before every fetch."""
 
 OUR_CALLBACKS = frozenset(
     {
@@ -105,7 +103,8 @@ def _summary(
     """Everything but the findings."""
     replay = Replay(run)
     folds = [Fold(METERS) for _ in run.ranks]
-    lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
+    # Lightning makes its ranks wait for each other before every fetch.
+    lateness = LatenessFold(run.ranks, loop_waits=loop_of(run.info.config) is LIGHTNING)
     captures, excluded = CaptureFold(), Excluded()
     traced = TracedFold(traces, run.ranks, restarted=len(run.attempts) > 1)
     for blocks in replay.blocks():
