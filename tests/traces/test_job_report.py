@@ -11,11 +11,11 @@ from support.traces import MS, Launches, event, step_mark, write_trace
 from trainperf.core.errors import TraceError
 from trainperf.traces import job_report
 from trainperf.traces.job_report import report
-from trainperf.traces.results import TraceOptions, TraceReport
+from trainperf.traces.results import AnalysisOptions, TraceReport
 
 
 ENGINE = ("1", "2")
-FEWER = TraceOptions(lanes=False)
+FEWER = AnalysisOptions(lanes=False)
 
 
 def ddp_step(late_ms: int, steps: int = 2) -> list[dict[str, Any]]:

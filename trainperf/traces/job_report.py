@@ -15,10 +15,10 @@ from trainperf.core.formatting.units import plural
 from trainperf.traces.findings import findings
 from trainperf.traces.headline import answer
 from trainperf.traces.results import (
+    AnalysisOptions,
     RankAnalysis,
     RankCollectives,
     RankTrace,
-    TraceOptions,
     TraceReport,
 )
 from trainperf.traces.trace_files import NAMED, TraceFile, some, trace_files
@@ -40,7 +40,7 @@ Outcome = RankAnalysis | str
 """The analysis of a file, or what is wrong with it."""
 
 
-def report(paths: Sequence[Path], options: TraceOptions | None = None) -> TraceReport:
+def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> TraceReport:
     """Analyse traces: files, or directories with one per rank.
 
     Of a directory that holds several captures, the last one.
@@ -50,7 +50,7 @@ def report(paths: Sequence[Path], options: TraceOptions | None = None) -> TraceR
         OSError: a file cannot be read.
     """
     files, notes = trace_files([Path(path) for path in paths])
-    outcomes = _outcomes(files, options or TraceOptions())
+    outcomes = _outcomes(files, options or AnalysisOptions())
     analyses = [outcome for outcome in outcomes if isinstance(outcome, RankAnalysis)]
     problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if not analyses:
@@ -75,7 +75,7 @@ def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceRe
     return msgspec.structs.replace(out, answer=answer(out))
 
 
-def _outcomes(files: Sequence[TraceFile], options: TraceOptions) -> list[Outcome]:
+def _outcomes(files: Sequence[TraceFile], options: AnalysisOptions) -> list[Outcome]:
     """What each of the files gives; several large ones are shared with another process."""
     size = {file: file.path.stat().st_size if file.path.exists() else 0 for file in files}
     if len(files) > 1 and sum(size.values()) >= LARGE_BYTES:
@@ -85,7 +85,9 @@ def _outcomes(files: Sequence[TraceFile], options: TraceOptions) -> list[Outcome
     return [_outcome(file, options) for file in files]
 
 
-def _shared(files: Sequence[TraceFile], options: TraceOptions) -> dict[TraceFile, Outcome] | None:
+def _shared(
+    files: Sequence[TraceFile], options: AnalysisOptions
+) -> dict[TraceFile, Outcome] | None:
     """`None` if other processes do not work, as in a script that starts itself anew."""
     # Loading these takes longer than reading a small trace.
     from concurrent.futures import Future, ProcessPoolExecutor  # noqa: PLC0415
@@ -111,7 +113,7 @@ def _shared(files: Sequence[TraceFile], options: TraceOptions) -> dict[TraceFile
         return None
 
 
-def _outcome(file: TraceFile, options: TraceOptions) -> Outcome:
+def _outcome(file: TraceFile, options: AnalysisOptions) -> Outcome:
     """The analysis; of a file that nobody named and that is no trace, what is wrong with it."""
     from trainperf.traces.rank_report import analyse_file  # noqa: PLC0415 loads numpy: see above
 

@@ -29,7 +29,13 @@ from trainperf.traces.metrics.steps import StepSpans, find_steps
 from trainperf.traces.metrics.syncs import sync_columns, sync_sites
 from trainperf.traces.missing_values import reasons_of, warnings_of
 from trainperf.traces.reader import read
-from trainperf.traces.results import RankAnalysis, RankTrace, TraceOptions, TraceStep, TraceTotals
+from trainperf.traces.results import (
+    AnalysisOptions,
+    RankAnalysis,
+    RankTrace,
+    TraceStep,
+    TraceTotals,
+)
 from trainperf.traces.stragglers import rank_collectives
 
 
@@ -51,7 +57,7 @@ class Parts:
     collectives: Collectives
 
 
-def analyse_file(path: Path, options: TraceOptions) -> RankAnalysis:
+def analyse_file(path: Path, options: AnalysisOptions) -> RankAnalysis:
     """Read and analyse one file; raises `TraceError` if nothing of it can be used."""
     table = read(path)
     parts = take_apart(table)

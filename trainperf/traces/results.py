@@ -251,7 +251,7 @@ class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceOptions:
+class AnalysisOptions:
     """How each trace is to be analysed."""
 
     lanes: bool = True
