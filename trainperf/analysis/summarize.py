@@ -1,6 +1,5 @@
 """What does a run say?  All meters, the ledger, the ranks and the findings, from its directory."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,23 +34,6 @@ from trainperf.traces.capture_files import CaptureReport, read_all
 
 LIGHTNING = "lightning"
 """The loop (`config["loop"]`) that makes its ranks wait for each other before every fetch."""
-
-OUR_CALLBACKS = frozenset(
-    {
-        "AllReduceTailMonitor",
-        "DataWaitMonitor",
-        "GradScalerMonitor",
-        "H2DMonitor",
-        "MemoryMonitor",
-        "ScheduledProfiler",
-        "StepTimeMonitor",
-        "TokenThroughputMonitor",
-        "TrainPerf",
-    }
-)
-"""What `trainperf.lightning` exports, which loads torch: their hooks are our cost, not a user's."""
-
-_CLASS_ENDS = re.compile(r"\W")
 
 
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
@@ -219,8 +201,6 @@ def _actions_s(replay: Replay) -> dict[str, float]:
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():
         for action, spent_ns in journal.totals.actions_ns.items():
-            if _CLASS_ENDS.split(action, maxsplit=1)[0] in OUR_CALLBACKS:
-                continue
             per_step_s = spent_ns / 1e9 / max(1, journal.steps)
             slowest[action] = max(slowest.get(action, 0.0), per_step_s)
     return dict(sorted(slowest.items(), key=lambda item: -item[1]))

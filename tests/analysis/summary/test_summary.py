@@ -17,8 +17,6 @@ from support.runs import (
     summary_of,
 )
 
-import trainperf.lightning
-import trainperf.loop
 from trainperf.analysis.summarize import write_summary
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
@@ -350,16 +348,6 @@ def test_hooks_are_listed_with_their_cost_a_step_the_largest_first(tmp_path: Pat
     actions = summary_of(tmp_path, specs).actions_s
 
     assert list(actions.items()) == [("B.y", 0.004), ("A.x", 0.003)]
-
-
-def test_hooks_of_ours_are_not_listed_as_the_users(tmp_path: Path) -> None:
-    """Every callback that we export; a name that merely begins like one is the user's."""
-    ours = {f"{name}.on_train_batch_end": 300 * MS for name in trainperf.lightning.__all__}
-    totals = Totals(at_step=9, actions_ns={**ours, "TrainPerfect.on_train_batch_end": 100 * MS})
-
-    spec = RankSpec(steps=make_steps(100, callbacks=40), totals=totals)
-
-    assert summary_of(tmp_path, [spec]).actions_s == {"TrainPerfect.on_train_batch_end": 0.001}
 
 
 def test_sequence_lengths_of_all_ranks_are_one_histogram(tmp_path: Path) -> None:
