@@ -44,7 +44,7 @@ def test_a_report_is_printed_where_the_summary_finds_no_room(
     with pytest.raises(OSError, match="summary"):
         close_run(tmp_path, ranks=1, aloud=True)
 
-    assert "1.00 ms a step" in capsys.readouterr().out
+    assert "Step time 1.00 ms" in capsys.readouterr().out
 
 
 def test_quietly_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 from trainperf.core.artifacts.chip import MeasuredChip
 from trainperf.core.machine.chips import Chip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
+from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
 
 
 MS = 1e-3
@@ -121,7 +121,7 @@ def capture_of(operators: dict[str, tuple[int, float]], steps: int = 2) -> Captu
         file="rank0.json",
         rank=0,
         steps=traced,
-        totals=Totals(steps=steps, step_s=0.06),
+        totals=TraceTotals(steps=steps, step_s=0.06),
         top_operators=top,
     )
     return CaptureReport(

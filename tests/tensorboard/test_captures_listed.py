@@ -11,7 +11,7 @@ from support.tab import TRACE, a_report, a_run, write_capture
 from trainperf.core.errors import RunError
 from trainperf.tensorboard.data import NotFoundError, Store, View
 from trainperf.tensorboard.picture import MOST_SLICES, picture
-from trainperf.traces.results import Collective, Lane, Operator, RankTrace, Slice, Totals
+from trainperf.traces.results import Collective, Operator, RankTrace, Slice, TraceLane, TraceTotals
 
 
 RUN = "first/trainperf"
@@ -178,8 +178,8 @@ def lanes(*slices: Slice) -> RankTrace:
     """A rank with one lane."""
     return RankTrace(
         file="x",
-        totals=Totals(steps=1, step_s=1.0),
-        lanes=(Lane(name="stream 7", slices=slices),),
+        totals=TraceTotals(steps=1, step_s=1.0),
+        lanes=(TraceLane(name="stream 7", slices=slices),),
     )
 
 

@@ -10,8 +10,7 @@ from typing import NoReturn
 from trainperf import __version__
 from trainperf.core.errors import ConfigError, TrainPerfError
 from trainperf.core.families import each
-from trainperf.core.formatting.escape import plain
-from trainperf.reports.layout.encoding import encodable
+from trainperf.core.formatting.escape import encodable, plain
 
 
 UNUSABLE = 2

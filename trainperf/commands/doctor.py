@@ -62,7 +62,7 @@ def _checked(path: Path, name: str | None, given: argparse.Namespace) -> Command
     from trainperf.reports.doctor import markdown as doctor_markdown
     from trainperf.reports.doctor import text as doctor_text
     from trainperf.reports.layout.json import checkup_json
-    from trainperf.reports.run.terminal import styled, width_of
+    from trainperf.reports.layout.terminal import styled, width_of
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     run = Run.open(path)

@@ -20,12 +20,11 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.merge import merge
     from trainperf.analysis.summarize import save_summary
-    from trainperf.reports.html.page_data import look
-    from trainperf.reports.html.run import save
-    from trainperf.reports.run.terminal import rendered
+    from trainperf.reports.html.run import load_page_data, save
+    from trainperf.reports.run.formats import rendered
 
     run = merge([Run.open(part) for part in given.parts], given.out)
-    seen = look(run)
+    seen = load_page_data(run)
     save_summary(seen.evidence.summary, run.path)
     save(seen, run.path)
     return f"{rendered(seen.evidence.summary, sys.stdout)}\n  {run.path}\n"

@@ -25,16 +25,14 @@ def _run(given: argparse.Namespace) -> str:
 
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import summarize
-    from trainperf.reports.run.formats import FORMATS
-    from trainperf.reports.run.terminal import rendered
+    from trainperf.reports.run.formats import FORMATS, rendered
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     if given.format == "html":
         from trainperf.core.formatting.html.markup import portable
-        from trainperf.reports.html.page_data import look
-        from trainperf.reports.html.run import render
+        from trainperf.reports.html.run import load_page_data, render
 
-        return portable(render(look(Run.open(given.run), now_s=now_s)))
+        return portable(render(load_page_data(Run.open(given.run), now_s=now_s)))
     summary = summarize(Run.open(given.run), now_s=now_s)
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)

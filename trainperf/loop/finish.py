@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.formatting.units import bracket, duration, share
+from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
@@ -35,16 +35,19 @@ def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | Non
     step, waited = readings.get("step_s"), readings.get("data_wait_fraction")
     if step is None or step.value is None:
         return None
-    sure = bracket(step.value, step.low, step.high)
+    interval = confidence_interval(step.value, step.low, step.high)
     waiting = ""
     if waited is not None and waited.value is not None:
-        waiting = f", {share(waited.value)} of it waiting for data"
-    later = (
-        "; the full report comes when the fit ends, or now with `trainperf report` on the run "
+        waiting = f", {share(waited.value)} of it data wait"
+    sentence = (
+        f"trainperf: warm-up over, step time {duration(step.value)}{interval} so far{waiting}"
+    )
+    if not written:
+        return sentence
+    return (
+        f"{sentence}; full report when the fit ends, or now with `trainperf report` on the run "
         "directory"
     )
-    said = f"trainperf: warm-up over, {duration(step.value)} a step so far{sure}{waiting}"
-    return said + (later if written else "")
 
 
 def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
@@ -59,14 +62,16 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
     """
     from trainperf.analysis.run.directory import Run  # noqa: PLC0415
     from trainperf.analysis.summarize import save_summary  # noqa: PLC0415
-    from trainperf.reports.html.page_data import look  # noqa: PLC0415
-    from trainperf.reports.html.run import save  # noqa: PLC0415
-    from trainperf.reports.run.terminal import write_report  # noqa: PLC0415
+    from trainperf.reports.html.run import (  # noqa: PLC0415
+        load_page_data,
+        save,
+    )
+    from trainperf.reports.run.formats import write_report  # noqa: PLC0415
 
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    seen = look(Run.open(run))
+    seen = load_page_data(Run.open(run))
     summary = seen.evidence.summary
     try:
         save_summary(summary, run)

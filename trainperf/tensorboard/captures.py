@@ -23,7 +23,7 @@ _LARGEST_ANALYSIS = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TraceListing:
     """What the folder of traces holds, by name."""
 
     analyses: dict[str, Stamp]
@@ -31,14 +31,14 @@ class Found:
     """Trace file to its size in bytes."""
 
 
-class TraceFile(msgspec.Struct, frozen=True, kw_only=True):
+class TraceDownload(msgspec.Struct, frozen=True, kw_only=True):
     """An original trace that can be downloaded."""
 
     file: str
     bytes: int
 
 
-class Capture(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One capture in the list: enough to choose it."""
 
     key: str
@@ -51,7 +51,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     """Why there is no analysis to show."""
     ranks: list[int | None]
-    traces: list[TraceFile]
+    traces: list[TraceDownload]
 
 
 class Captures:
@@ -61,7 +61,7 @@ class Captures:
         self._folder = run / TRACES
         self._known: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
-    def found(self) -> Found:
+    def found(self) -> TraceListing:
         """What is there now."""
         analyses: dict[str, Stamp] = {}
         traces: dict[str, int] = {}
@@ -70,9 +70,9 @@ class Captures:
                 analyses[path.name] = stamp(path)
             elif path.name.endswith(TRACE_SUFFIXES) and not path.name.startswith("."):
                 traces[path.name] = path.stat().st_size
-        return Found(analyses=analyses, traces=traces)
+        return TraceListing(analyses=analyses, traces=traces)
 
-    def listed(self, found: Found) -> list[Capture]:
+    def listed(self, found: TraceListing) -> list[CaptureEntry]:
         """Every capture, analysed or not, in the order of their steps.
 
         The analysis of one rank is left out once there is one of all ranks.
@@ -85,7 +85,7 @@ class Captures:
         alone = [_alone(file, found) for file in found.traces if file not in mentioned]
         return sorted([*analysed, *alone], key=lambda capture: _order(capture.key))
 
-    def report(self, name: str, found: Found) -> TraceReport | str:
+    def report(self, name: str, found: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
         now = found.analyses[name]
         known = self._known.get(name)
@@ -93,7 +93,7 @@ class Captures:
             known = self._known[name] = (now, _decoded(self._folder / name, now))
         return known[1]
 
-    def trace(self, file: str, found: Found) -> Path | None:
+    def trace(self, file: str, found: TraceListing) -> Path | None:
         """Where a trace that was found is; `None` for any other name."""
         return self._folder / file if file in found.traces else None
 
@@ -144,41 +144,43 @@ def _title(stem: str) -> str:
     return f"{said}{rank}{again}"
 
 
-def _own(report: TraceReport | str, found: Found) -> list[str]:
+def _own(report: TraceReport | str, found: TraceListing) -> list[str]:
     """The trace files of an analysis that are still there."""
     if isinstance(report, str):
         return []
     return [rank.file for rank in report.ranks if rank.file in found.traces]
 
 
-def _analysed(name: str, report: TraceReport | str, files: Iterable[str], found: Found) -> Capture:
+def _analysed(
+    name: str, report: TraceReport | str, files: Iterable[str], found: TraceListing
+) -> CaptureEntry:
     problem, answer, ranks = "", "", []
     if isinstance(report, str):
         problem = report
     else:
         answer = plain(report.answer)
         ranks = [rank.rank for rank in report.ranks]
-    return Capture(
+    return CaptureEntry(
         key=name,
         version="-".join(map(str, found.analyses[name][1:])),
         title=_title(name.removesuffix(ANALYSIS_SUFFIX)),
         answer=answer,
         problem=problem,
         ranks=ranks,
-        traces=[TraceFile(file=file, bytes=found.traces[file]) for file in files],
+        traces=[TraceDownload(file=file, bytes=found.traces[file]) for file in files],
     )
 
 
-def _alone(file: str, found: Found) -> Capture:
+def _alone(file: str, found: TraceListing) -> CaptureEntry:
     title = file
     for ending in TRACE_SUFFIXES:
         title = title.removesuffix(ending)
-    return Capture(
+    return CaptureEntry(
         key=file,
         version=str(found.traces[file]),
         title=_title(title),
         answer="",
         problem=f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}",
         ranks=[],
-        traces=[TraceFile(file=file, bytes=found.traces[file])],
+        traces=[TraceDownload(file=file, bytes=found.traces[file])],
     )

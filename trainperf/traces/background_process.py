@@ -17,7 +17,7 @@ import msgspec
 from trainperf.core.errors import TrainPerfError
 from trainperf.traces.capture_files import CaptureReport, analysis_file, facts_of, tb_copy, write
 from trainperf.traces.job_report import report
-from trainperf.traces.results import Totals
+from trainperf.traces.results import TraceTotals
 from trainperf.traces.tb_profiler_copy import normalise
 
 
@@ -63,7 +63,7 @@ def read(traces: Sequence[Path]) -> dict[str, float]:
     return figures(found.ranks[0].totals) if found.ranks else {}
 
 
-def figures(totals: Totals) -> dict[str, float]:
+def figures(totals: TraceTotals) -> dict[str, float]:
     """The numbers of a trace that are worth a curve; without those that do not apply."""
     found = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
     return {name: float(value) for name, value in found.items() if value is not None}

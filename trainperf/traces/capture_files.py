@@ -19,8 +19,8 @@ from trainperf.core.run_directory import (
     write_atomically,
 )
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
-from trainperf.traces.reading.source import Limits, Source
-from trainperf.traces.reading.splitter import Document, Value, Window
+from trainperf.traces.reading.source import ReadLimits, Source
+from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
 from trainperf.traces.results import TraceReport
 
 
@@ -52,7 +52,9 @@ def facts_of(trace: Path) -> CaptureFacts:
     Raises:
         TraceError: It is no trace of ours.
     """
-    for part in Document(Window(Source(trace, Limits()).blocks()), EventDecoder()).parts():
+    for part in TraceDocument(
+        ByteWindow(Source(trace, ReadLimits()).blocks()), EventDecoder()
+    ).parts():
         if isinstance(part, Value) and part.key == OURS:
             try:
                 return msgspec.json.decode(part.body, type=CaptureFacts)

@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.idle import Idle
+from trainperf.traces.metrics.idle import IdleSplit
 from trainperf.traces.metrics.intervals import Spans
-from trainperf.traces.metrics.steps import Rows, Steps
-from trainperf.traces.results import Lane, Slice
+from trainperf.traces.metrics.steps import Rows, StepSpans
+from trainperf.traces.results import Slice, TraceLane
 
 
 MOST = 4_000
@@ -31,11 +31,11 @@ NAME = 160
 """Letters of a name that are kept: those of templates are pages long."""
 
 _KINDS = {
-    Use.COMPUTE: "compute",
-    Use.COMMUNICATION: "communication",
-    Use.TO_DEVICE: "copy",
-    Use.FROM_DEVICE: "copy",
-    Use.OTHER_COPY: "copy",
+    DeviceUse.COMPUTE: "compute",
+    DeviceUse.COMMUNICATION: "communication",
+    DeviceUse.TO_DEVICE: "copy",
+    DeviceUse.FROM_DEVICE: "copy",
+    DeviceUse.OTHER_COPY: "copy",
 }
 
 
@@ -54,8 +54,8 @@ class _Row:
 
 
 def lanes_of(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, idle: Idle
-) -> tuple[Lane, ...]:
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, idle: IdleSplit
+) -> tuple[TraceLane, ...]:
     """The lanes from top to bottom; times are from the start of the first step."""
     marks = [f"step {number}" for number in steps.number.tolist()]
     rows = [("steps", _plain(steps.spans, "step", marks))]
@@ -68,7 +68,7 @@ def lanes_of(
     if len(idle.pauses):
         rows.append(("device idle", _plain(idle.pauses, "idle", ["idle"])))
     origin = int(steps.start[0]) if len(steps) else 0
-    return tuple(Lane(name=name, slices=_slices(row, origin)) for name, row in rows)
+    return tuple(TraceLane(name=name, slices=_slices(row, origin)) for name, row in rows)
 
 
 def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
@@ -78,7 +78,7 @@ def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
     return _Row(start=spans.start, end=spans.end, kind=kinds, kinds=(kind,), names=names, name=name)
 
 
-def _threads(table: EventTable, steps: Steps, host: HostWork) -> list[tuple[str, _Row]]:
+def _threads(table: EventTable, steps: StepSpans, host: HostWork) -> list[tuple[str, _Row]]:
     """The outermost operators of the threads that ran most of them, that of the steps first."""
     thread = table.thread[host.operators]
     busiest = _busiest(thread, table.duration_ns[host.operators], THREADS)
@@ -107,7 +107,7 @@ def _of_rows(table: EventTable, rows: Rows, kind: str) -> _Row:
 def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
     stream = table.stream[device.row]
     kinds = tuple(sorted(set(_KINDS.values())))
-    of_use = np.array([kinds.index(_KINDS[use]) for use in Use], np.int64)
+    of_use = np.array([kinds.index(_KINDS[use]) for use in DeviceUse], np.int64)
     lanes = []
     for one in sorted(_busiest(stream, device.end - device.start, STREAMS)):
         mine = np.flatnonzero(stream == one)

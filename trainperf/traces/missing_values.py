@@ -6,7 +6,7 @@ from trainperf.core.formatting.units import plural, share
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.columns import StepColumns
 from trainperf.traces.metrics.device import DeviceWork
-from trainperf.traces.metrics.steps import OPTIMIZER_STEP, WINDOW, Steps
+from trainperf.traces.metrics.steps import OPTIMIZER_STEP, WINDOW, StepSpans
 
 
 _NO_DEVICE = "no device in this trace"
@@ -46,7 +46,7 @@ FEW = 0.001
 
 
 def reasons_of(
-    table: EventTable, steps: Steps, device: DeviceWork, columns: StepColumns
+    table: EventTable, steps: StepSpans, device: DeviceWork, columns: StepColumns
 ) -> dict[str, str]:
     """For each field that is `None` in every step: why."""
     missing = [name for name, values in columns.items() if all(one is None for one in values)]
@@ -67,7 +67,7 @@ def reasons_of(
     return out
 
 
-def warnings_of(table: EventTable, steps: Steps, device: DeviceWork) -> tuple[str, ...]:
+def warnings_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> tuple[str, ...]:
     """What a reader of the figures must know."""
     said = [*_losses(table), *_cut(steps, len(table) > 0)]
     if device.other_devices:
@@ -97,7 +97,7 @@ def _losses(table: EventTable) -> list[str]:
     return said
 
 
-def _cut(steps: Steps, events: bool) -> list[str]:  # noqa: FBT001 private, and one of two
+def _cut(steps: StepSpans, events: bool) -> list[str]:  # noqa: FBT001 private, and one of two
     if not events:
         return ["no events in this trace"]
     if steps.source == OPTIMIZER_STEP:

@@ -18,19 +18,19 @@ from trainperf.traces.metrics.columns import (
     seconds,
 )
 from trainperf.traces.metrics.communication import comm_columns, kinds
-from trainperf.traces.metrics.device import DeviceWork, Use, device_work
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork, device_work
 from trainperf.traces.metrics.host import HostWork, host_columns, host_work
-from trainperf.traces.metrics.idle import Idle, idle_split
+from trainperf.traces.metrics.idle import IdleSplit, idle_split
 from trainperf.traces.metrics.intervals import clipped
 from trainperf.traces.metrics.kernels import kernel_columns
 from trainperf.traces.metrics.links import Nest, nest
 from trainperf.traces.metrics.memory import memory_peak
 from trainperf.traces.metrics.operators import top_operators
-from trainperf.traces.metrics.steps import Steps, find_steps
+from trainperf.traces.metrics.steps import StepSpans, find_steps
 from trainperf.traces.metrics.syncs import sync_columns, sync_sites
 from trainperf.traces.metrics.transfers import transfer_columns
 from trainperf.traces.missing_values import reasons_of, warnings_of
-from trainperf.traces.results import RankTrace, Totals, TraceStep
+from trainperf.traces.results import RankTrace, TraceStep, TraceTotals
 
 
 _DEVICE_FIELDS = (
@@ -46,12 +46,12 @@ class Parts:
     """A trace taken apart: what every question is asked of."""
 
     table: EventTable
-    steps: Steps
+    steps: StepSpans
     device: DeviceWork
     host: HostWork
     forest: Nest
     """The operators."""
-    idle: Idle
+    idle: IdleSplit
     collectives: Collectives
 
 
@@ -126,7 +126,7 @@ def _device_columns(parts: Parts) -> StepColumns:
     steps, device, idle = parts.steps, parts.device, parts.idle
     count = len(steps)
     spans = by_step(device, device.in_steps, count)
-    compute = by_step(device, device.kernel & device.used_for(Use.COMPUTE), count)
+    compute = by_step(device, device.kernel & device.used_for(DeviceUse.COMPUTE), count)
     bounds = [one.bounds for one in spans]
     return {
         "device_span_s": [(one[1] - one[0]) / 1e9 if one else None for one in bounds],
@@ -147,7 +147,7 @@ def _steps(columns: StepColumns, count: int) -> tuple[TraceStep, ...]:
     return tuple(msgspec.convert(row, TraceStep) for row in rows)
 
 
-def _totals(parts: Parts, columns: StepColumns) -> Totals:
+def _totals(parts: Parts, columns: StepColumns) -> TraceTotals:
     step_s = [value for value in columns["step_s"] if value is not None]
     means = {name: _mean(columns[name]) for name in _MEANS}
     overlaps = {
@@ -163,7 +163,7 @@ def _totals(parts: Parts, columns: StepColumns) -> Totals:
         **overlaps,
         **_fractions(parts),
     }
-    return msgspec.convert(found, Totals)
+    return msgspec.convert(found, TraceTotals)
 
 
 _MEANS = (

@@ -10,17 +10,17 @@ from trainperf.traces.reading.columns import Columns
 from trainperf.traces.reading.decode import EventDecoder
 from trainperf.traces.reading.meta import KEYS, clock_ns, info_of, values_of
 from trainperf.traces.reading.numbers import InexactError
-from trainperf.traces.reading.source import Limits, Source
-from trainperf.traces.reading.splitter import Document, Value, Window
+from trainperf.traces.reading.source import ReadLimits, Source
+from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
 
 
-def read(path: Path, *, limits: Limits | None = None) -> EventTable:
+def read(path: Path, *, limits: ReadLimits | None = None) -> EventTable:
     """Read one trace, `.json` or `.json.gz`; what is damaged is left out and counted in `losses`.
 
     Raises:
         TraceError: nothing of it can be used; says why in one line.
     """
-    limits = limits or Limits()
+    limits = limits or ReadLimits()
     try:
         try:
             return _read(path, limits, EventDecoder())
@@ -31,9 +31,9 @@ def read(path: Path, *, limits: Limits | None = None) -> EventTable:
         raise TraceError(f"{path}: {error}") from None
 
 
-def _read(path: Path, limits: Limits, decoder: EventDecoder) -> EventTable:
+def _read(path: Path, limits: ReadLimits, decoder: EventDecoder) -> EventTable:
     source = Source(path, limits)
-    document = Document(Window(source.blocks()), decoder)
+    document = TraceDocument(ByteWindow(source.blocks()), decoder)
     columns = Columns(limits.text_characters)
     bodies: dict[str, bytes] = {}
     dropped = repaired = 0

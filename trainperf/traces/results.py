@@ -113,7 +113,7 @@ class SyncSite(msgspec.Struct, frozen=True, kw_only=True):
     """Innermost Python frame first; empty where the trace has no stacks."""
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class TraceTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over the recorded steps of a rank; fractions are quotients of sums."""
 
     steps: int
@@ -156,7 +156,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """`step`, `compute`, `communication`, `copy`, `idle`, `operator`, `loader`, `sync`."""
 
 
-class Lane(msgspec.Struct, frozen=True, kw_only=True):
+class TraceLane(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the picture: a stream of the device, or a thread of the host."""
 
     name: str
@@ -199,7 +199,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     step_source: str = ""
     """What the steps were cut by: `ProfilerStep`, `Optimizer.step`, or `none` (one window)."""
     steps: tuple[TraceStep, ...] = ()
-    totals: Totals
+    totals: TraceTotals
     top_operators: tuple[Operator, ...] = ()
     """By self device time; by self CPU time without a device."""
     top_cpu_operators: tuple[Operator, ...] = ()
@@ -207,7 +207,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     sync_sites: tuple[SyncSite, ...] = ()
     memory_peak_bytes: int | None = None
     memory_peak_operator: str | None = None
-    lanes: tuple[Lane, ...] = ()
+    lanes: tuple[TraceLane, ...] = ()
     reasons: dict[str, str] = {}
     """Field to the sentence that says why it is `None`."""
     warnings: tuple[str, ...] = ()

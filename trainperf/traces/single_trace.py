@@ -12,7 +12,7 @@ from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.backward import backward_windows
 from trainperf.traces.metrics.collectives import Collectives
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.steps import Steps
+from trainperf.traces.metrics.steps import StepSpans
 from trainperf.traces.rank_report import summed_up, take_apart
 from trainperf.traces.rank_results import Analysed, Key, RankCollectives, Wanted
 from trainperf.traces.reader import read
@@ -54,7 +54,7 @@ def analysed(path: Path, wanted: Wanted) -> Analysed:
 
 
 def rank_collectives(
-    table: EventTable, steps: Steps, host: HostWork, found: Collectives
+    table: EventTable, steps: StepSpans, host: HostWork, found: Collectives
 ) -> RankCollectives:
     """The collectives of the recorded steps that all ranks take part in, each with its key."""
     begin, _ = backward_windows(table, steps, host)

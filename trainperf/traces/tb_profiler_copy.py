@@ -16,12 +16,12 @@ import msgspec
 from trainperf.core.errors import TraceError
 from trainperf.core.run_directory import drafted
 from trainperf.traces.event_table import Kind
-from trainperf.traces.metrics.collective_ids import Collectives
+from trainperf.traces.metrics.collective_ids import CollectiveLaunches
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
 from trainperf.traces.reading.kinds import kind_of
 from trainperf.traces.reading.mend import mend
-from trainperf.traces.reading.source import Limits, Source
-from trainperf.traces.reading.splitter import Batch, Document, Value, Window
+from trainperf.traces.reading.source import ReadLimits, Source
+from trainperf.traces.reading.splitter import Batch, ByteWindow, TraceDocument, Value
 
 
 Record = dict[str, object]
@@ -40,14 +40,14 @@ _KNOWN = ("broadcast", "all_reduce", "all_gather", "reduce_scatter", "reduce")
 """The collectives of the plugin; the longer names first."""
 
 
-def normalise(trace: Path, copy: Path, *, limits: Limits | None = None) -> None:
+def normalise(trace: Path, copy: Path, *, limits: ReadLimits | None = None) -> None:
     """Write a copy of *trace* for torch-tb-profiler, gzipped, whole or not at all.
 
     Raises:
         TraceError: Nothing of it can be used.
         OSError: The copy cannot be written.
     """
-    limits = limits or Limits()
+    limits = limits or ReadLimits()
     head, collectives = _first_pass(trace, limits)
     copy.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -58,10 +58,10 @@ def normalise(trace: Path, copy: Path, *, limits: Limits | None = None) -> None:
         _write(cast(IO[bytes], out), head, _events(trace, limits, collectives))
 
 
-def _first_pass(trace: Path, limits: Limits) -> tuple[dict[str, bytes], Collectives]:
+def _first_pass(trace: Path, limits: ReadLimits) -> tuple[dict[str, bytes], CollectiveLaunches]:
     """What stands beside the events, and which collective launched which kernel."""
     head: dict[str, bytes] = {}
-    collectives = Collectives()
+    collectives = CollectiveLaunches()
     seen = False
     for part in _parts(trace, limits):
         if isinstance(part, Value):
@@ -89,14 +89,14 @@ def _valid(value: Value) -> bytes | None:
     return None
 
 
-def _events(trace: Path, limits: Limits, collectives: Collectives) -> Iterator[Record]:
+def _events(trace: Path, limits: ReadLimits, collectives: CollectiveLaunches) -> Iterator[Record]:
     for part in _parts(trace, limits):
         if not isinstance(part, Value):
             yield from _rewritten(part, collectives)
 
 
-def _parts(trace: Path, limits: Limits) -> Iterator[Value | Record]:
-    for part in Document(Window(Source(trace, limits).blocks()), _WholeDecoder()).parts():
+def _parts(trace: Path, limits: ReadLimits) -> Iterator[Value | Record]:
+    for part in TraceDocument(ByteWindow(Source(trace, limits).blocks()), _WholeDecoder()).parts():
         if isinstance(part, Batch):
             yield from cast(list[Record], part.events)
         else:
@@ -115,7 +115,7 @@ def _write(out: IO[bytes], head: dict[str, bytes], events: Iterator[Record]) -> 
     out.write(b"\n]}\n")
 
 
-def _rewritten(event: Record, collectives: Collectives) -> Iterator[Record]:
+def _rewritten(event: Record, collectives: CollectiveLaunches) -> Iterator[Record]:
     """The event as the plugin understands it; nothing for one on which it would fail."""
     name, category = event.get("name"), event.get("cat")
     if not isinstance(name, str) or not _sound(event):
@@ -150,7 +150,7 @@ def _sound(event: Record) -> bool:
     return not host or str(event.get("tid")).lstrip("-").isdigit()
 
 
-def _pointed(event: Record, kind: Kind, collectives: Collectives) -> Record:
+def _pointed(event: Record, kind: Kind, collectives: CollectiveLaunches) -> Record:
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
     changed = {**event, "cat": "runtime"} if kind is Kind.RUNTIME else event

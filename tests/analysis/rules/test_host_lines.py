@@ -20,7 +20,7 @@ from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.steps.records import Scalar
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import RankTrace, SyncSite, Totals, TraceStep
+from trainperf.traces.results import RankTrace, SyncSite, TraceStep, TraceTotals
 
 
 def use(  # noqa: PLR0913 one operator has as many facts
@@ -186,7 +186,7 @@ def traced(made: Evidence, *, idle: float, sync_s: float) -> Evidence:
     rank = RankTrace(
         file="rank0",
         steps=(step, step),
-        totals=Totals(steps=2, step_s=0.1, idle_sync_fraction=idle),
+        totals=TraceTotals(steps=2, step_s=0.1, idle_sync_fraction=idle),
         sync_sites=(site,),
     )
     facts = CaptureFacts(first_step=30, first_index=30, complete_steps=2)

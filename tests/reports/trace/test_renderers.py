@@ -16,13 +16,13 @@ from trainperf.reports.trace.tables import ROWS
 from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.data import Store
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import Collective, SyncSite, Totals, TraceReport
+from trainperf.traces.results import Collective, SyncSite, TraceReport, TraceTotals
 
 
 def a_full_report() -> TraceReport:
     """A trace of one rank with something in every table and nearly every row."""
     report = a_report()
-    totals = Totals(
+    totals = TraceTotals(
         steps=2, step_s=0.101, gpu_busy_fraction=0.61, compute_fraction=0.5, gpu_busy_s=0.061,
         idle_host_bound_fraction=0.3, data_wait_s=0.02, data_wait_exposed_s=0.01, h2d_s=0.003,
         comm_s=0.012, comm_exposed_s=0.011, comm_overlap_fraction=0.08, cpu_op_s=0.05,

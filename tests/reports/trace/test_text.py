@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from trainperf.reports.trace.text import WIDTH, render
-from trainperf.traces.results import Collective, RankTrace, Totals, TraceReport, TraceStep
+from trainperf.traces.results import Collective, RankTrace, TraceReport, TraceStep, TraceTotals
 
 
 def report_of(**given: object) -> TraceReport:
     """A trace of two steps without a device."""
     steps = (TraceStep(step=7, step_s=0.1), TraceStep(step=8, step_s=0.1))
-    totals = Totals(steps=2, step_s=0.1, cpu_op_s=0.05)
+    totals = TraceTotals(steps=2, step_s=0.1, cpu_op_s=0.05)
     usual = {"ranks": (RankTrace(file="a.json", steps=steps, totals=totals),), **given}
     return TraceReport(**usual)
 

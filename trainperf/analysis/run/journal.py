@@ -126,6 +126,7 @@ def _continued(earlier: Totals, now: Totals) -> Totals:
         notes={**earlier.notes, **now.notes},
         reasons={**earlier.reasons, **now.reasons},
         config={**earlier.config, **now.config},
+        readings={**earlier.readings, **now.readings},
     )
 
 

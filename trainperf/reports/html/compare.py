@@ -141,7 +141,7 @@ def _phases(pair: Pair) -> Markup:
     drawn = []
     for name, rows in zip(pair.names, every, strict=True):
         step_s = sum(row.seconds for row in rows)
-        parts = [(row.seconds, row.phase, f"{row.label}: {duration(row.seconds)}") for row in rows]
+        parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
         said = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
         drawn.append(paragraph(said, "soft small") + bar(parts, name, whole=longest_s))
     there = {row.phase for rows in every for row in rows if row.seconds}

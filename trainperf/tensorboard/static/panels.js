@@ -13,7 +13,7 @@ export function answer(node, words) {
       el("h2", {}, words.name),
       el("span", { class: `state ${words.state}` }, STATES[words.state] ?? words.state),
       el("span", { class: "quiet" }, words.about)),
-    el("p", { class: "answer" }, unbroken(words.answer)),
+    el("p", { class: "answer" }, unbroken(words.headline)),
     el("p", { class: "quiet" }, words.progress),
     rows(words.first, "next"),
     words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
@@ -35,7 +35,7 @@ function phase(row, most) {
   const swatch = el("td", {}, el("i", { class: "swatch", style: `background: var(--phase-${row.key})` }), row.label);
   if (row.absent) return el("tr", { class: "quiet" }, swatch, el("td", { colspan: 4 }, row.absent));
   const bar = el("i", { class: "share", style: `width: ${(100 * row.fraction) / most}%; background: var(--phase-${row.key})` });
-  return el("tr", {}, swatch, el("td", { class: "number" }, row.said), el("td", { class: "track" }, bar),
+  return el("tr", {}, swatch, el("td", { class: "number" }, row.time), el("td", { class: "track" }, bar),
     el("td", { class: "number" }, row.share), el("td", { class: "quiet note" }, row.note));
 }
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.event_table import NONE, Column, EventTable
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.intervals import union
-from trainperf.traces.metrics.steps import Mask, Rows, Steps, present
+from trainperf.traces.metrics.steps import Mask, Rows, StepSpans, present
 
 
 _LATE = np.iinfo(np.int64).max
@@ -30,11 +30,11 @@ class Tail:
 
 
 def tails(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, reduces: Mask
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, reduces: Mask
 ) -> Tail:
     """The tail of every step; *reduces* are the device events that are all-reduces."""
     launched = device.launch != NONE
-    computes = device.kernel & device.used_for(Use.COMPUTE)
+    computes = device.kernel & device.used_for(DeviceUse.COMPUTE)
     backward = computes & _launched_in_backward(table, device, host)
     optimizer = computes & _launched_by_optimizer(table, steps, device, host)
     count = len(steps)
@@ -74,7 +74,7 @@ def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork)
 
 
 def _launched_by_engine(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
 ) -> Mask:
     """Launched in backward: by the engine's own thread, or by any other while backward ran.
 
@@ -94,7 +94,7 @@ def _launched_by_engine(
     return inside
 
 
-def backward_windows(table: EventTable, steps: Steps, host: HostWork) -> tuple[Column, Column]:
+def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
     """From the first start to the last end of backward on the host, for each step.
 
     A step without backward has a window that begins after everything.
@@ -112,7 +112,7 @@ def backward_windows(table: EventTable, steps: Steps, host: HostWork) -> tuple[C
 
 
 def _launched_by_optimizer(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
 ) -> Mask:
     """Launched inside an update, on the thread of the steps where that is known."""
     inside = np.zeros(len(device), bool)

@@ -17,7 +17,7 @@ Event = Mapping[str, object]
 """One event as the file has it."""
 
 
-class Collectives:
+class CollectiveLaunches:
     """Collects events in any order; after `link` knows the `External id` of each collective.
 
     Holds three numbers per launch: a trace of a gigabyte has some millions.

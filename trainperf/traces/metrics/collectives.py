@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.links import nest
-from trainperf.traces.metrics.steps import Rows, Steps, named, present
+from trainperf.traces.metrics.steps import Rows, StepSpans, named, present
 
 
 OTHER = "other"
@@ -64,9 +64,9 @@ class Collectives:
         return len(self.kind)
 
 
-def collectives_of(table: EventTable, steps: Steps, device: DeviceWork) -> Collectives:
+def collectives_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> Collectives:
     """The communication kernels; without any, what the host did itself (gloo)."""
-    work = np.flatnonzero(device.used_for(Use.COMMUNICATION))
+    work = np.flatnonzero(device.used_for(DeviceUse.COMMUNICATION))
     if not len(work):
         return _of_host(table, steps)
     rows, above = device.row[work], _above(table, device.launch[work])
@@ -91,7 +91,7 @@ def kind_of(name: str) -> str:
     return next((kind for kind, pattern in _KINDS if pattern.search(name)), OTHER)
 
 
-def _of_host(table: EventTable, steps: Steps) -> Collectives:
+def _of_host(table: EventTable, steps: StepSpans) -> Collectives:
     rows = named(table, _HOST_COLLECTIVE, Kind.ANNOTATION, Kind.CPU_OP)
     kind = [kind_of(table.label(row)) for row in rows]
     group = _texts(table, table.group[rows])

@@ -16,10 +16,10 @@ from trainperf.traces.metrics.columns import (
     seconds,
     share,
 )
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.intervals import Spans, overlaps, union
-from trainperf.traces.metrics.steps import Mask, Steps
+from trainperf.traces.metrics.steps import Mask, StepSpans
 from trainperf.traces.results import Collective
 
 
@@ -35,7 +35,7 @@ _DEVICE_ONLY = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
 
 
 def comm_columns(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, found: Collectives
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, found: Collectives
 ) -> StepColumns:
     """Communication of each step: kernels on the device, else what the host ran itself."""
     count = len(steps)
@@ -47,7 +47,7 @@ def comm_columns(
         ]
         said = seconds(times) if on_host else [None if not len(device) else 0.0] * count
         return {"comm_s": said, **not_measured(_DEVICE_ONLY, count)}
-    spans = by_step(device, device.used_for(Use.COMMUNICATION), count)
+    spans = by_step(device, device.used_for(DeviceUse.COMMUNICATION), count)
     total = [one.total for one in spans]
     hidden = overlaps(spans, device.computing)
     return {
@@ -74,7 +74,7 @@ def kinds(found: Collectives, steps: int, computing: Spans) -> tuple[Collective,
 
 
 def _tail_columns(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, found: Collectives
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, found: Collectives
 ) -> StepColumns:
     reduces: Mask = np.zeros(len(device), bool)
     reduces[found.work[[kind == ALL_REDUCE for kind in found.kind]]] = True

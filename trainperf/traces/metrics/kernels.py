@@ -6,9 +6,9 @@ import numpy as np
 
 from trainperf.traces.event_table import EventTable, Kind
 from trainperf.traces.metrics.columns import StepColumns, per_step, seconds, share
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import LAUNCHING
-from trainperf.traces.metrics.steps import Mask, Steps, named, present
+from trainperf.traces.metrics.steps import Mask, StepSpans, named, present
 
 
 SHORT_NS = 10_000
@@ -22,12 +22,12 @@ _TENSOR_CORE = re.compile(
 _ORDINARY = re.compile(r"simt|_sgemm_|cutlass_\d+_simt", re.IGNORECASE)
 
 
-def kernel_columns(table: EventTable, steps: Steps, device: DeviceWork) -> StepColumns:
+def kernel_columns(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepColumns:
     """Counts and sums over the kernels that each step launched, communication among them."""
     count = len(steps)
     length = device.end - device.start
     short = device.kernel & (length < SHORT_NS)
-    compute = device.kernel & device.used_for(Use.COMPUTE)
+    compute = device.kernel & device.used_for(DeviceUse.COMPUTE)
     launches = named(table, LAUNCHING, Kind.RUNTIME)
     computed = per_step(device.step[compute], count, length[compute])
     tensor = compute & _sounds_of_tensor_cores(table, device)

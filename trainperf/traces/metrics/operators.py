@@ -8,7 +8,7 @@ import numpy.typing as npt
 from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.device import DeviceWork
 from trainperf.traces.metrics.links import Nest
-from trainperf.traces.metrics.steps import Rows, Steps, present
+from trainperf.traces.metrics.steps import Rows, StepSpans, present
 from trainperf.traces.results import Operator
 
 
@@ -34,7 +34,7 @@ class _Use:
 
 
 def top_operators(
-    table: EventTable, steps: Steps, device: DeviceWork, forest: Nest
+    table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest
 ) -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
     """The operators of the recorded steps with most device time, and those with most CPU time.
 
@@ -67,7 +67,7 @@ def self_times(forest: Nest) -> Column:
     return np.asarray(own)
 
 
-def _uses(table: EventTable, steps: Steps, device: DeviceWork, forest: Nest) -> _Use:
+def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest) -> _Use:
     length = device.end - device.start
     place = launching_operators(table, device, forest)
     mine = device.in_steps

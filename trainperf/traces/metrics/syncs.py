@@ -9,7 +9,7 @@ from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.columns import StepColumns, per_step, seconds
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.links import Nest, nest
-from trainperf.traces.metrics.steps import Rows, Steps, present
+from trainperf.traces.metrics.steps import Rows, StepSpans, present
 from trainperf.traces.results import SyncSite
 
 
@@ -27,7 +27,7 @@ _LIBRARY = re.compile(
 
 
 def sync_columns(
-    table: EventTable, steps: Steps, host: HostWork, forest: Nest, *, has_device: bool
+    table: EventTable, steps: StepSpans, host: HostWork, forest: Nest, *, has_device: bool
 ) -> StepColumns:
     """How often the host waited in each step, its time in these calls, and `.item()` calls.
 

@@ -4,13 +4,13 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.columns import StepColumns, by_step, seconds, share
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.intervals import overlaps
 
 
 def transfer_columns(table: EventTable, device: DeviceWork, count: int) -> StepColumns:
     """Time, bytes and overlap of each step's copies; time is that of the copies on the device."""
-    to_device, from_device = Use.TO_DEVICE, Use.FROM_DEVICE
+    to_device, from_device = DeviceUse.TO_DEVICE, DeviceUse.FROM_DEVICE
     up = by_step(device, device.used_for(to_device), count)
     down = by_step(device, device.used_for(from_device), count)
     up_ns, down_ns = [spans.total for spans in up], [spans.total for spans in down]
@@ -24,7 +24,7 @@ def transfer_columns(table: EventTable, device: DeviceWork, count: int) -> StepC
     }
 
 
-def _bytes(table: EventTable, device: DeviceWork, use: Use, count: int) -> list[int | None]:
+def _bytes(table: EventTable, device: DeviceWork, use: DeviceUse, count: int) -> list[int | None]:
     """Sum of what each step's copies moved; `None` if one of them does not say."""
     rows = np.flatnonzero(device.used_for(use) & device.in_steps)
     sizes, step = table.bytes[device.row[rows]], device.step[rows]

@@ -20,7 +20,7 @@ _GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReadLimits:
     """How much one file may make us hold; what lies beyond is refused with a message."""
 
     unpacked_bytes: int = 8 * _GIB
@@ -37,7 +37,7 @@ class Limits:
 class Source:
     """The bytes of one file, unpacked, block by block.  Packed data that is damaged just ends."""
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path, limits: ReadLimits) -> None:
         self.trailing = False
         """Whether something that is not packed stands behind the packed data."""
         self._path = path

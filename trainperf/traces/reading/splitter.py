@@ -44,7 +44,7 @@ class Batch:
     repaired: int = 0
 
 
-class Window:
+class ByteWindow:
     """A stretch of the document that moves on; `more` appends, `skip` forgets."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
@@ -92,10 +92,10 @@ class Window:
         self.at += number
 
 
-class Document:
+class TraceDocument:
     """One trace document; its parts come in the order of the file."""
 
-    def __init__(self, window: Window, decoder: EventDecoder) -> None:
+    def __init__(self, window: ByteWindow, decoder: EventDecoder) -> None:
         self.truncated = False
         """Whether the file ended, or stopped making sense, before the document did."""
         self.trailing = False

@@ -61,9 +61,9 @@ td code { white-space: nowrap; }
   padding: .6rem .9rem; margin: .6rem 0; break-inside: avoid; }
 .finding.high { border-left-color: var(--c0); } .finding.medium { border-left-color: var(--c1); }
 .finding p { margin: .25rem 0; }
-.finding dl { margin: .3rem 0 0; font-size: .9rem; }
-.finding dl > div { display: grid; grid-template-columns: 8rem minmax(0, 1fr); gap: .1rem .6rem; }
-.finding dt { color: var(--soft); } .finding dd { margin: 0; overflow-wrap: anywhere; }
+.labelled { margin: .3rem 0 0; font-size: .9rem; }
+.labelled > div { display: grid; grid-template-columns: 8rem minmax(0, 1fr); gap: .1rem .6rem; }
+.labelled dt { color: var(--soft); } .labelled dd { margin: 0; overflow-wrap: anywhere; }
 .gain { color: var(--good); font-weight: 600; }
 .grid { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr));
   gap: 1rem 2rem; }
@@ -120,7 +120,7 @@ table:has(.spot) td.text { white-space: nowrap; }
 .plot .range { fill: var(--ink); fill-opacity: .07; }
 footer { color: var(--soft); font-size: .82rem; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: .6rem .5rem; } section, header { padding: .8rem .8rem; }
-  .finding dl > div { grid-template-columns: minmax(0, 1fr); }
+  .labelled > div { grid-template-columns: minmax(0, 1fr); }
   h1 { font-size: 1.25rem; } :is(td, th):has(> .aside), .tick.fine { display: none; }
   table:has(.forest) tr > :is(:nth-child(2), :nth-child(3)) { display: none; }
   table:has(.spot) td.text { white-space: normal; }

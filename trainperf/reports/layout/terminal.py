@@ -1,34 +1,25 @@
-"""How does a report reach a terminal, a pipe, or a log file?"""
+"""Output to a terminal, a pipe or a log file: width, styles, and lines of Rich's text."""
 
 import io
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from trainperf.analysis.summary.schema import Summary
-from trainperf.reports.layout.encoding import encodable
-from trainperf.reports.run.full_text import full_lines
-from trainperf.reports.run.text import WIDTH, lines
+from trainperf.core.formatting.escape import encodable
+from trainperf.core.formatting.wrap import WIDTH, filled
 
 
 LEAST_WIDTH = 60
 MOST_WIDTH = 110
 
 
-def write_report(summary: Summary, stream: TextIO) -> None:
-    """Write the text report to a stream."""
-    stream.write(rendered(summary, stream))
-
-
-def rendered(summary: Summary, stream: TextIO, *, full: bool = False) -> str:
-    """The text report for a stream: styled if it is a terminal that wants it, else plain."""
-    width = width_of(stream)
-    more = full_lines(summary, width) if full else []
-    return styled([*lines(summary, width), *more], stream)
+def flow(parts: Iterable[str], width: int, joint: str = " ", style: str = "") -> list[Text]:
+    """Parts set one after the other, broken into lines between parts only."""
+    return [Text(line, style=style) for line in filled(parts, width, joint)]
 
 
 def styled(report: Sequence[Text], stream: TextIO) -> str:
