@@ -10,8 +10,7 @@ from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.audit import OperatorUse, StepAudit
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
 from trainperf.core.machine.chips import Chip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals

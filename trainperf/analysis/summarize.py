@@ -23,6 +23,7 @@ from trainperf.analysis.summary.stragglers import LatenessFold
 from trainperf.analysis.summary.trace_agreement import TraceAgreementFold, disagreements
 from trainperf.analysis.summary.warnings import diverged, warnings_of
 from trainperf.core.artifacts.folder import Documents, read_documents
+from trainperf.core.loop_kind import LIGHTNING, loop_of
 from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.block import StepBlock
@@ -31,10 +32,6 @@ from trainperf.meters import METERS
 from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
 from trainperf.meters.own import across
 from trainperf.traces.capture_files import CaptureReport, read_all
-
-
-LIGHTNING = "lightning"
-"""The loop (`config["loop"]`) that makes its ranks wait for each other before every fetch."""
 
 
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
@@ -107,7 +104,8 @@ class _RunFolds:
         self.run = run
         self.replay = Replay(run)
         self.meters = [Fold(METERS) for _ in run.ranks]
-        self.lateness = LatenessFold(run.ranks, loop_waits=run.info.config.get("loop") == LIGHTNING)
+        # Lightning makes its ranks wait for each other before every fetch.
+        self.lateness = LatenessFold(run.ranks, loop_waits=loop_of(run.info.config) is LIGHTNING)
         self.traces = TraceAgreementFold(captures, run.ranks, restarted=len(run.attempts) > 1)
         self.utilisation = UtilisationFold(documents)
         self.captures = CaptureFold()

@@ -5,7 +5,7 @@
     print(benchmark_step(train_step, batch))
     print(compare({"eager": step, "compiled": compiled_step}, batch))
 
-For training steps and inference functions alike; see `docs/benchmark.md`.
+For training steps and inference functions alike; see `docs/concepts/benchmarks.md`.
 """
 
 from trainperf.benchmark.results import BenchmarkComparison, PeakMemory, StepBenchmark, Versus

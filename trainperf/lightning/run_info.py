@@ -9,6 +9,7 @@ Besides what every loop has (`trainperf.recording.run_settings`) a Trainer tells
 import lightning.pytorch as pl
 import torch
 
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.steps.records import Scalar
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.probes.selection import Objects
@@ -37,7 +38,7 @@ def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[s
     return {
         **run_identity.model(module),
         **run_settings.settings(trainer.model, trainer.optimizers, scaler),
-        "loop": "lightning",
+        "loop": LIGHTNING.name,
         "precision": str(trainer.precision),
         "strategy": type(trainer.strategy).__name__,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,

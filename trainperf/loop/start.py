@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import Scalar
 from trainperf.loop.finish import first_answer
@@ -233,7 +234,7 @@ def _configuration(objects: Objects, loader: object) -> dict[str, Scalar]:
         of_model = {**run_identity.model(model), "precision": run_identity.precision(model)}
     return {
         **of_model,
-        "loop": "plain",
+        "loop": PLAIN.name,
         "optimizers": run_settings.names(objects.optimizers),
         "schedulers": run_settings.names(objects.schedulers),
         **run_settings.settings(model, objects.optimizers, objects.scaler),

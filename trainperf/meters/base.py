@@ -33,7 +33,7 @@ class Meter:
     """One measurement.  Has no state, reads no clock, knows no rank and no logger.
 
     The class docstring is the reading's definition: unit, clock, and what the number is *not*;
-    `docs/definitions.md` is generated from it.
+    `docs/reference/readings.md` is generated from it.
     """
 
     name: ClassVar[str]

@@ -5,7 +5,7 @@
     def test_the_step_never_waits_for_the_device():
         assert_no_sync(train_step, batch)
 
-Each says, when it fails, what it saw and what to do; see `docs/smoke-tests.md`.
+Each says, when it fails, what it saw and what to do; see `docs/reference/smoke-tests.md`.
 """
 
 from trainperf.smoke.compiled import assert_no_recompile

@@ -16,6 +16,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainperf.audit.source_lines import place
+
 
 _CALLS = {
     "item": ".item()",
@@ -66,10 +68,7 @@ class CodeLocation:
     function: str
 
     def __str__(self) -> str:
-        path = Path(self.file)
-        here = Path.cwd()
-        shown = path.relative_to(here) if path.is_relative_to(here) else path
-        return f"{shown}:{self.line} in {self.function}" if self.line else self.file
+        return f"{place(self.file, self.line)} in {self.function}" if self.line else self.file
 
 
 NOWHERE = CodeLocation(file="backward (no Python frame)", line=0, function="")

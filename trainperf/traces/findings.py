@@ -146,7 +146,7 @@ def _host_communication(rank: RankTrace) -> Finding | None:
         advice="Check what overlaps the collectives",
         evidence=(f"{duration(total_s)} per step; whether anything overlaps them is unknown",),
         action="look at what the threads do meanwhile; fewer and larger messages (bucket_cap_mb), "
-        "or more work per step (accumulate_grad_batches)",
+        "or more work per step (gradient accumulation)",
         confidence="low",
         severity="low",
         effort="hours",
@@ -164,7 +164,7 @@ def _about_communication(collectives: Sequence[Collective], tail: float) -> str:
     if tail >= LIMITS.worth:
         return (
             "a smaller first bucket (bucket_cap_mb), a gradient hook that halves the bytes "
-            "(bf16_compress_hook), or more work per step (accumulate_grad_batches)"
+            "(bf16_compress_hook), or more work per step (gradient accumulation)"
         )
     if collectives and collectives[0].kind == "all_to_all":
         return "start the all-to-all before work that does not need it, on a stream of its own"

@@ -9,8 +9,7 @@ from support.doctor import HEALTHY_MS, NAMES, Planted, checked, make_capture
 from support.light import CHIP, COMPUTE, MEMORY, make_audit, make_use
 from support.runs import make_step, make_steps
 
-from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger

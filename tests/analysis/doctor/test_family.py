@@ -11,7 +11,7 @@ from trainperf.analysis.rules import RULES
 
 EACH = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 KNOWN = {rule.__name__ for rule in RULES}
-DOCS = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
 
 
 @EACH

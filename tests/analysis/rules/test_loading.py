@@ -185,8 +185,8 @@ def test_without_an_anatomy_the_reader_is_told_how_to_get_one(tmp_path: Path) ->
     lightning = only(found(tmp_path / "a", data_wait=30, forward=20))
     plain = only(found(tmp_path / "b", config={"loop": "plain"}, data_wait=30, forward=20))
 
-    assert lightning.evidence[-1].startswith("TrainPerf(loader_anatomy=True) says")
-    assert plain.evidence[-1].startswith("LoopMonitor.loader_anatomy() says")
+    assert lightning.evidence[-1].startswith("TrainPerf(loader_anatomy=True) shows")
+    assert plain.evidence[-1].startswith("monitor.loader_anatomy() shows")
 
 
 def test_the_summary_says_how_many_workers_keep_up(tmp_path: Path) -> None:

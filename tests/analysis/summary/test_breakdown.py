@@ -13,7 +13,7 @@ from support.traces import TRACES, needs_traces
 
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.schema import encode_summary
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.job_report import report
 from trainperf.traces.results import TraceTotals

@@ -8,7 +8,7 @@ from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
@@ -183,8 +183,8 @@ FULL = """\
     half the micro-batch, twice as many of them       5.00 MiB
     an optimizer sharded over 8 ranks (ZeRO-1): torch.distributed.optim.ZeroRedundancyOptimizer; the
     updated parameters are broadcast each step
-    half the micro-batch, twice as many of them: batch_size // 2 and accumulate_grad_batches=2;
-    smaller products, and twice the launches
+    half the micro-batch, twice as many of them: batch_size // 2, gradients accumulated over
+    2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made
 
   Findings, the largest gain first

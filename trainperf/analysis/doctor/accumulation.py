@@ -22,7 +22,7 @@ def accumulation(case: Case) -> Outcome:
     recorded, product = _recorded(summary), _configured(summary)
     if recorded is None:
         why = "the samples of a step were not counted"
-        return unknown(why, "TrainPerf() or TokenThroughputMonitor()")
+        return unknown(why, case.loop.measures["samples"])
     if product is None:
         said = "batch_size or accumulation is not known, or not the same in all updates"
         return unknown(said, "load with a DataLoader of a fixed batch_size")

@@ -15,6 +15,7 @@ from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
+from trainperf.core.loop_kind import LoopKind
 
 
 Status = Literal["pass", "fail", "not_applicable", "unknown"]
@@ -33,6 +34,11 @@ class Case:
     def summary(self) -> Summary:
         """Of the run itself."""
         return self.evidence.summary
+
+    @property
+    def loop(self) -> LoopKind:
+        """What its loop is, and calls things."""
+        return self.summary.run.loop
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,17 +116,12 @@ def _said(finding: Finding) -> str:
 
 def to_audit(case: Case) -> str:
     """How to look at every operator of one step, in this kind of loop."""
-    if _under_lightning(case):
-        return "TrainPerf(audit_at=20) looks at every operator of one step"
-    return "monitor.audit(at=20) looks at every operator of one step"
+    return f"{case.loop.audit} looks at every operator of one step"
 
 
 def to_trace(case: Case) -> str:
     """How to record a trace, in this kind of loop."""
-    schedule = "(wait=5, warmup=2, active=3, repeat=1)"
-    if _under_lightning(case):
-        return f"ScheduledProfiler{schedule} beside TrainPerf() records a trace"
-    return f"monitor.profile(ScheduledProfile{schedule}) records a trace"
+    return f"{case.loop.capture} records a trace"
 
 
 def not_judged(case: Case) -> str:
@@ -135,10 +136,6 @@ def not_judged(case: Case) -> str:
     if summary.readings["flops_per_s"].value is None:
         return reason(summary, "flops_per_s")
     return f"too few steady steps: {summary.run.steady_steps}"
-
-
-def _under_lightning(case: Case) -> bool:
-    return case.summary.run.config.get("loop") == "lightning"
 
 
 def reason(summary: Summary, name: str) -> str:

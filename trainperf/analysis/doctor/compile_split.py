@@ -24,7 +24,7 @@ def compile_split(case: Case) -> Outcome:
     built = value(summary, "recompiles")
     if known is None and not built:
         if built is None and summary.run.config.get("compiled") is not False:
-            return unknown(reason(summary, "recompiles"), "TrainPerf() counts graphs")
+            return unknown(reason(summary, "recompiles"), f"{case.loop.everything} counts graphs")
         return not_applicable("nothing was compiled in this fit")
     bad = refused(case, RULES)
     if bad is not None:

@@ -17,7 +17,7 @@ def dynamic_shapes(case: Case) -> Outcome:
     graphs, wasted = value(summary, "recompiles"), value(summary, "padding_fraction")
     again = None if known is None else len(known.recompiled)
     if graphs is None and again is None and wasted is None:
-        return unknown(reason(summary, "recompiles"), "TrainPerf() counts graphs and padding")
+        return unknown(reason(summary, "recompiles"), f"{case.loop.everything} counts both")
     built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"
     anew = "" if again is None else f"{again} of them compiled again"
     padded = (

@@ -23,7 +23,7 @@ def loader(case: Case) -> Outcome:
     if waited is None or lost is None:
         few = "too few steady steps"
         why = reason(summary, "data_wait_fraction") if waited is None else few
-        return unknown(why, "train past the warm-up with TrainPerf() or DataWaitMonitor()")
+        return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
     said = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:
         more = failed("give the DataLoader more workers", said)
@@ -31,5 +31,5 @@ def loader(case: Case) -> Outcome:
     if summary.run.device == "cpu":
         return passed(said)
     if stalled is None:
-        return unknown(f"{said}; what the device lost to it was not measured", "TrainPerf()")
+        return unknown(f"{said}; what the device lost to it was not measured", case.loop.everything)
     return passed(said, f"the device was idle because of it for {share(stalled)}")

@@ -27,6 +27,6 @@ def overflows(case: Case) -> Outcome:
         why = reason(summary, "overflow_rate")
         if "not applicable" in why or "no GradScaler" in why:
             return not_applicable(why.removeprefix("not applicable: "))
-        return unknown(why, "TrainPerf() or GradScalerMonitor()")
+        return unknown(why, case.loop.measures["scaler"])
     at = "" if scale is None else f"loss scale {scale_factor(scale)}"
     return passed(f"{share(lost)} of the updates overflowed", at)

@@ -25,13 +25,13 @@ def peak_memory(case: Case) -> Outcome:
     summary, ledger = case.summary, case.evidence.documents.memory
     peak, resident = value(summary, "memory_peak_bytes"), value(summary, "resident_peak_bytes")
     if ledger is None and peak is None and resident is None:
-        return unknown("memory was not measured", "TrainPerf() or MemoryMonitor()")
+        return unknown("memory was not measured", case.loop.measures["memory"])
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
     slope = value(summary, "memory_slope_bytes_per_step")
     if slope is None:
         said = reason(summary, "memory_slope_bytes_per_step")
-        return unknown(f"whether memory grows: {said}", "TrainPerf() or MemoryMonitor()")
+        return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
         said = f"{size(resident or 0.0)} resident; no tensor was counted"

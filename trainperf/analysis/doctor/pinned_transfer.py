@@ -25,7 +25,7 @@ def pinned_transfer(case: Case) -> Outcome:
     if pinned is None:
         return unknown(told, "load with torch.utils.data.DataLoader, or tell pin_memory")
     if blocking is None:
-        return unknown("the copy was not timed on both clocks", "TrainPerf() or H2DMonitor()")
+        return unknown("the copy was not timed on both clocks", case.loop.measures["h2d"])
     if blocking:
         action = "batch.to(device, non_blocking=True): the host waits for each copy"
         return failed(action, *said, _clocks(summary))

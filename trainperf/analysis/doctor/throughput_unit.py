@@ -17,7 +17,7 @@ def throughput_unit(case: Case) -> Outcome:
     length = setting(summary, "sequence_length")
     if length is not None:
         return failed(
-            "TrainPerf(tokens=lambda batch: mask) says which tokens count",
+            f"{case.loop.tokens} says which tokens count",
             f"sequences of {count(length)} tokens, but no mask: padding would count as work",
         )
     if samples is not None:
@@ -25,6 +25,6 @@ def throughput_unit(case: Case) -> Outcome:
     if updates is None:
         return unknown(reason(summary, "samples_per_s"), "train past the warm-up")
     return failed(
-        "make samples the batch's first dimension, or TrainPerf(tokens=lambda batch: mask)",
+        f"make samples the batch's first dimension, or {case.loop.tokens}",
         f"only updates are counted, {count(updates)}/s: they grow when batches shrink",
     )

@@ -30,7 +30,7 @@ def warmed_up(case: Case) -> Outcome:
     clock = _clock(summary)
     if clock is None:
         return failed(
-            "measure with all of TrainPerf(), whose events time the device without waiting for it",
+            f"{case.loop.everything}: its events time the device without waiting for it",
             f"no timing event was read on {run.device}: only the host's clock is known",
         )
     return passed(f"{duration(step_s)} a step over {steady}{spread}", clock)

@@ -76,7 +76,7 @@ def _accumulation(ledger: MemoryLedger) -> Saving | None:
         return None
     return Saving(
         what="half the micro-batch, twice as many of them",
-        how=f"batch_size // 2 and accumulate_grad_batches={2 * ledger.micro_batches}",
+        how=f"batch_size // 2, gradients accumulated over {2 * ledger.micro_batches} micro-batches",
         size_bytes=ledger.activations_bytes // 2,
         costs="smaller products, and twice the launches",
     )

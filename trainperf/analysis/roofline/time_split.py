@@ -1,6 +1,6 @@
 """Which of five things does the step spend its time on?  Shares that with the rest sum to one.
 
-What stands between the step's phases and the dimensions is written in `docs/definitions.md`.
+How the phases map to them is written in `docs/concepts/speed-of-light.md`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -15,6 +15,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading
@@ -57,6 +58,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     paces_s: tuple[float, ...] = ()
     """What a small fixed piece of Python took on the host at the beginning and the end of each
     attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
+
+    @property
+    def loop(self) -> LoopKind:
+        """The kind of loop that trained, and what it calls things."""
+        return loop_of(self.config)
 
 
 class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from trainperf.core.artifacts.base import Document
+from trainperf.core.machine.chips import Chip
 
 
 Part = Literal["forward", "backward", "recompute", "optimizer"]
@@ -162,3 +163,12 @@ def _resized(use: OperatorUse, ratio: float) -> OperatorUse:
     counts |= {name: round(getattr(use, name) * min(ratio, 1.0)) for name in _BYTES}
     times = {name: getattr(use, name) * ratio for name in _TIMES}
     return msgspec.structs.replace(use, **counts, **times)
+
+
+class MeasuredChip(Document, frozen=True, kw_only=True):
+    """Limits of the audited run's device, measured where no data sheet is in the table."""
+
+    file: ClassVar[str] = "chip.json"
+    version: ClassVar[int] = 1
+    schema: int = version
+    chip: Chip

@@ -20,13 +20,18 @@ _LATEST = 3
 _MOST_RANKS = 8
 """Ranks of a capture that are shown in detail."""
 
-NONE = "ScheduledProfiler makes captures, or a file named capture put into the run directory"
-
 
 def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     """All captures of a run, the latest traces in full."""
     if not summary.captures and not reports:
-        return missing([("Trace", NONE)])
+        return missing(
+            [
+                (
+                    "Trace",
+                    f"{summary.run.loop.capture}, or a file `capture` in the run directory",
+                )
+            ]
+        )
     parts = [_stretches(summary.captures), _agreement(summary.traces)]
     if not reports:
         parts.append(missing([("Trace", "no trace of these steps was read")]))

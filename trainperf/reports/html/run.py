@@ -124,13 +124,6 @@ def _tables(tables: Sequence[Table]) -> Markup:
     return Markup("".join(map(shown, tables)))
 
 
-def _audit(summary: Summary) -> str:
-    """How to audit a step in this kind of loop."""
-    plain_loop = summary.run.config.get("loop") == "plain"
-    call = "monitor.audit(at=20)" if plain_loop else "TrainPerf(audit_at=20)"
-    return f"needs an audit of one step: {call}"
-
-
 def _light(data: PageData) -> Markup:
     """The roofline, and what the step is spent on."""
     summary, light = data.evidence.summary, data.evidence.light
@@ -139,6 +132,10 @@ def _light(data: PageData) -> Markup:
         return Markup(not_measured(_audit(summary)) + grids)
     picture = roof(data.evidence, light) or not_measured(why_not(data.evidence, light))
     return Markup(paragraph(light_line(summary)) + heading("Roofline") + picture + grids)
+
+
+def _audit(summary: Summary) -> str:
+    return f"needs an audit of one step: {summary.run.loop.audit}"
 
 
 def _memory(summary: Summary) -> Markup:

@@ -20,6 +20,7 @@ from trainperf.core.formatting.units import (
     size,
     words,
 )
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import GAPS, PHASES, Phase
 from trainperf.core.steps.records import NOT_CLOSED
 
@@ -34,9 +35,6 @@ _SHOWN_ELSEWHERE = frozenset({"tokens", "loss"})
 
 _MOST_ANSWERS = 3
 """Traces whose answer is repeated here, the latest."""
-
-PLAIN = "plain"
-"""The loop (`config["loop"]`) that has no callbacks of others."""
 
 OURS = "trainperf itself, in end_step()"
 """What a loop of one's own spends in hooks."""
@@ -215,7 +213,7 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.config.get("loop") == PLAIN else ""
+        ours = OURS if summary.run.loop is PLAIN else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"

@@ -67,7 +67,7 @@ def too_many_buckets(summary: Summary) -> bool:
 
 def _remedy(summary: Summary) -> tuple[str, str]:
     config = summary.run.config
-    ddp = "DDPStrategy" if config.get("loop") == "lightning" else "DistributedDataParallel"
+    ddp = summary.run.loop.ddp
     if too_many_buckets(summary):
         return "Reduce larger buckets", f"{ddp}(bucket_cap_mb={BUCKET_MB}) or larger"
     if setting(summary, "ddp_unused_bytes") == 0:

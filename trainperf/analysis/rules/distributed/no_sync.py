@@ -30,8 +30,8 @@ def no_sync(evidence: Evidence) -> Finding | None:
         title=f"{share(extra)} of the all-reduces are of micro-batches that update nothing",
         advice="Reduce gradients once a step",
         evidence=_evidence(summary),
-        action=f"with {_module(summary)}.no_sync(): around forward and backward of all "
-        "micro-batches but the last",
+        action=f"with {summary.run.loop.wrapped_model}.no_sync(): around forward and backward of "
+        "all micro-batches but the last",
         fraction=lost,
         gain_upper_bound=amdahl(lost),
         confidence="medium",
@@ -49,8 +49,3 @@ def _evidence(summary: Summary) -> tuple[str, ...]:
         return said
     waited = f"{duration(tail * step_s)} of {duration(step_s)} a step in their tails"
     return (*said, f"{waited}, the rest beside backward")
-
-
-def _module(summary: Summary) -> str:
-    under_lightning = summary.run.config.get("loop") == "lightning"
-    return "self.trainer.model" if under_lightning else "model"

@@ -5,6 +5,7 @@ from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.phases import Gap
 
 
@@ -29,7 +30,7 @@ def _remedy(summary: Summary) -> Remedy:
     number = summary.gaps.get(Gap.CHECKPOINT.label, 0)
     steps = max(1, round(summary.run.steps / number)) if number else 1
     every = f"every_n_train_steps={steps * less_often(summary, Gap.CHECKPOINT):,}"
-    lightning = summary.run.config.get("loop") == "lightning"
+    lightning = summary.run.loop is LIGHTNING
     rarer = f"ModelCheckpoint({every.replace(',', '_')})" if lightning else f"save with {every}"
     if not _long(summary, number):
         return Remedy(advice="Checkpoint less often", action=rarer)

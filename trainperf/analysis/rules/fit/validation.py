@@ -5,6 +5,7 @@ from trainperf.analysis.rules.base import setting
 from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import Gap
 
 
@@ -24,7 +25,7 @@ def validation(evidence: Evidence) -> Finding | None:
 
 def _action(summary: Summary) -> str:
     fewer, config = less_often(summary, Gap.VALIDATION), summary.run.config
-    if config.get("loop") != "lightning":
+    if summary.run.loop is PLAIN:
         return f"validate {fewer} × less often, or on fewer batches"
     every = config.get("val_check_interval")
     # As an int it counts batches, as a float it is a part of the epoch.

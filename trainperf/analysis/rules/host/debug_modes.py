@@ -28,7 +28,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         title=f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on in training",
         advice="Switch it off" if len(on) == 1 else "Switch them off",
         evidence=tuple(on.values()),
-        action=_ACTIONS[first],
+        action=_ACTIONS[first].format(loop=summary.run.loop),
         fraction=lost,
         gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
@@ -38,8 +38,8 @@ def debug_modes(evidence: Evidence) -> Finding | None:
 
 
 _ACTIONS = {
-    "detect_anomaly": "Trainer(detect_anomaly=False), and no torch.autograd.set_detect_anomaly",
-    "the autograd profiler": "no torch.autograd.profiler around the loop; a ScheduledProfiler "
+    "detect_anomaly": "{loop.no_anomaly}, and no torch.autograd.detect_anomaly() around the step",
+    "the autograd profiler": "no torch.autograd.profiler around the loop; {loop.capture} "
     "records a few steps",
     "one thread": "torch.set_num_threads(cores), or leave OMP_NUM_THREADS unset",
     "deterministic": "torch.use_deterministic_algorithms(False) unless the runs must be equal bit "

@@ -19,6 +19,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.traces.results import RankTrace
 
 
@@ -141,7 +142,7 @@ def _scaled(summary: Summary) -> bool:
 
 
 def _sigterm(summary: Summary) -> tuple[str, ...]:
-    several = summary.run.world_size > 1 and summary.run.config.get("loop") == "lightning"
+    several = summary.run.world_size > 1 and summary.run.loop is LIGHTNING
     return ("Lightning reads a broadcast flag before every fetch: not yours",) if several else ()
 
 

@@ -5,6 +5,7 @@ from trainperf.analysis.rules.base import phase_fraction, value
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.phases import Phase
 
 
@@ -16,7 +17,7 @@ def loop(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     lost, step_s = phase_fraction(summary, Phase.LOOP), value(summary, "step_mean_s")
-    if lost is None or not step_s:
+    if lost is None or not step_s or summary.run.loop is not LIGHTNING:
         return None
     together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == "loop"]
     lost = min([lost, *together])

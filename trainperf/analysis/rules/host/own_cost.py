@@ -24,7 +24,7 @@ def own_cost(evidence: Evidence) -> Finding | None:
         title=f"trainperf itself takes {share(lost)} of the step",
         advice="Attach fewer monitors",
         evidence=(f"{duration(cost_s)} of {duration(step_s)} a step",),
-        action="attach only the monitors you need, e.g. StepTimeMonitor() and DataWaitMonitor()",
+        action=summary.run.loop.less,
         fraction=lost,
         gain_upper_bound=amdahl(lost),
         severity="low",

@@ -109,9 +109,7 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> Remedy:
 
 
 def _to_ask(summary: Summary) -> str:
-    plain = summary.run.config.get("loop") == "plain"
-    ask = "LoopMonitor.loader_anatomy()" if plain else "TrainPerf(loader_anatomy=True)"
-    return f"{ask} says which part of a batch costs"
+    return f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
 
 
 def _capped(needed: int, cpus: float | None) -> int:

@@ -5,6 +5,7 @@ from trainperf.analysis.rules.base import all_steps_s, own_fit_s, setting, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.loop_kind import PLAIN
 
 
 WORTH = 0.05
@@ -66,7 +67,7 @@ def _between_s(summary: Summary) -> float:
     In a plain loop the user's own code between epochs is there too: then only a look into the
     loader tells that it is the workers.
     """
-    if summary.run.config.get("loop") == "plain" and summary.loader is None:
+    if summary.run.loop is PLAIN and summary.loader is None:
         return 0.0
     return summary.ledger_s.get("epoch_boundary", 0.0)
 

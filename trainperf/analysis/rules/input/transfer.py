@@ -6,6 +6,7 @@ from trainperf.analysis.rules.input.loading import moved, small_copies
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, rate, share, size
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.machine.chips import chip_of
 
 
@@ -71,7 +72,7 @@ def _pageable(summary: Summary) -> bool:
 
 
 def _action(summary: Summary) -> str:
-    plain = summary.run.config.get("loop") == "plain"
+    plain = summary.run.loop is PLAIN
     if summary.run.device == "cpu":
         return "nothing is copied on a CPU: look at the batch-transfer hooks of the module"
     if _pageable(summary):

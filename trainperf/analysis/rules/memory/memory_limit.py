@@ -38,8 +38,8 @@ def memory_limit(evidence: Evidence) -> Finding | None:
         title=f"the run takes {share(used / capacity)} of the memory that there is",
         advice="Leave room in memory",
         evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
-        action="a smaller micro-batch with accumulate_grad_batches, or torch.utils.checkpoint "
-        "around the blocks",
+        action=f"a smaller micro-batch with {summary.run.loop.accumulation}, or "
+        "torch.utils.checkpoint around the blocks",
         severity="high" if used / capacity >= CRITICAL else "medium",
         confirm=f"trainperf compare BEFORE AFTER shows a {_reading(summary)} that is lower",
     )

@@ -71,6 +71,8 @@ class Audited:
     basis: Basis
     operators: tuple[Timed, ...]
     """Of the device."""
+    capture: str
+    """How to get a trace, in this kind of loop."""
     smallest_s: float
     """A call that computes next to nothing, under the audit: every step has some."""
 
@@ -100,7 +102,7 @@ class Audited:
         """Where the times are from."""
         step = "" if self.audit.step is None else f" {self.audit.step}"
         if self.basis == "modelled":
-            return f"modelled from the floors of step{step}; a ScheduledProfiler would measure it"
+            return f"modelled from the floors of step{step}; {self.capture} would measure it"
         if self.basis == "traced":
             return f"device times from the trace, operators from step{step}"
         return f"operators timed one by one in step{step}"
@@ -145,6 +147,7 @@ def audited(evidence: Evidence) -> Audited | None:
         work_s=work_s,
         passes_s=_passes_s(summary, operators),
         basis=basis,
+        capture=summary.run.loop.capture,
         # What logging calls has a rule of its own.
         operators=tuple(row for row in operators if not row.use.logs),
         smallest_s=_smallest_s(own, launch_s(light)),

@@ -15,6 +15,7 @@ from trainperf.analysis.rules.operators.audited import (
 from trainperf.analysis.rules.operators.copies import is_cast
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.loop_kind import LoopKind
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -42,7 +43,7 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
             *known.lines(rows),
             known.stands_on(),
         ),
-        action=_action(rows, known),
+        action=_action(rows, known, evidence.summary.run.loop),
         fraction=lost,
         gain_upper_bound=known.bound(lost),
         confidence=known.confidence,
@@ -69,7 +70,7 @@ def _after(row: Timed) -> str:
     return row.use.dtypes[0] if short(row.use) == "copy_" else row.use.result_dtype or "another"
 
 
-def _action(rows: Sequence[Timed], known: Audited) -> str:
+def _action(rows: Sequence[Timed], known: Audited, loop: LoopKind) -> str:
     whole = [row for row in rows if _before(row) not in FLOATS]
     if total_s(whole) >= total_s(rows) / 2:
         return (
@@ -80,6 +81,6 @@ def _action(rows: Sequence[Timed], known: Audited) -> str:
     if known.audit.micro_batches > 1 and total_s(repeated) >= total_s(rows) / 2:
         return (
             "weights are converted in every micro-batch: fewer, larger micro-batches, or "
-            'Trainer(precision="bf16-true")'
+            f"{loop.bf16_weights}"
         )
     return "make the tensor in the dtype it is used in, where it is made, and leave out .to(dtype)"

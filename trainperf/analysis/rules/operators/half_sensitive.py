@@ -61,7 +61,7 @@ def half_sensitive(evidence: Evidence) -> Finding | None:
         ),
         action="logits.float() before the loss, or with torch.autocast: it keeps these in fp32"
         if losses
-        else 'Trainer(precision="bf16-mixed") or "16-mixed": autocast keeps these in fp32',
+        else f"{evidence.summary.run.loop.bf16}, or in fp16: autocast keeps these in fp32",
         confidence="medium",
         severity="medium" if losses else "low",
         where=place_of(losses or rows),
