@@ -19,10 +19,13 @@ from torch.optim import Optimizer
 
 from trainperf.audit.allocations import Allocations, gradients, storage_of
 from trainperf.audit.memory_uses import MemoryUse, memory_use
+from trainperf.audit.nested import walker
 from trainperf.audit.step import Audit
 from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
 from trainperf.core.machine.limits import memory_bytes
 
+
+_tensors = walker(Tensor)
 
 NO_STEP = "no step was audited"
 NO_BACKWARD = "no backward ran in the audited step"
@@ -186,17 +189,6 @@ def _named(state: object) -> Iterator[tuple[str, Tensor]]:
     if isinstance(state, Mapping):
         for name, value in state.items():
             yield from ((str(name), tensor) for tensor in _tensors(value))
-
-
-def _tensors(value: object) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _tensors(inner)
 
 
 def _allocator(ledger: MemoryLedger, beyond_bytes: int) -> dict[str, int]:

@@ -13,16 +13,12 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from trainperf.audit.elementwise import Operator, name_of, names
+from trainperf.audit.nested import walker
 from trainperf.audit.operator_call import Access
 
 
-def tensors_in(value: object) -> Iterator[Tensor]:
-    """Every tensor of an argument, lists flattened."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from tensors_in(inner)
+tensors_in = walker(Tensor)
+"""Every tensor of an argument, lists flattened."""
 
 
 def is_traced(out: object) -> bool:

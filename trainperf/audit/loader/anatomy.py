@@ -4,7 +4,7 @@ Batches are taken from a second loader as fast as they come, so none waits for t
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.audit.loader.probe_loader import loaders, random_state_kept, second
 from trainperf.audit.loader.timed_loader import BatchTiming, Parcel, TransportTiming
-from trainperf.audit.nested import tensors
+from trainperf.audit.nested import walker
 from trainperf.audit.source_lines import definition_line, getitem_line
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
@@ -25,6 +25,9 @@ from trainperf.core.machine.clocks import HostClock, monotonic_ns
 
 
 T = TypeVar("T")
+
+_contents = walker(torch.Tensor, np.ndarray, bytes, bytearray, attributes=True)
+"""The parts of a batch that take memory."""
 
 BATCHES, LIMIT_S = 32, 2.0
 
@@ -113,20 +116,6 @@ def _timed_batches(
 def _arriving(loader: "DataLoader[Any]") -> Iterator[Parcel]:
     """The batches; in a frame of its own, so that the workers end when it is left."""
     yield from loader
-
-
-def _contents(batch: object) -> Iterator[object]:
-    """The parts of a batch that take memory."""
-    if isinstance(batch, torch.Tensor | np.ndarray | bytes | bytearray):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _contents(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _contents(value)
-    else:
-        yield from tensors(batch)
 
 
 def _size(content: object) -> int:

@@ -27,8 +27,12 @@ from trainperf.audit.loader.timed_loader import (
     TimedItems,
     TimedStream,
 )
+from trainperf.audit.nested import walker
 from trainperf.core.errors import ConfigError
 
+
+loaders: Callable[[object], Iterator["DataLoader[Any]"]] = walker(DataLoader)
+"""The loaders in a source: it, or the members of a mapping or sequence."""
 
 PATIENCE_S = 60.0
 """A worker that takes longer for a batch is given up."""
@@ -82,18 +86,6 @@ def random_state_kept(devices: Iterable[int] = ()) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002 the user's own
-
-
-def loaders(source: object) -> Iterator["DataLoader[Any]"]:
-    """The loaders in *source*: itself, or the members of a mapping or sequence."""
-    if isinstance(source, DataLoader):
-        yield source
-    elif isinstance(source, Mapping):
-        for value in source.values():
-            yield from loaders(value)
-    elif isinstance(source, list | tuple):
-        for value in source:
-            yield from loaders(value)
 
 
 def _workers(loader: "DataLoader[Any]") -> tuple[int, Any]:

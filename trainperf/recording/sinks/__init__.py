@@ -8,7 +8,17 @@ from trainperf.core.families import each
 from trainperf.recording.sinks.base import Outputs, Sink
 
 
-_SINKS = tuple(each("trainperf.recording.sinks", ("jsonl", "loggers", "tensorboard"), "sink_for"))
+_SINKS = tuple(
+    each(
+        "trainperf.recording.sinks",
+        (
+            "jsonl",
+            "loggers",
+            "tensorboard",
+        ),
+        "sink_for",
+    )
+)
 
 
 def default_sinks(outputs: Outputs) -> list[Sink]:
