@@ -108,7 +108,7 @@ class Session:
                 software={"lightning": str(pl.__version__)},
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
                 notes=self._notes,
-                actions_ns=self.boundaries.hooks_ns,
+                actions_ns=self._user_hooks_ns,
                 measures=self._measures,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
                 reasons=lambda _: _iterator_reasons(module),
@@ -128,6 +128,16 @@ class Session:
         self._step = self._updates.known.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
+
+    def _user_hooks_ns(self) -> dict[str, int]:
+        """Host time of every hook but those of trainperf's callbacks, which are `overhead_s`."""
+        ours = tuple(
+            Action("Callback", callback.state_key, "").label
+            for callback in self._trainer.callbacks
+            if _is_ours(callback)
+        )
+        hooks_ns = self.boundaries.hooks_ns()
+        return {label: ns for label, ns in hooks_ns.items() if not label.startswith(ours)}
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -272,3 +282,8 @@ def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
         return {}
     facts = ("h2d_device_ns", "h2d_bytes", "h2d_tensors")
     return dict.fromkeys((*facts, "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)
+
+
+def _is_ours(callback: "pl.Callback") -> bool:
+    """Whether a callback is, or inherits from, one of trainperf's."""
+    return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)

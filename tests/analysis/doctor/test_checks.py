@@ -322,7 +322,7 @@ def test_a_trace_that_contradicts_the_records_decides_nothing_else(tmp_path: Pat
     found = checked("profiler_evidence", tmp_path, replace(GPU, steps=steps, capture=capture))
 
     assert found.status == "fail"
-    assert "by the records and 80.0 ms in the trace" in found.evidence[0]
+    assert "in the records and 80.0 ms in the trace" in found.evidence[0]
 
 
 def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.analysis.roofline.roofline import FINE, OperatorFloor, Roofline
+from trainperf.core.artifacts.audit import short_name
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import Operator, RankTrace
 
@@ -95,8 +96,7 @@ def family(name: str) -> str:
 
     The audit says `aten.addmm.default`, a trace says `aten::addmm`.
     """
-    parts = name.split("::") if "::" in name else name.split(".")
-    plain = parts[1] if len(parts) > 1 else name
+    plain = short_name(name)
     return _FAMILIES.get(plain, plain)
 
 

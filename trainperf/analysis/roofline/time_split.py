@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from trainperf.analysis.roofline.roofline import OperatorFloor, Roofline
+from trainperf.core.artifacts.audit import short_name
 from trainperf.core.formatting.units import share
 
 
@@ -78,8 +79,8 @@ class DeviceShares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a run knows about its step."""
+class StepFacts:
+    """What a run recorded about its step."""
 
     phases_s: Mapping[str, float]
     """Label of each measured phase to its mean host time in a step; they sum to the mean step."""
@@ -109,7 +110,7 @@ class Facts:
         return sum(self.phases_s.get(phase, 0.0) for phase in WORK) - self.waited_s
 
 
-def dimensions(facts: Facts) -> Dimensions | None:
+def dimensions(facts: StepFacts) -> Dimensions | None:
     """The shares; `None` of a run without steps, or of whose work no phase is known."""
     if facts.trace is not None:
         return _from_trace(facts.trace, facts)
@@ -128,7 +129,7 @@ def dimensions(facts: Facts) -> Dimensions | None:
     )
 
 
-def _from_trace(trace: DeviceShares, facts: Facts) -> Dimensions:
+def _from_trace(trace: DeviceShares, facts: StepFacts) -> Dimensions:
     """Launching is measured; an audit divides the kernels' time, by their floors."""
     weights = _weights(facts)
     kernels = None if weights is None else {**weights, "launch": 0.0}
@@ -147,7 +148,7 @@ def _named(
     *,
     transfer: float | None,
     synchronisation: float,
-    facts: Facts,
+    facts: StepFacts,
     basis: Basis,
 ) -> Dimensions:
     """What is left over is `other`; rounding must not make it negative."""
@@ -176,7 +177,7 @@ def _divided(work: float, weights: Mapping[str, float] | None) -> dict[str, floa
     return {**{name: work * weights[name] / total for name in MODELLED}, "undivided": None}
 
 
-def _weights(facts: Facts) -> dict[str, float] | None:
+def _weights(facts: StepFacts) -> dict[str, float] | None:
     """Seconds of the audited operators by what they are spent on; `None` without operators."""
     if facts.light is None:
         return None
@@ -190,7 +191,7 @@ def _weights(facts: Facts) -> dict[str, float] | None:
     return spent
 
 
-def _between_s(facts: Facts) -> float:
+def _between_s(facts: StepFacts) -> float:
     """Host time of the phases in which no operator ran: Python, autograd, and the launching."""
     if facts.light is None or not facts.timed:
         return 0.0
@@ -218,7 +219,7 @@ def _own(operators: Iterable[OperatorFloor]) -> list[OperatorFloor]:
     return [floor for floor in operators if floor.use.place == "device"]
 
 
-def _evidence(dominant: str, facts: Facts) -> tuple[str, ...]:
+def _evidence(dominant: str, facts: StepFacts) -> tuple[str, ...]:
     said = []
     if facts.trace is not None:
         kernels = facts.trace.kernels
@@ -231,20 +232,14 @@ def _evidence(dominant: str, facts: Facts) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _leading(dominant: str, facts: Facts, light: Roofline) -> list[str]:
+def _leading(dominant: str, facts: StepFacts, light: Roofline) -> list[str]:
     """The operators that weigh most in a dimension, and by how much of it."""
     weights = {_BETWEEN: _between_s(facts)} if dominant == "launch" else {}
     for floor in _own(light.operators):
         place = floor.use.line or floor.use.module
-        name = f"{_plain(floor.use.name)}{f' ({place})' if place else ''}"
+        name = f"{short_name(floor.use.name)}{f' ({place})' if place else ''}"
         spent = _spent(floor, light, timed=facts.timed)
         weights[name] = weights.get(name, 0.0) + spent.get(dominant, 0.0)
     total = sum(weights.values())
     first = sorted(weights.items(), key=lambda item: -item[1])[:_LEADING]
     return [f"{name} {share(spent / total)} of it" for name, spent in first if spent > 0]
-
-
-def _plain(name: str) -> str:
-    """`aten.addmm.default` as people write it: `addmm`."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[0] == "aten" else name

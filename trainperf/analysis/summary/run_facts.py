@@ -1,4 +1,4 @@
-"""Who was the run, how far did it come, and how did it end?"""
+"""Identity of a run, how far it came and how it ended."""
 
 from statistics import fmean
 
@@ -9,11 +9,11 @@ from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.schema import RunFacts, State
 from trainperf.core.steps.records import NOT_CLOSED, RunInfo
-from trainperf.meters.fold import Fold, Reading
+from trainperf.meters.fold import Fold
 
 
 SILENT_S = 120.0
-"""A run without an end mark that wrote nothing for so long, or for a hundred steps, is dead."""
+"""A run without an end mark that wrote nothing for so long, or for 100 steps, was killed."""
 
 _SILENT_STEPS = 100
 _ENDINGS: dict[str, State] = {
@@ -23,8 +23,8 @@ _ENDINGS: dict[str, State] = {
 }
 
 
-def learned(info: RunInfo, journal: Journal) -> RunInfo:
-    """The header with what was learned while training."""
+def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
+    """The header, completed with what was learned while training."""
     return msgspec.structs.replace(
         info,
         notes={**info.notes, **journal.totals.notes},
@@ -34,20 +34,20 @@ def learned(info: RunInfo, journal: Journal) -> RunInfo:
 
 
 def run_facts(
-    run: Run, replay: Replay, fold: Fold, found: dict[str, Reading], *, now_s: float | None
+    run: Run, replay: Replay, fold: Fold, step_s: float | None, *, now_s: float | None
 ) -> RunFacts:
     """Facts of the run, from its lowest rank.
 
     Args:
         run: The opened run directory.
         replay: All of it, read.
-        fold: Of the rank with the most steps.
-        found: Its readings.
+        fold: The meters of the rank with the most steps.
+        step_s: A mean step.
         now_s: Seconds since 1970; without it a run that lacks an end mark counts as running.
     """
     info, first = run.info, replay.journals[run.ranks[0]]
-    known = learned(info, first)
-    silent_s = max(SILENT_S, _SILENT_STEPS * (found["step_mean_s"].value or 0.0))
+    complete = completed_info(info, first)
+    silent_s = max(SILENT_S, _SILENT_STEPS * (step_s or 0.0))
     silent = now_s is not None and now_s - run.last_write_s() > silent_s
     state = _state(first, silent=silent)
     return RunFacts(
@@ -68,8 +68,8 @@ def run_facts(
         earlier=info.totals,
         software=info.software,
         hardware=info.hardware,
-        config=known.config,
-        notes={**_notes_of_others(replay), **known.notes},
+        config=complete.config,
+        notes={**_notes_of_others(replay), **complete.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,
         paces_s=_paces_s(replay),
@@ -78,8 +78,8 @@ def run_facts(
 
 def _paces_s(replay: Replay) -> tuple[float, ...]:
     """Of the slowest rank, which the others wait for."""
-    known = [journal.paces_ns for journal in replay.journals.values() if journal.paces_ns]
-    slowest = max(known, key=fmean, default=[])
+    paces = [journal.paces_ns for journal in replay.journals.values() if journal.paces_ns]
+    slowest = max(paces, key=fmean, default=[])
     return tuple(pace_ns / 1e9 for pace_ns in slowest)
 
 
@@ -90,7 +90,7 @@ def _state(journal: Journal, *, silent: bool) -> State:
 
 
 def _notes_of_others(replay: Replay) -> dict[str, str]:
-    """Notes of ranks that may do what the first does not, e.g. capture; the lowest's holds."""
+    """Notes of all ranks, since others may do what the first does not; the lowest rank's holds."""
     notes: dict[str, str] = {}
     for journal in replay.journals.values():
         notes = {**journal.totals.notes, **notes}

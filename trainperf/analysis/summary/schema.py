@@ -81,8 +81,8 @@ class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One duration of the same steps by the run's records and by their trace: medians of a step."""
+class TracedDuration(msgspec.Struct, frozen=True, kw_only=True):
+    """One duration of the same steps in the records and in their trace: medians per step."""
 
     name: str
     """`step`, `data_wait` or `allreduce_tail`."""
@@ -93,7 +93,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What the trace of a capture said, and whether the records say the same of those steps."""
+    """A trace's answer, and whether the records agree with it on those steps."""
 
     file: str
     rank: int
@@ -104,7 +104,7 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence, of all ranks that were read together."""
     comm_exposed_s: float | None
     """Of a step: communication that no computation hides, to read beside the all-reduce tail."""
-    compared: tuple[Compared, ...]
+    compared: tuple[TracedDuration, ...]
 
 
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
