@@ -8,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.operators.attention import attention_rows
+from trainperf.analysis.rules.operators.base import (
     PASSES,
     Audited,
     Timed,
     audited,
-    short,
     total_s,
 )
-from trainperf.analysis.rules.operators.scores import attention_rows
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import amdahl
 from trainperf.core.formatting.units import duration, share
@@ -117,7 +115,7 @@ def optimizer(evidence: Evidence) -> Bounded:
     step, spent_s = audited(evidence), _phases_s(evidence.summary, "optimizer")
     if step is None or spent_s is None:
         return Bounded(at_most=None, why=NO_AUDIT)
-    if any(short(row.use).startswith("_fused_") for row in step.operators):
+    if any(row.use.short_name.startswith("_fused_") for row in step.operators):
         return Bounded(at_most=1.0, why="the update is fused already")
     floor_s = step.light.phases["optimizer"].fused_floor_s
     return _without(step, spent_s - floor_s, "the update above its floor")

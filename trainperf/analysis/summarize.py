@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.evidence import Evidence, light_of
 from trainperf.analysis.roofline.utilisation import UtilisationFold
 from trainperf.analysis.rules import diagnose
-from trainperf.analysis.rules.input.loading import keeping_up
+from trainperf.analysis.rules.base import Evidence, light_of
+from trainperf.analysis.rules.input.base import keeping_up
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.breakdown import with_time_split

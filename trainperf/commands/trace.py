@@ -27,9 +27,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
-    from trainperf.traces.job_report import Wanted, report
+    from trainperf.traces.job_report import report
+    from trainperf.traces.results import AnalysisOptions
 
-    job = report(given.paths, Wanted(lanes=given.lanes, hta=given.hta))
+    job = report(given.paths, AnalysisOptions(lanes=given.lanes, hta=given.hta))
     if given.format == "json":
         from trainperf.reports.layout.json import trace_json
 

@@ -4,6 +4,9 @@ Times are seconds.  `None` is *not measured* or *does not apply*; `reasons` says
 event belongs to the step that launched it; shares are of the step's own time on the host clock.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import msgspec
 
 from trainperf.core.findings import Finding
@@ -245,3 +248,36 @@ class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Largest gain first."""
     answer: str = ""
     """One sentence: what the device does with its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisOptions:
+    """How each trace is to be analysed."""
+
+    lanes: bool = True
+    """Whether to make the lanes for drawing."""
+    hta: bool = False
+    """Whether to add the figures by HTA's definitions."""
+
+
+CollectiveKey = tuple[int, str, str, int]
+"""Step number, process group, kind, and how many of these came before it in the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCollectives:
+    """What one rank spent in each collective, to be set beside the others."""
+
+    seconds: Mapping[CollectiveKey, float]
+    backward: frozenset[CollectiveKey]
+    """Those that were asked for once backward had begun."""
+    first: CollectiveKey | None
+    """The first of the recording."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankAnalysis:
+    """What the analysis of one file gives."""
+
+    trace: RankTrace
+    collectives: RankCollectives

@@ -5,15 +5,45 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trainperf.traces.rank_results import Key, RankCollectives
-from trainperf.traces.results import Straggler
+from trainperf.traces.event_table import NONE, EventTable
+from trainperf.traces.metrics.backward import backward_windows
+from trainperf.traces.metrics.collectives import Collectives
+from trainperf.traces.metrics.host import HostWork
+from trainperf.traces.metrics.steps import StepSpans
+from trainperf.traces.results import CollectiveKey, RankCollectives, Straggler
 
 
 FORWARD = "forward"
 BACKWARD = "backward"
 
+_TOGETHER = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+"""Kinds in which every rank waits for every other; in the rest some ranks go on at once."""
+
 AS_LATE = 0.8
 """A rank with so much of the largest lateness is named too."""
+
+
+def rank_collectives(
+    table: EventTable, steps: StepSpans, host: HostWork, found: Collectives
+) -> RankCollectives:
+    """The collectives of the recorded steps that all ranks take part in, each with its key."""
+    begin, _ = backward_windows(table, steps, host)
+    seen: Counter[tuple[int, str, str]] = Counter()
+    seconds: dict[CollectiveKey, float] = {}
+    backward: set[CollectiveKey] = set()
+    for place in np.argsort(found.start, kind="stable").tolist():
+        step = int(found.step[place])
+        if step == NONE or found.kind[place] not in _TOGETHER:
+            continue
+        kind = (int(steps.number[step]), found.group[place], found.kind[place])
+        key = (*kind, seen[kind])
+        seen[kind] += 1
+        seconds[key] = int(found.end[place] - found.start[place]) / 1e9
+        if found.asked[place] >= begin[step]:
+            backward.add(key)
+    return RankCollectives(
+        seconds=seconds, backward=frozenset(backward), first=next(iter(seconds), None)
+    )
 
 
 def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, ...], list[str]]:
@@ -26,7 +56,7 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
     if len(ranks) < 2:
         return (), []
     keys, said = _paired(ranks)
-    by_step: dict[int, list[Key]] = defaultdict(list)
+    by_step: dict[int, list[CollectiveKey]] = defaultdict(list)
     for key in keys:
         by_step[key[0]].append(key)
     out: list[Straggler] = []
@@ -37,7 +67,7 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
 
 def _paired(
     ranks: Mapping[int, RankCollectives],
-) -> tuple[list[Key], list[str]]:
+) -> tuple[list[CollectiveKey], list[str]]:
     """Keys that every rank has, where every rank has as many of the kind in that step."""
     counts = [Counter(key[:3] for key in one.seconds) for one in ranks.values()]
     every = set.intersection(*(set(count) for count in counts))
@@ -55,7 +85,7 @@ def _paired(
 
 
 def _of_step(
-    step: int, keys: Sequence[Key], ranks: Mapping[int, RankCollectives]
+    step: int, keys: Sequence[CollectiveKey], ranks: Mapping[int, RankCollectives]
 ) -> list[Straggler]:
     one = next(iter(ranks.values()))
     names = list(ranks)

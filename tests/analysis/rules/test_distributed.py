@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.runs import MS, RankSpec, make_info, make_step, summary_of
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import diagnose
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.distributed.allreduce_tail import allreduce_tail
 from trainperf.analysis.rules.distributed.data_parallel import data_parallel
 from trainperf.analysis.rules.distributed.no_sync import no_sync

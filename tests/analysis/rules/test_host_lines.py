@@ -8,14 +8,14 @@ import pytest
 from support.audits import USE
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.host.base import host_lines
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
 from trainperf.analysis.rules.host.host_code import host_code
-from trainperf.analysis.rules.host.host_lines import host_lines
+from trainperf.analysis.rules.host.launch_bound import named_fraction
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.analysis.rules.host.loop import loop
 from trainperf.analysis.rules.host.metrics_every_batch import metrics_every_batch
-from trainperf.analysis.rules.host.named_lines import named_fraction
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.steps.records import Scalar

@@ -7,7 +7,7 @@ import pytest
 from support.batches import Batch
 from support.runs import MS, RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.input.transfer import transfer
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize

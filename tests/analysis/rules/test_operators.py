@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from support.audits import CHIP, SMALL, capture_of, evidence_of, product, use
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import Rule
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.host.host_bound import host_bound
 from trainperf.analysis.rules.host.launch_bound import launch_bound
 from trainperf.analysis.rules.operators.attention import attention
-from trainperf.analysis.rules.operators.audited import audited
 from trainperf.analysis.rules.operators.autocast_casts import autocast_casts
+from trainperf.analysis.rules.operators.base import audited
 from trainperf.analysis.rules.operators.constant_rebuilt import constant_rebuilt
 from trainperf.analysis.rules.operators.elementwise_chain import elementwise_chain
 from trainperf.analysis.rules.operators.half_sensitive import half_sensitive

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.operators.audited import audited
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.operators.base import audited
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding

@@ -1,7 +1,7 @@
 """Does the step stop to look at a value?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, refused, to_audit, unknown
-from trainperf.analysis.rules.host.host_lines import reads
+from trainperf.analysis.rules.host.base import reads
 from trainperf.core.formatting.units import count, plural
 
 

@@ -2,7 +2,7 @@
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, refused, unknown
 from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.input.loading import lost_to_loader
+from trainperf.analysis.rules.input.base import lost_to_loader
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
 

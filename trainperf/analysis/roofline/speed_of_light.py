@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from trainperf.analysis.roofline.roofline import NEAR_ROOF, Bound, OperatorFloor, Roofline
-from trainperf.core.artifacts.audit import Part, StepAudit
+from trainperf.core.artifacts.audit import Part, StepAudit, short_name
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import Operator, RankTrace
 
@@ -234,8 +234,7 @@ def family(name: str) -> str:
 
     The audit says `aten.addmm.default`, a trace says `aten::addmm`.
     """
-    parts = name.split("::") if "::" in name else name.split(".")
-    plain = parts[1] if len(parts) > 1 else name
+    plain = short_name(name)
     return _FAMILIES.get(plain, plain)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from trainperf.analysis.roofline.roofline import OperatorFloor, Roofline
+from trainperf.core.artifacts.audit import short_name
 from trainperf.core.formatting.units import share
 
 
@@ -236,15 +237,9 @@ def _leading(dominant: str, facts: StepFacts, light: Roofline) -> list[str]:
     weights = {_BETWEEN: _between_s(facts)} if dominant == "launch" else {}
     for floor in _own(light.operators):
         place = floor.use.line or floor.use.module
-        name = f"{_plain(floor.use.name)}{f' ({place})' if place else ''}"
+        name = f"{short_name(floor.use.name)}{f' ({place})' if place else ''}"
         spent = _spent(floor, light, timed=facts.timed)
         weights[name] = weights.get(name, 0.0) + spent.get(dominant, 0.0)
     total = sum(weights.values())
     first = sorted(weights.items(), key=lambda item: -item[1])[:_LEADING]
     return [f"{name} {share(spent / total)} of it" for name, spent in first if spent > 0]
-
-
-def _plain(name: str) -> str:
-    """Short name of an operator: `addmm` for `aten.addmm.default`."""
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 and parts[0] == "aten" else name

@@ -21,6 +21,12 @@ Place = Literal["device", "host", "link"]
 PARTS: tuple[Part, ...] = ("forward", "backward", "recompute", "optimizer")
 
 
+def short_name(name: str) -> str:
+    """Without namespace and overload: `addmm` of `aten.addmm.default` or `aten::addmm`."""
+    parts = name.split("::") if "::" in name else name.split(".")
+    return parts[1] if len(parts) > 1 else name
+
+
 class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """All calls of one operator that agree in shapes, dtypes, place in the code and part."""
 
@@ -75,6 +81,11 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """
     logs: bool = False
     """Whether a framework's logging made the calls, e.g. Lightning's `self.log`."""
+
+    @property
+    def short_name(self) -> str:
+        """E.g. `addmm`."""
+        return short_name(self.name)
 
     @property
     def moved_bytes(self) -> int:

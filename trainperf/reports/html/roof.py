@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.roofline import Bound, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import achieved, family
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.scales import Axis, short
 from trainperf.core.formatting.html.svg import Frame, curve, dot, keys, note

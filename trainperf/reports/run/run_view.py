@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from trainperf.analysis.rules.distributed.straggler import said as lateness
+from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration

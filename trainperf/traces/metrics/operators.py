@@ -1,11 +1,11 @@
-"""Which operators take the time, on the device and on the host?"""
+"""Operators of a trace: where their own time goes, and which was there at the peak of memory."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.traces.event_table import NONE, Column, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceWork
 from trainperf.traces.metrics.links import Nest
 from trainperf.traces.metrics.steps import Rows, StepSpans, present
@@ -134,3 +134,21 @@ def _sum(group: npt.NDArray[np.intp], values: Column, count: int) -> Column:
     out = np.zeros(count, np.int64)
     np.add.at(out, group, values)
     return out
+
+
+def memory_peak(table: EventTable, forest: Nest) -> tuple[int | None, str | None]:
+    """The largest total after an allocation, in bytes, and the innermost operator around it.
+
+    Of the device, if the trace has a device's allocations.  The whole trace counts, not only its
+    steps: what is allocated stays.
+    """
+    rows = table.rows(Kind.MEMORY)
+    rows = rows[table.total_bytes[rows] > 0]
+    on_device = rows[table.device[rows] != NONE]
+    rows = on_device if len(on_device) else rows
+    if not len(rows):
+        return None, None
+    peak = rows[int(np.argmax(table.total_bytes[rows]))]
+    place = forest.innermost(table.thread[[peak]], table.start_ns[[peak]])[0]
+    name = None if place == NONE else table.label(int(forest.rows[place]))
+    return int(table.total_bytes[peak]), name

@@ -1,8 +1,7 @@
 """Is the run too short to pay back its first step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import own_fit_s, value
-from trainperf.analysis.rules.compiler.compiling import WORTH, once_s
+from trainperf.analysis.rules.base import Evidence, own_fit_s, value
+from trainperf.analysis.rules.compiler.base import WORTH, once_s
 from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 

@@ -2,9 +2,8 @@
 
 from math import ceil
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, setting, value
-from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting, value
+from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, rate, share, size

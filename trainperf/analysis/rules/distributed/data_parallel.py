@@ -1,7 +1,6 @@
 """Is the model trained under `DataParallel`?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
 from trainperf.core.loop_kind import LIGHTNING

@@ -1,8 +1,7 @@
 """Are gradients reduced over the ranks on micro-batches that do not update?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, setting, value, worst
-from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting, value, worst
+from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, share

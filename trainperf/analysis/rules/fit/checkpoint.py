@@ -1,8 +1,7 @@
 """Do checkpoints take a notable part of the fit?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
+from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import LIGHTNING
@@ -26,15 +25,15 @@ def checkpoint(evidence: Evidence) -> Finding | None:
     return gap_finding(summary, Gap.CHECKPOINT, WORTH, _remedy(summary))
 
 
-def _remedy(summary: Summary) -> Remedy:
+def _remedy(summary: Summary) -> PauseRemedy:
     number = summary.gaps.get(Gap.CHECKPOINT.label, 0)
     steps = max(1, round(summary.run.steps / number)) if number else 1
     every = f"every_n_train_steps={steps * less_often(summary, Gap.CHECKPOINT):,}"
     lightning = summary.run.loop is LIGHTNING
     rarer = f"ModelCheckpoint({every.replace(',', '_')})" if lightning else f"save with {every}"
     if not _long(summary, number):
-        return Remedy(advice="Checkpoint less often", action=rarer)
-    return Remedy(
+        return PauseRemedy(advice="Checkpoint less often", action=rarer)
+    return PauseRemedy(
         advice="Write checkpoints in the background",
         action=f"{_background(lightning=lightning)}, or {rarer}",
         effort="hours",

@@ -1,6 +1,6 @@
 """Is there a steady state to speak about at all?"""
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.stats.warmup import TOLERANCE, WINDOW

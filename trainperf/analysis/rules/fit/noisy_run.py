@@ -1,7 +1,6 @@
 """Are the steps of this run too different from each other to conclude anything?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, value
+from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase

@@ -1,6 +1,6 @@
 """Did profiling leave the run slower than it was?"""
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share, step_range
 

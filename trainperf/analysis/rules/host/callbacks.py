@@ -1,7 +1,6 @@
 """Do callbacks and hooks take a notable part of the step, and which ones?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, value
+from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase

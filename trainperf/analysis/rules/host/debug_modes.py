@@ -1,7 +1,6 @@
 """Is something left on that is meant for finding bugs, or held back that could run?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl

@@ -1,7 +1,6 @@
 """Does the Python garbage collector take a notable part of the fit?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import own_fit_s, worst
+from trainperf.analysis.rules.base import Evidence, own_fit_s, worst
 from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share
 

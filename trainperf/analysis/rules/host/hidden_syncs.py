@@ -6,9 +6,8 @@ is nobody to wait for: there it matters only where Python loops over such values
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
-from trainperf.analysis.rules.host.host_lines import (
+from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.host.base import (
     READS,
     heaviest,
     host_lines,
@@ -178,4 +177,4 @@ def _returns(row: OperatorUse) -> bool:
 def _short(row: OperatorUse) -> str:
     if row.place == "link" and "_to_copy" in row.name:
         return "a copy between host and device"
-    return row.name.split(".")[1] if row.name.count(".") > 1 else row.name
+    return row.short_name

@@ -1,7 +1,6 @@
 """Does the device wait for the host?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime, value
 from trainperf.analysis.rules.host.launch_bound import launch_bound
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share

@@ -1,9 +1,11 @@
 """Do forward and backward consist of operators too small to be worth their launch?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
-from trainperf.analysis.rules.host.named_lines import named_fraction
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
+from trainperf.analysis.rules.host.host_code import host_code
+from trainperf.analysis.rules.host.logging import logging
+from trainperf.analysis.rules.host.metrics_every_batch import metrics_every_batch
+from trainperf.analysis.rules.operators.base import (
     PASSES,
     Audited,
     Timed,
@@ -81,3 +83,9 @@ def _saved_s(known: Audited, passes: list[Timed], tiny: list[Timed]) -> float:
     floor_s = sum(row.floor.floor_s for row in tiny)
     # Python between the calls, which belongs to no operator, goes with them.
     return known.passes_s - rest_s - floor_s
+
+
+def named_fraction(evidence: Evidence) -> float:
+    """Share of the step that a line of the user's code has been named for."""
+    found = [rule(evidence) for rule in (hidden_syncs, host_code, logging, metrics_every_batch)]
+    return min(1.0, sum(one.fraction or 0.0 for one in found if one is not None))

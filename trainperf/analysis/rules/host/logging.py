@@ -1,8 +1,7 @@
 """Does logging take a notable part of the step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, setting
-from trainperf.analysis.rules.host.host_lines import heaviest, host_lines
+from trainperf.analysis.rules.base import Evidence, phase_fraction, setting
+from trainperf.analysis.rules.host.base import heaviest, host_lines
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase

@@ -1,7 +1,6 @@
 """Does the framework itself take a notable part of the step between the steps' work?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, value
+from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share

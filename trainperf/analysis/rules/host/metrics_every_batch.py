@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.host.host_lines import heaviest, host_lines, is_near, read_in_loops
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.host.base import heaviest, host_lines, is_near, read_in_loops
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
@@ -89,13 +89,9 @@ def metric_rows(rows: Sequence[OperatorUse]) -> list[OperatorUse]:
     ]
     products = {row.line for row in free if row.matmul_flops}
     free = [row for row in free if row.line not in products]
-    deciding = [row.line for row in free if _operator(row) in DECIDES]
+    deciding = [row.line for row in free if row.short_name in DECIDES]
     return [row for row in free if any(is_near(row.line or "", at or "") for at in deciding)]
 
 
 def _paths(module: str | None) -> list[str]:
     return [module] if module else []
-
-
-def _operator(row: OperatorUse) -> str:
-    return row.name.split(".")[1] if "." in row.name else row.name

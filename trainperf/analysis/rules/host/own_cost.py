@@ -1,7 +1,6 @@
 """Does trainperf itself cost more than it promises?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import Evidence, value
 from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import duration, share
 

@@ -1,7 +1,6 @@
 """Does every epoch begin with a wait for new workers?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import all_steps_s, own_fit_s, setting, value
+from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share

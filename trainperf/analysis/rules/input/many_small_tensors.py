@@ -1,12 +1,11 @@
 """Is a batch so many small tensors that handling them is what it costs?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.input.loader_parts import parts
-from trainperf.analysis.rules.input.loading import (
+from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.input.base import (
     MANY_TENSORS,
     lost_to_loader,
     moved,
+    parts,
     small_copies,
     small_tensors_wait,
 )

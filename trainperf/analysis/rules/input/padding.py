@@ -1,7 +1,6 @@
 """Is much of the work done on padding, and would packing or bucketing save it?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share

@@ -1,8 +1,7 @@
 """Does copying the batch to the device take a notable part of the step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
-from trainperf.analysis.rules.input.loading import moved, small_copies
+from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.input.base import moved, small_copies
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, duration, rate, share, size

@@ -1,7 +1,6 @@
 """Is much of the device's memory reserved, and in pieces that nobody can use?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
 

@@ -1,8 +1,7 @@
 """Is the run close to the memory that there is?"""
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.rules.base import setting, value, worst
+from trainperf.analysis.rules.base import Evidence, setting, value, worst
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding

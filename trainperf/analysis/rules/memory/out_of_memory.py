@@ -1,7 +1,7 @@
 """Did the fit end because memory ran out, and what filled it?"""
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.memory_savings import savings
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import MemoryLedger, OutOfMemory
 from trainperf.core.findings import Finding

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import (
+    PASSES,
     Audited,
     Timed,
     audited,
     place_of,
-    short,
     total_s,
 )
-from trainperf.analysis.rules.operators.copies import is_cast
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.loop_kind import LoopKind
@@ -53,6 +51,16 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
     )
 
 
+def is_cast(row: Timed) -> bool:
+    """Whether it makes the same numbers in another dtype."""
+    use = row.use
+    if use.part not in PASSES or use.constant or not use.dtypes:
+        return False
+    if use.short_name == "_to_copy":
+        return use.result_dtype is not None and use.result_dtype != use.dtypes[0]
+    return use.short_name == "copy_" and len(set(use.dtypes[:2])) == 2
+
+
 def _kinds(rows: Sequence[Timed]) -> str:
     """The pairs of dtypes that weigh most."""
     weights: dict[str, float] = {}
@@ -63,11 +71,11 @@ def _kinds(rows: Sequence[Timed]) -> str:
 
 
 def _before(row: Timed) -> str:
-    return row.use.dtypes[-1] if short(row.use) == "copy_" else row.use.dtypes[0]
+    return row.use.dtypes[-1] if row.use.short_name == "copy_" else row.use.dtypes[0]
 
 
 def _after(row: Timed) -> str:
-    return row.use.dtypes[0] if short(row.use) == "copy_" else row.use.result_dtype or "another"
+    return row.use.dtypes[0] if row.use.short_name == "copy_" else row.use.result_dtype or "another"
 
 
 def _action(rows: Sequence[Timed], known: Audited, loop: LoopKind) -> str:

@@ -1,8 +1,7 @@
 """Do convolutions get their images in the order that tensor cores do not take?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import audited, place_of, total_s
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import audited, place_of, total_s
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.attention import attention_rows
+from trainperf.analysis.rules.operators.base import (
     PASSES,
     Audited,
     Timed,
@@ -13,7 +13,6 @@ from trainperf.analysis.rules.operators.audited import (
     place_of,
     total_s,
 )
-from trainperf.analysis.rules.operators.scores import attention_rows
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share, size
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import Audited, Timed, audited, place_of, total_s
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import Audited, Timed, audited, place_of, total_s
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.loop_kind import LoopKind

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import Timed, audited, place_of, short, total_s
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import Timed, audited, place_of, total_s
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, severity
 from trainperf.core.formatting.units import duration, share
@@ -66,7 +65,7 @@ def odd_sizes(use: OperatorUse) -> tuple[int, ...]:
 
 def _sizes(use: OperatorUse) -> Iterator[int]:
     """Rows, columns and inner size."""
-    if short(use) not in ("mm", "addmm", "bmm", "baddbmm") or len(use.shapes) < 2:
+    if use.short_name not in ("mm", "addmm", "bmm", "baddbmm") or len(use.shapes) < 2:
         return
     left, right = use.shapes[-2:]
     if min(len(left), len(right)) >= 2:

@@ -1,7 +1,6 @@
 """Does the GradScaler throw away too many updates?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import Evidence, value
 from trainperf.core.findings import Finding, amdahl, severity
 from trainperf.core.formatting.units import plural, scale_factor, share
 

@@ -1,7 +1,6 @@
 """What the rules about gradient reductions have in common: how much of a step they can take."""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, setting, value, worst
+from trainperf.analysis.rules.base import Evidence, phase_fraction, setting, value, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Phase
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, size

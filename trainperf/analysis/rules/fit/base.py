@@ -15,7 +15,7 @@ AIM = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class PauseRemedy:
     """What to do about one kind of pause."""
 
     advice: str
@@ -23,7 +23,7 @@ class Remedy:
     effort: Effort = "minutes"
 
 
-def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: Remedy) -> Finding | None:
+def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: PauseRemedy) -> Finding | None:
     """A finding when gaps of one kind take at least *limit* of the fit."""
     lost, number = gap_fraction(summary, gap.label), summary.gaps.get(gap.label, 0)
     if lost < limit or not number:

@@ -1,15 +1,111 @@
-"""Which part of making a batch costs the step its time, and what helps against that?"""
+"""What do the rules about the loader have in common?  What it costs the step, and what is in it."""
 
 import math
 from dataclasses import dataclass, replace
 
-from trainperf.analysis.rules.base import setting, value
-from trainperf.analysis.rules.input.loading import micro_batches, rest_s
+import msgspec
+
+from trainperf.analysis.rules.base import phase_fraction, setting, value, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
-from trainperf.core.findings import Effort
+from trainperf.core.findings import LIMITS, Effort
 from trainperf.core.formatting.units import count, duration, plural, size
 from trainperf.core.phases import Phase
+
+
+MANY_TENSORS = 16
+"""In a batch: from here on handling them stands out beside what is in them."""
+
+SMALL_TENSOR_BYTES = 1 << 18
+"""A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
+
+HANDLING = 12.0
+"""Cost per small tensor, as a multiple of the measured minimum, above which the dataset does real
+work."""
+
+
+def lost_to_loader(summary: Summary) -> float | None:
+    """Share of the step that is lost: what the device stalls where that is known, else the wait.
+
+    `None` without enough steady steps.
+    """
+    waited = phase_fraction(summary, Phase.DATA_WAIT)
+    if waited is None:
+        return None
+    stalled = worst(summary, "data_stall_fraction")
+    on_device = stalled is not None and summary.run.device != "cpu"
+    return min(stalled, waited) if on_device and stalled is not None else waited
+
+
+def rest_s(summary: Summary) -> float | None:
+    """The step without what is lost to the loader: the time there is for a batch."""
+    lost, step_s = lost_to_loader(summary), value(summary, "step_mean_s")
+    if lost is None or not step_s:
+        return None
+    return step_s * max(1.0 - lost, 1e-3)
+
+
+def keeping_up(summary: Summary) -> Summary:
+    """The summary, in which the anatomy of the loader says how many workers keep up."""
+    anatomy, available_s = summary.loader, rest_s(summary)
+    if anatomy is None or available_s is None:
+        return summary
+    # A step asks for a batch of every micro-batch.
+    needed = anatomy.workers_for(available_s / micro_batches(summary))
+    return msgspec.structs.replace(
+        summary, loader=msgspec.structs.replace(anatomy, workers_needed=needed)
+    )
+
+
+def micro_batches(summary: Summary) -> int:
+    """Batches of a step, by the configuration; one where it does not say."""
+    known = summary.run.config.get("accumulate_grad_batches")
+    return known if isinstance(known, int) and known > 0 else 1
+
+
+def small_tensors(anatomy: LoaderAnatomy) -> bool:
+    """Whether a batch is many small tensors, and handling them is all that it costs.
+
+    A dataset that does more for a sample than to put its tensors together has another fault.
+    """
+    tensors = anatomy.tensors
+    if tensors < MANY_TENSORS or anatomy.batch_bytes >= tensors * SMALL_TENSOR_BYTES:
+        return False
+    if anatomy.tensor_s is None:
+        return False
+    handling_s = HANDLING * anatomy.tensor_s * tensors * max(1.0, anatomy.samples)
+    return anatomy.making_s <= handling_s
+
+
+def small_tensors_wait(summary: Summary) -> bool:
+    """Whether the step waits for a loader whose batches are many small tensors."""
+    lost = lost_to_loader(summary)
+    if lost is None or lost < LIMITS.notable or summary.loader is None:
+        return False
+    return small_tensors(summary.loader)
+
+
+def moved(summary: Summary) -> float | None:
+    """Share of the step that the batch's way to the device costs at most; `None` if unknown.
+
+    The device's time in the copies.  Where the device waits for the host anyway, a copy that holds
+    the host up costs what it holds it up.
+    """
+    host, device = phase_fraction(summary, Phase.H2D), worst(summary, "h2d_fraction")
+    if host is None or device is None:
+        return host
+    bound = value(summary, "host_bound_fraction") or 0.0
+    return max(host, device) if bound >= LIMITS.host_bound else device
+
+
+def small_copies(summary: Summary) -> bool:
+    """Whether the way to the device is taken by many small tensors, one copy each."""
+    lost = moved(summary)
+    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    if lost is None or lost < LIMITS.notable or tensors is None or copied is None:
+        return False
+    many = tensors >= MANY_TENSORS * micro_batches(summary)
+    return many and copied < tensors * SMALL_TENSOR_BYTES
 
 
 UNEVEN = 2.0
@@ -17,7 +113,7 @@ UNEVEN = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
+class LoaderRemedy:
     """What to do about a loader, and what says so."""
 
     advice: str = "Fix the loader"
@@ -29,13 +125,13 @@ class Remedy:
     where: str = ""
 
 
-def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
+def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
     """By what was timed: more workers while there are CPUs for them, else the part that costs."""
     remedy = _chosen(summary, anatomy)
     return replace(remedy, evidence=(*remedy.evidence, *_slower_here(summary, anatomy)))
 
 
-def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> Remedy:
+def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
     available_s = (rest_s(summary) or 0.0) / micro_batches(summary)
     waited_s = _waited_s(summary)
     workers, cpus = anatomy.workers, setting(summary, "cpu_count")
@@ -94,11 +190,11 @@ def _here_s(anatomy: LoaderAnatomy) -> float:
     return (anatomy.receiving_s or 0.0) + pinning_s
 
 
-def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> Remedy:
+def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> LoaderRemedy:
     # Without workers nothing is prefetched; two batches of each are enough while batches are even.
     uneven = ", prefetch_factor=4" if _uneven(anatomy) else ""
     had = f"num_workers={anatomy.workers}"
-    return Remedy(
+    return LoaderRemedy(
         advice=f"Give the loader {plural(needed, 'worker')}",
         evidence=(
             *parts(anatomy),
@@ -110,11 +206,11 @@ def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> Re
     )
 
 
-def _enough(anatomy: LoaderAnatomy, cpus: float | None) -> Remedy:
+def _enough(anatomy: LoaderAnatomy, cpus: float | None) -> LoaderRemedy:
     """There are workers enough by their times, and the step waits all the same."""
     if _uneven(anatomy):
         worst_s = anatomy.getitem.p95_s + anatomy.collate.p95_s
-        return Remedy(
+        return LoaderRemedy(
             advice="Prefetch more batches",
             evidence=(*parts(anatomy), f"but {duration(worst_s)} for one in twenty"),
             action="DataLoader(prefetch_factor=8): more batches in store for the slow ones",
@@ -125,14 +221,14 @@ def _enough(anatomy: LoaderAnatomy, cpus: float | None) -> Remedy:
     return _cheaper(anatomy, f"{plural(anatomy.workers, 'worker')} would keep up, but compete{on}")
 
 
-def _cheaper(anatomy: LoaderAnatomy, why: str) -> Remedy:
+def _cheaper(anatomy: LoaderAnatomy, why: str) -> LoaderRemedy:
     part = _largest(anatomy)
     if part == "collate_fn":
         action = "let collate_fn do less: one torch.stack a field, no loop over elements"
     else:
         sample_s = anatomy.getitem.mean_s / max(1.0, anatomy.samples)
         action = f"cache or preprocess what {part} computes: {duration(sample_s)} a sample"
-    return Remedy(
+    return LoaderRemedy(
         advice=f"Make {part} cheaper",
         evidence=(*parts(anatomy), why),
         action=action,
@@ -142,9 +238,9 @@ def _cheaper(anatomy: LoaderAnatomy, why: str) -> Remedy:
     )
 
 
-def _no_workers(anatomy: LoaderAnatomy) -> Remedy:
+def _no_workers(anatomy: LoaderAnatomy) -> LoaderRemedy:
     received, made = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
-    return Remedy(
+    return LoaderRemedy(
         advice="Make the batches without workers",
         evidence=(
             *parts(anatomy),
@@ -155,14 +251,14 @@ def _no_workers(anatomy: LoaderAnatomy) -> Remedy:
     )
 
 
-def _send_less(anatomy: LoaderAnatomy) -> Remedy:
+def _send_less(anatomy: LoaderAnatomy) -> LoaderRemedy:
     pinning_s = anatomy.pinning.mean_s if anatomy.pinning is not None else 0.0
     receiving_s = anatomy.receiving_s or 0.0
     if pinning_s > receiving_s:
         part, said = "pinning", f"{duration(pinning_s)} of them in the thread that pins"
     else:
         part, said = "transport", f"{duration(receiving_s)} of them in the training process"
-    return Remedy(
+    return LoaderRemedy(
         advice="Send less from the workers",
         evidence=(*parts(anatomy), f"{said}: more workers do not help"),
         action="send smaller dtypes, e.g. uint8 until the device, and fewer tensors a batch",

@@ -7,8 +7,7 @@ step are laid over the phases of the steady ones, which ran without the audit.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import Evidence, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part
 from trainperf.core.findings import LIMITS

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import family, traced_operators
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import Evidence, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.findings import LIMITS, Level, amdahl
@@ -168,11 +167,6 @@ def place_of(rows: Sequence[Timed]) -> str:
     return max(weights, key=weights.__getitem__, default="")
 
 
-def short(use: OperatorUse) -> str:
-    """The operator's name without namespace and overload, e.g. `addmm`."""
-    return use.name.split(".")[1] if use.name.count(".") > 1 else use.name
-
-
 def launch_s(light: Roofline) -> float:
     """Host time of one launch."""
     return LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
@@ -197,7 +191,7 @@ def _smallest_s(own: Iterable[OperatorFloor], usual_s: float) -> float:
 
 def _names(rows: Iterable[Timed]) -> str:
     ranked = sorted(rows, key=lambda row: -row.time_s)
-    names = list(dict.fromkeys(short(row.use) for row in ranked))
+    names = list(dict.fromkeys(row.use.short_name for row in ranked))
     return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
 
 
