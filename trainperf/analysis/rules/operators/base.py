@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainperf.analysis.roofline.achieved import family, traced_operators
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
+from trainperf.analysis.roofline.speed_of_light import family, traced_operators
 from trainperf.analysis.rules.base import Evidence, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
