@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from trainperf.benchmark.sweeps.batch_points import SweepPoint, SweepPoints
 from trainperf.benchmark.sweeps.batch_text import sweep_text
 from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, tag, text
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.html.scales import Axis, Unit, short, top
-from trainperf.core.formatting.html.style import COLOURS
 from trainperf.core.formatting.html.svg import Frame, curve, dot, keys, level, note, upright
 
 

@@ -1,16 +1,13 @@
 """The head of a run's page: the answer, the numbers behind it, and what to change."""
 
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
+from trainperf.core.formatting.html.palette import FIT_PARTS
 from trainperf.core.formatting.html.svg import bar
 from trainperf.core.formatting.units import Scale, fine_share
 from trainperf.reports.html.components import facts, labelled, meter
 from trainperf.reports.layout.finding_view import NO_FINDING, FindingView
 from trainperf.reports.run.rows import PhaseRow
 from trainperf.reports.run.run_view import RunView
-
-
-_SLOTS = (2, 4, 1, 6, 5, 0, 3, 7)
-"""Colours of steps and gaps: neighbours differ."""
 
 
 def first(view: RunView) -> Markup:
@@ -56,7 +53,7 @@ def fit(view: RunView) -> Markup:
     if not view.fit:
         return Markup("")
     parts = [
-        (part.fraction or 0.0, _SLOTS[place % len(_SLOTS)], f"{part.name}: {part.said}")
+        (part.fraction or 0.0, FIT_PARTS[place % len(FIT_PARTS)], f"{part.name}: {part.said}")
         for place, part in enumerate(view.fit)
     ]
     rows = [

@@ -50,9 +50,9 @@ export function facts(node, words) {
 function ledger(parts) {
   return [
     el("div", { class: "ledger" }, parts.map((part, place) => el("span", {
-      class: `part part-${place % 6}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.said}`,
+      class: `part part-${place % 8}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.said}`,
     }))),
-    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 6}` }), `${part.name} ${part.said}`))),
+    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 8}` }), `${part.name} ${part.said}`))),
   ];
 }
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainperf.core.formatting.html.markup import Markup, tag, text
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.html.scales import Axis
-from trainperf.core.formatting.html.style import COLOURS
 
 
 WIDE = 1000
