@@ -1,4 +1,4 @@
-"""The errors a user of trainperf can meet: one family, each with the remedy in its message."""
+"""Errors that users of trainperf can meet: one family, each with the remedy in its message."""
 
 
 class TrainPerfError(Exception):

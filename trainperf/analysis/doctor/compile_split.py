@@ -4,10 +4,10 @@ from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
+    failed_by,
     not_applicable,
     passed,
     reason,
-    refused,
     unknown,
 )
 from trainperf.analysis.rules.base import value
@@ -26,7 +26,7 @@ def compile_split(case: Case) -> Outcome:
         if built is None and summary.run.config.get("compiled") is not False:
             return unknown(reason(summary, "recompiles"), f"{case.loop.everything} counts graphs")
         return not_applicable("nothing was compiled in this fit")
-    bad = refused(case, RULES)
+    bad = failed_by(case, RULES)
     if bad is not None:
         return bad
     step_s = value(summary, "step_s")

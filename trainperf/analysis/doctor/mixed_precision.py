@@ -4,9 +4,9 @@ from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
+    failed_by,
     not_applicable,
     passed,
-    refused,
     unknown,
 )
 from trainperf.analysis.rules.base import value
@@ -24,7 +24,7 @@ def mixed_precision(case: Case) -> Outcome:
     used = precision(summary)
     if used is None:
         return not_applicable("the run computes in fp32")
-    bad = refused(case, RULES)
+    bad = failed_by(case, RULES)
     if bad is not None:
         return bad
     if base is None:

@@ -1,4 +1,4 @@
-"""What is known about a fit: one record per step and per gap, and who the run was.
+"""Records of a fit: one per step and per gap, and the identity of the run.
 
 Times are integer nanoseconds on the host's monotonic clock, counted from the start of the fit
 (the run's only wall-clock time is `RunInfo.started_at`).  `None` means *not measured*.

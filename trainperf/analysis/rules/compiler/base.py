@@ -11,7 +11,6 @@ from trainperf.core.artifacts.compilation import Compilation, Compiled
 WORTH = 0.10
 """Share of the fit that compiling may take before the fit counts as too short for it."""
 
-
 MOST = 110
 """Letters of torch's words in a line."""
 

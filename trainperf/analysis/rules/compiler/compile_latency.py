@@ -4,7 +4,7 @@ import math
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s, value
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share, times
 
 
@@ -48,11 +48,9 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         ),
         action="leave torch.compile out of short runs, train longer in one go, or keep the cache "
         "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
         confidence="medium",
-        severity=severity(lost),
         effort="minutes",
         confirm="first_step_s is near step_s; trainperf compare before after",
     )

@@ -2,7 +2,7 @@
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s, value
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
 
 
@@ -30,10 +30,8 @@ def first_step(evidence: Evidence) -> Finding | None:
         advice="Pay for the first step once",
         evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
         action="train longer in one go, keep the compilation cache, or do not compile short runs",
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="trainperf compare before after: first_step_s is a smaller part of the fit",
     )

@@ -12,7 +12,6 @@ from trainperf.traces.results import Collective
 
 TRACE_TIME: TraceTime = "communication"
 
-
 MIB = 1024**2
 
 BUCKET_MB = 25

@@ -11,7 +11,6 @@ from trainperf.core.phases import Gap
 WORTH = 0.10
 """Share of the fit."""
 
-
 LONG_STEPS = 20
 """A pause as long as so many steps is worth writing in the background."""
 

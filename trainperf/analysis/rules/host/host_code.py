@@ -5,12 +5,11 @@ from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.base import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "host"
-
 
 IN_NOISE = 0.30
 """Share that one audited step must show where the steady ones are noisy."""
@@ -41,10 +40,8 @@ def host_code(evidence: Evidence) -> Finding | None:
         ),
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         where=row.line or "",
         confirm="phase_forward_s falls by about that much; trainperf compare before after",
     )

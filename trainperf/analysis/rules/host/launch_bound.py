@@ -15,16 +15,14 @@ from trainperf.analysis.rules.operators.base import (
     place_of,
     total_s,
 )
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 
 
 TRACE_TIME: TraceTime = "host"
 
-
 WORTH = 0.30
 """Share of the step; in a healthy step of a few ms small operators add up to a tenth."""
-
 
 FEWEST = 100
 """Calls that are launched in about a millisecond, Python and autograd around them included."""
@@ -62,10 +60,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         ),
         action="a larger batch, one operator instead of a Python loop over its rows or time "
         'steps, or torch.compile(model, mode="reduce-overhead")',
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         effort="hours",
         where=place_of(tiny),
         confirm="trainperf compare BEFORE AFTER in samples per second",

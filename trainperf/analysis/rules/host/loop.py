@@ -2,7 +2,7 @@
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.analysis.rules.host.logging import logging
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.phases import Phase
@@ -35,9 +35,7 @@ def loop(evidence: Evidence) -> Finding | None:
         ),
         action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
         "progress bar is read back in every batch",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="trainperf compare before after: phase_loop_s falls",
     )

@@ -18,7 +18,7 @@ from trainperf.analysis.rules.input.base import (
     small_tensors_wait,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -52,11 +52,9 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         # Workers share the processor with the model where the model runs on it too.
         confidence="medium" if summary.run.device == "cpu" else "high",
-        severity=severity(lost),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",

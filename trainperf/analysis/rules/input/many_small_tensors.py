@@ -10,7 +10,7 @@ from trainperf.analysis.rules.input.base import (
     small_tensors_wait,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size
 
 
@@ -67,10 +67,8 @@ def _finding(
         advice="Put the batch into fewer tensors",
         evidence=evidence,
         action=action,
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         effort="hours",
         where=where,
         confirm=f"a batch of fewer than {MANY_TENSORS} tensors, and a shorter step",

@@ -9,7 +9,6 @@ from trainperf.core.formatting.units import count, share
 WORTH = 0.20
 """Share of the tokens; ordinary batches of unequal documents have 30–66 % (parcae#8)."""
 
-
 ROOMY = 0.75
 """Share of the padded length below which even the longest sequence leaves room."""
 

@@ -3,7 +3,7 @@
 from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.analysis.rules.input.base import moved, small_copies
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.loop_kind import PLAIN
 from trainperf.core.machine.chips import chip_of
@@ -32,10 +32,8 @@ def transfer(evidence: Evidence) -> Finding | None:
         advice="Make the batch transfer cheaper",
         evidence=tuple(said),
         action=_action(summary),
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
-        severity=severity(lost),
         effort="minutes" if _pageable(summary) else "hours",
         confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
     )

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainperf.analysis.roofline.achieved import family, traced_operators
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
+from trainperf.analysis.roofline.speed_of_light import family, traced_operators
 from trainperf.analysis.rules.base import Evidence, value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
-from trainperf.core.findings import LIMITS, Level, amdahl
+from trainperf.core.findings import LIMITS, Costs, Level, amdahl, severity
 from trainperf.core.formatting.units import duration, plural
 
 
@@ -55,6 +55,12 @@ class Timed:
         return max(0.0, self.time_s - self.floor.floor_s)
 
 
+class AuditedCosts(Costs):
+    """What a finding about audited operators costs, and how sure that is."""
+
+    confidence: Level
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
     """The audited step beside the steady ones."""
@@ -83,6 +89,16 @@ class Audited:
         """Amdahl's law; `None` where the times are no more than a model."""
         return None if self.basis == "modelled" else amdahl(fraction)
 
+    def costs(self, lost: float) -> AuditedCosts:
+        """As `findings.costs`, no surer than the times are; no bound where they are a model."""
+        confidence: Level = "low" if self.basis == "modelled" else "medium"
+        return AuditedCosts(
+            fraction=lost,
+            gain_upper_bound=self.bound(lost),
+            severity=severity(lost),
+            confidence=confidence,
+        )
+
     def with_aftermath_s(self, rows: Sequence[Timed]) -> float:
         """Time of rows, and of what their results cost other operators at most.
 
@@ -91,11 +107,6 @@ class Audited:
         """
         made = sum(row.use.written_bytes for row in rows)
         return total_s(rows) + 2 * made / self.light.chip.memory_bytes_per_s
-
-    @property
-    def confidence(self) -> Level:
-        """How much the times can be trusted."""
-        return "low" if self.basis == "modelled" else "medium"
 
     def stands_on(self) -> str:
         """Where the times are from."""

@@ -1,7 +1,7 @@
 """Does the GradScaler throw away too many updates?"""
 
 from trainperf.analysis.rules.base import Evidence, value
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import plural, scale_factor, share
 
 
@@ -35,9 +35,7 @@ def overflow(evidence: Evidence) -> Finding | None:
         ),
         action='precision="bf16-mixed" where the hardware has it; else look for infinities in '
         "the loss, and clip gradients after unscaling",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
-        severity=severity(lost),
+        **costs(lost),
         effort="hours",
         confirm=f"trainperf report: overflows below {share(RATE)} of the updates",
     )
