@@ -207,7 +207,7 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.loop is PLAIN and value(summary, "overhead_s") else ""
+        ours = OURS if summary.run.loop is PLAIN and summary.value("overhead_s") else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"
