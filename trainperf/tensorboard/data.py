@@ -161,7 +161,7 @@ class Store:
     def trace(self, run_id: str, file: str) -> Path:
         """Where an original trace is."""
         captures = Captures(self._find(run_id).path)
-        path = captures.trace(file, captures.found())
+        path = captures.trace(file, captures.listing())
         if path is None:
             raise NotFoundError(f"{file}: no such trace in this run")
         return path
@@ -176,7 +176,7 @@ class Store:
         path = self._find(run_id).path
         with self._lock:
             captures = self._known[run_id].captures if run_id in self._known else Captures(path)
-            found = captures.found()
+            found = captures.listing()
             if key not in found.analyses:
                 raise NotFoundError(f"{key}: no such analysis in this run")
             report = captures.report(key, found)
@@ -226,7 +226,7 @@ class Store:
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     """Changes when a file of the run does."""
     records = [path for path in sorted(directory.iterdir()) if rank_and_attempt(path.name)]
-    found = captures.found()
+    found = captures.listing()
     traces = [(file, 0, size, 0) for file, size in found.traces.items()]
     return (*map(stamp, records), *found.analyses.values(), *traces)
 
@@ -247,7 +247,7 @@ def _viewed(known: _Known, view: View) -> RunPage:
     return RunPage(
         words=run_view(known.summary),
         series=series(groups, known.summary, rank),
-        captures=known.captures.listed(known.captures.found()),
+        captures=known.captures.listed(known.captures.listing()),
     )
 
 

@@ -1,4 +1,4 @@
-"""What is in a trace?  Its events as columns; nothing is interpreted yet.
+"""The events of a trace as columns; nothing is interpreted yet.
 
 A row is a complete event (`"ph": "X"`), or an instant memory event.  Rows are in order of start.
 Times are whole nanoseconds from the first event, not rounded; a name, a thread or a text is an

@@ -1,4 +1,4 @@
-"""What would Holistic Trace Analysis 0.5 say of this trace?  Its definitions, for comparison only.
+"""The figures of Holistic Trace Analysis 0.5, by its definitions, for comparison only.
 
 They differ from ours on purpose or by accident: the last of several steps is left out; times that
 are no whole microseconds lose up to two at their ends; the device's records of waiting count as

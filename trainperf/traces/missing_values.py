@@ -1,4 +1,4 @@
-"""Why is a figure not there, and what must be said beside those that are?"""
+"""Reasons for missing figures, and warnings about those that are there."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def reasons_of(
     table: EventTable, steps: StepSpans, device: DeviceWork, columns: StepColumns
 ) -> dict[str, str]:
     """For each field that is `None` in every step: why."""
-    missing = [name for name, values in columns.items() if all(one is None for one in values)]
+    missing = [name for name, values in columns.items() if all(value is None for value in values)]
     out = {}
     for name in missing:
         if not len(device) and name in _DEVICE:
@@ -69,32 +69,32 @@ def reasons_of(
 
 def warnings_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> tuple[str, ...]:
     """What a reader of the figures must know."""
-    said = [*_losses(table), *_cut(steps, len(table) > 0)]
+    warnings = [*_losses(table), *_cut(steps, len(table) > 0)]
     if device.other_devices:
         others = plural(device.other_devices, "other device")
-        said.append(f"{others} worked too: the figures are of the one that worked longest")
+        warnings.append(f"{others} worked too: the figures are of the one that worked longest")
     unlaunched = float(np.mean(device.launch == NONE)) if len(device) else 0.0
     if unlaunched > FEW:
-        said.append(
+        warnings.append(
             f"{share(unlaunched)} of the device's events have no launch in the trace: they count "
             "as busy time, but in no step"
         )
     if len(device) and not device.in_steps.any():
-        said.append(_NONE_LAUNCHED)
-    return tuple(said)
+        warnings.append(_NONE_LAUNCHED)
+    return tuple(warnings)
 
 
 def _losses(table: EventTable) -> list[str]:
-    losses, said = table.losses, []
+    losses, warnings = table.losses, []
     if losses.truncated:
-        said.append("the file ends before its events do: the complete ones are used")
+        warnings.append("the file ends before its events do: the complete ones are used")
     if losses.dropped_events:
-        said.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
+        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
     if losses.repaired_texts:
-        said.append(f"the text of {plural(losses.repaired_texts, 'event')} was mended")
+        warnings.append(f"the text of {plural(losses.repaired_texts, 'event')} was mended")
     if losses.trailing:
-        said.append("something stands behind the end of the trace: not read")
-    return said
+        warnings.append("something stands behind the end of the trace: not read")
+    return warnings
 
 
 def _cut(steps: StepSpans, events: bool) -> list[str]:  # noqa: FBT001 private, and one of two

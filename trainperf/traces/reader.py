@@ -1,4 +1,4 @@
-"""How does a trace file become a table?  In one pass, chunk by chunk, in bounded memory."""
+"""The reader of trace files: one pass, chunk by chunk, in bounded memory."""
 
 from dataclasses import replace
 from pathlib import Path

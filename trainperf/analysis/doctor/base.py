@@ -1,4 +1,4 @@
-"""What is a check?  A pure function from a run's evidence to pass, fail, not applicable, unknown.
+"""Definition of a check: a pure function from a run's evidence to one of four outcomes.
 
 *Unknown* means that nobody looked: the action then says how to look.
 """
@@ -92,21 +92,16 @@ def unknown(why: str, action: str) -> Outcome:
     return Outcome(status="unknown", evidence=(why,), action=action)
 
 
-def found(case: Case, ids: tuple[str, ...]) -> list[Finding]:
-    """What the rules of these names found, in their rank."""
-    return [finding for finding in case.summary.findings if finding.id in ids]
-
-
-def refused(case: Case, ids: tuple[str, ...]) -> Outcome | None:
-    """Failed where one of these rules found something: a check decides nothing a second time."""
-    findings = found(case, ids)
+def failed_by(case: Case, ids: tuple[str, ...]) -> Outcome | None:
+    """Failed where one of these rules has a finding: a check decides nothing a second time."""
+    findings = [finding for finding in case.summary.findings if finding.id in ids]
     if not findings:
         return None
-    said = [fact for finding in findings for fact in (_said(finding), *finding.evidence[:2])]
-    return failed(findings[0].action, *said)
+    evidence = [fact for finding in findings for fact in (_claim(finding), *finding.evidence[:2])]
+    return failed(findings[0].action, *evidence)
 
 
-def _said(finding: Finding) -> str:
+def _claim(finding: Finding) -> str:
     """E.g. `37 % of the step is spent waiting for data: at most 1.58× faster`."""
     where = f" ({finding.where})" if finding.where else ""
     bound = finding.gain_upper_bound

@@ -1,4 +1,4 @@
-"""Which device work belongs to backward, and did communication outlast it?"""
+"""The device work of backward, and the all-reduce tail: communication that outlasts it."""
 
 from dataclasses import dataclass
 
@@ -44,10 +44,10 @@ def tails(
     mine[mine] = device.start[mine] < first_update[device.step[mine]]
     mine &= _launched_by_engine(table, steps, device, host)
     last_reduce = _extreme(device, mine, device.end, count, _EARLY)
-    known = (last_reduce != _EARLY) & (last_backward != _EARLY)
+    has_tail = (last_reduce != _EARLY) & (last_backward != _EARLY)
     updated = (last_reduce != _EARLY) & (first_update != _LATE)
     return Tail(
-        after_backward=_signed(last_reduce, last_backward, known),
+        after_backward=_signed(last_reduce, last_backward, has_tail),
         to_optimizer=_signed(first_update, last_reduce, updated),
     )
 
@@ -59,17 +59,17 @@ def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork)
     not count.  Without such functions: inside what is marked as backward.
     """
     inside = np.zeros(len(device), bool)
-    known = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[known]
+    launched = np.flatnonzero(device.launch != NONE)
+    rows = device.launch[launched]
     if not len(host.engine):
         if host.backward is not None:
-            inside[known] = host.backward.holds(table.start_ns[rows])
+            inside[launched] = host.backward.holds(table.start_ns[rows])
         return inside
     for thread in present(table.thread[host.engine]):
         mine = host.engine[table.thread[host.engine] == thread]
         spans = union(table.start_ns[mine], table.end_ns[mine])
         on_it = table.thread[rows] == thread
-        inside[known[on_it]] = spans.holds(table.start_ns[rows[on_it]])
+        inside[launched[on_it]] = spans.holds(table.start_ns[rows[on_it]])
     return inside
 
 
@@ -81,16 +81,16 @@ def _launched_by_engine(
     The reducer launches its last bucket after the last function has returned, on that thread.
     """
     inside = np.zeros(len(device), bool)
-    known = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[known]
+    launched = np.flatnonzero(device.launch != NONE)
+    rows = device.launch[launched]
     own = present(table.thread[host.engine])
     own = own[own != steps.thread]
     begin, end = backward_windows(table, steps, host)
-    step = device.step[known]
+    step = device.step[launched]
     during = step != NONE
     at = table.start_ns[rows]
     during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
-    inside[known] = during | np.isin(table.thread[rows], own)
+    inside[launched] = during | np.isin(table.thread[rows], own)
     return inside
 
 
@@ -118,11 +118,11 @@ def _launched_by_optimizer(
     inside = np.zeros(len(device), bool)
     if host.optimizer is None:
         return inside
-    known = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[known]
-    inside[known] = host.optimizer.holds(table.start_ns[rows])
+    launched = np.flatnonzero(device.launch != NONE)
+    rows = device.launch[launched]
+    inside[launched] = host.optimizer.holds(table.start_ns[rows])
     if steps.thread != NONE:
-        inside[known] &= table.thread[rows] == steps.thread
+        inside[launched] &= table.thread[rows] == steps.thread
     return inside
 
 
@@ -135,8 +135,8 @@ def _extreme(device: DeviceWork, wanted: Mask, times: Column, count: int, start:
     return out
 
 
-def _signed(later: Column, earlier: Column, known: Mask) -> list[int | None]:
+def _signed(later: Column, earlier: Column, is_measured: Mask) -> list[int | None]:
     return [
         int(end - begin) if sure else None
-        for end, begin, sure in zip(later, earlier, known, strict=True)
+        for end, begin, sure in zip(later, earlier, is_measured, strict=True)
     ]

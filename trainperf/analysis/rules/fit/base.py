@@ -5,7 +5,7 @@ from math import ceil
 
 from trainperf.analysis.rules.base import gap_fraction
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Effort, Finding, amdahl, severity
+from trainperf.core.findings import Effort, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Gap
 
@@ -35,10 +35,8 @@ def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: PauseRemedy) -
         advice=remedy.advice,
         evidence=(f"{duration(spent_s)} in {plural(number, 'pause')}", *_pace(summary, gap)),
         action=remedy.action,
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
-        severity=severity(lost),
         effort=remedy.effort,
         confirm=f"trainperf report: {gap.label} takes at most {share(AIM)} of the fit",
     )

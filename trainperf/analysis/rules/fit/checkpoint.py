@@ -1,6 +1,6 @@
 """Do checkpoints take a notable part of the fit?"""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -10,7 +10,6 @@ from trainperf.core.phases import Gap
 
 WORTH = 0.10
 """Share of the fit."""
-
 
 LONG_STEPS = 20
 """A pause as long as so many steps is worth writing in the background."""
@@ -47,7 +46,7 @@ def _background(*, lightning: bool) -> str:
 
 
 def _long(summary: Summary, number: int) -> bool:
-    step_s = value(summary, "step_s")
+    step_s = summary.value("step_s")
     if not number or not step_s:
         return False
     return summary.ledger_s[Gap.CHECKPOINT.label] / number >= LONG_STEPS * step_s

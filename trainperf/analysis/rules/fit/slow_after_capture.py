@@ -1,7 +1,7 @@
 """Did profiling leave the run slower than it was?"""
 
 from trainperf.analysis.rules.base import Evidence
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share, step_range
 
 
@@ -24,9 +24,7 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
             f"{duration(last.before_s)} a step before, {duration(last.after_s)} after",
         ),
         action="TEARDOWN_CUPTI=1 in the environment, or start the fit anew after profiling",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="trainperf compare with a run without captures: no clear change",
     )

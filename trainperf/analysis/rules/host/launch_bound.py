@@ -1,6 +1,6 @@
 """Do forward and backward consist of operators too small to be worth their launch?"""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
 from trainperf.analysis.rules.host.host_code import host_code
 from trainperf.analysis.rules.host.logging import logging
@@ -15,16 +15,14 @@ from trainperf.analysis.rules.operators.base import (
     place_of,
     total_s,
 )
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 
 
 TRACE_TIME: TraceTime = "host"
 
-
 WORTH = 0.30
 """Share of the step; in a healthy step of a few ms small operators add up to a tenth."""
-
 
 FEWEST = 100
 """Calls that are launched in about a millisecond, Python and autograd around them included."""
@@ -62,10 +60,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         ),
         action="a larger batch, one operator instead of a Python loop over its rows or time "
         'steps, or torch.compile(model, mode="reduce-overhead")',
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         effort="hours",
         where=place_of(tiny),
         confirm="trainperf compare BEFORE AFTER in samples per second",
@@ -74,7 +69,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
 def _waits_for_host(evidence: Evidence, known: Audited) -> bool:
     """On a CPU the host is the device."""
-    bound = value(evidence.summary, "host_bound_fraction")
+    bound = evidence.summary.value("host_bound_fraction")
     return known.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
 
 

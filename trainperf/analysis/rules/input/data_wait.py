@@ -8,7 +8,6 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
-    value,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -18,7 +17,7 @@ from trainperf.analysis.rules.input.base import (
     small_tensors_wait,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -35,7 +34,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value("step_mean_s")
     if waited is None or lost is None or not step_s:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
@@ -52,11 +51,9 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         # Workers share the processor with the model where the model runs on it too.
         confidence="medium" if summary.run.device == "cpu" else "high",
-        severity=severity(lost),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",

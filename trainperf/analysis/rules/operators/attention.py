@@ -7,7 +7,7 @@ from math import prod
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, place_of, total_s
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
@@ -41,10 +41,7 @@ def attention(evidence: Evidence) -> Finding | None:
         ),
         action="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
         'causal mask; in transformers attn_implementation="sdpa"',
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(softmax),
         confirm="trainperf compare BEFORE AFTER; the next audit has no softmax between two bmm",
     )

@@ -11,13 +11,12 @@ from trainperf.analysis.rules.operators.base import (
     place_of,
     total_s,
 )
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.loop_kind import LoopKind
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
 
@@ -42,10 +41,7 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
             known.stands_on(),
         ),
         action=_action(rows, known, evidence.summary.run.loop),
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
     )

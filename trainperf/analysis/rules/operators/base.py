@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainperf.analysis.roofline.achieved import family, traced_operators
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.roofline.speed_of_light import family, traced_operators
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
-from trainperf.core.findings import LIMITS, Level, amdahl
+from trainperf.core.findings import LIMITS, Costs, Level, amdahl, severity
 from trainperf.core.formatting.units import duration, plural
 
 
@@ -55,6 +55,12 @@ class Timed:
         return max(0.0, self.time_s - self.floor.floor_s)
 
 
+class AuditedCosts(Costs):
+    """What a finding about audited operators costs, and how sure that is."""
+
+    confidence: Level
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
     """The audited step beside the steady ones."""
@@ -83,6 +89,16 @@ class Audited:
         """Amdahl's law; `None` where the times are no more than a model."""
         return None if self.basis == "modelled" else amdahl(fraction)
 
+    def costs(self, lost: float) -> AuditedCosts:
+        """As `findings.costs`, no surer than the times are; no bound where they are a model."""
+        confidence: Level = "low" if self.basis == "modelled" else "medium"
+        return AuditedCosts(
+            fraction=lost,
+            gain_upper_bound=self.bound(lost),
+            severity=severity(lost),
+            confidence=confidence,
+        )
+
     def with_aftermath_s(self, rows: Sequence[Timed]) -> float:
         """Time of rows, and of what their results cost other operators at most.
 
@@ -91,11 +107,6 @@ class Audited:
         """
         made = sum(row.use.written_bytes for row in rows)
         return total_s(rows) + 2 * made / self.light.chip.memory_bytes_per_s
-
-    @property
-    def confidence(self) -> Level:
-        """How much the times can be trusted."""
-        return "low" if self.basis == "modelled" else "medium"
 
     def stands_on(self) -> str:
         """Where the times are from."""
@@ -126,8 +137,8 @@ def audited(evidence: Evidence) -> Audited | None:
     like the others.
     """
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
-    step_s = value(summary, "step_mean_s")
-    if audit is None or light is None or not step_s or value(summary, "flops_per_s") is None:
+    step_s = summary.value("step_mean_s")
+    if audit is None or light is None or not step_s or summary.value("flops_per_s") is None:
         return None
     if summary.run.steady_steps < LIMITS.steps:
         return None
@@ -196,12 +207,12 @@ def _names(rows: Iterable[Timed]) -> str:
 
 
 def _work_s(summary: Summary) -> float:
-    return sum(value(summary, f"phase_{name}_s") or 0.0 for name in set(_PHASES.values()))
+    return sum(summary.value(f"phase_{name}_s") or 0.0 for name in set(_PHASES.values()))
 
 
 def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
-    around_s = sum(value(summary, f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES)
-    if value(summary, "phase_optimizer_s"):
+    around_s = sum(summary.value(f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES)
+    if summary.value("phase_optimizer_s"):
         return around_s
     # In a loop without brackets the update is in there too.
     update_s = total_s(row for row in operators if row.use.part == "optimizer")
@@ -213,9 +224,9 @@ def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
 
 def _on_host(own: Sequence[OperatorFloor], summary: Summary, light: Roofline) -> list[Timed]:
     """Each row's share of its phase, as far as the phases are told apart."""
-    parts = {part: value(summary, f"phase_{name}_s") or 0.0 for part, name in _PHASES.items()}
+    parts = {part: summary.value(f"phase_{name}_s") or 0.0 for part, name in _PHASES.items()}
     if not _told_apart(own, parts):
-        whole_s = _work_s(summary) + (value(summary, "phase_other_s") or 0.0)
+        whole_s = _work_s(summary) + (summary.value("phase_other_s") or 0.0)
         return _shared_out(own, whole_s, light)
     backward = [one for one in own if one.use.part in ("backward", "recompute")]
     timed = _shared_out(backward, parts["backward"], light)

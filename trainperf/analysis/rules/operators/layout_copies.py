@@ -3,7 +3,7 @@
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.autocast_casts import is_cast
 from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, place_of, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
@@ -31,10 +31,7 @@ def layout_copies(evidence: Evidence) -> Finding | None:
         ),
         action="make the batch in the layout that the model wants, in the dataset; drop "
         "contiguous() and clone() where the next operator takes strides",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer clone and copy_",
     )

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import Audited, Timed, audited, place_of, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.loop_kind import LoopKind
 
 
 TRACE_TIME: TraceTime = "operators"
 
-
 FASTER = 2.0
 """Multiple of the fp32 peak from which another precision is worth its digits (A100's TF32: 8)."""
-
 
 SHORTER = ("tf32", "bf16", "fp16")
 """What fp32 products may be computed in instead, the least different first."""
@@ -51,10 +49,7 @@ def _double(known: Audited) -> Finding | None:
         evidence=_evidence(known, rows),
         action="model.float(), and make batches with dtype=torch.float32: numpy's default is "
         "float64",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has no fp64",
     )
@@ -80,10 +75,7 @@ def _single(known: Audited, loop: LoopKind) -> Finding | None:
         advice="Use the tensor cores" if known.audit.device == "cuda" else "Multiply in bf16",
         evidence=(peak + faster[-1], *_evidence(known, rows)),
         action=_faster_action(faster[0], loop),
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )

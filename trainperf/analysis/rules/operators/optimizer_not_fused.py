@@ -2,12 +2,11 @@
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import Timed, audited, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 ELEMENTWISE = ("pointwise", "copy", "other")
 
@@ -40,10 +39,7 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
             known.stands_on(),
         ),
         action="torch.optim.AdamW(parameters, fused=True); Adam, SGD and Adagrad take it too",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
     )
 
