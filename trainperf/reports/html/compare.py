@@ -1,4 +1,4 @@
-"""What does the page of a comparison hold?  The verdict first, then what it stands on."""
+"""The page of a comparison: the verdict first, then what it stands on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from trainperf.core.formatting.html.markup import (
 from trainperf.core.formatting.html.svg import bar, keys
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
-from trainperf.reports.comparison.rows import Row, answer, causes, notes, speed
+from trainperf.reports.comparison.rows import Row, answer, causes, notes, setting, speed
 from trainperf.reports.html.components import missing, not_measured
 from trainperf.reports.html.forest import forest, reach, track
 from trainperf.reports.html.losses import losses
@@ -151,23 +151,19 @@ def _phases(pair: Pair) -> Markup:
 
 def _differences(found: Comparison) -> Markup:
     if not found.differences:
-        return paragraph("The two runs record no difference in their settings.", "soft")
+        return paragraph("No difference in the recorded settings.", "soft")
     rows = [
-        (one.name, _fact(one.before), _fact(one.after), one.change) for one in found.differences
+        (one.name, setting(one.before), setting(one.after), one.change) for one in found.differences
     ]
     count = len(found.changes)
-    several = f"{plural(count, 'change')}: the gain cannot be attributed to one of them."
+    several = f"{plural(count, 'change')}: the gain cannot be attributed to any one of them."
     said = paragraph(several, "warn") if count > 1 else Markup("")
     return Markup(said + table(("setting", "before", "after", "belongs to"), rows, words=range(4)))
 
 
-def _fact(value: object) -> str:
-    return "not known" if value is None else str(value)
-
-
 def _parity(found: Comparison) -> Markup:
     kinds = {"same": "good", "differs": "bad", "unknown": "soft"}
-    said = {"same": "equal", "differs": "different", "unknown": "not decided"}
+    said = {"same": "equal", "differs": "different", "unknown": "undecided"}
     verdict = found.parity.verdict
     return tag(
         "p", tag("b", text(f"{said[verdict]}: "), kind=kinds[verdict]), text(found.parity.why)
@@ -181,7 +177,7 @@ def _explained(found: Comparison) -> Markup:
     largest_s = max(abs(one.after_s - one.before_s) for one in found.explained)
     said = causes(found)
     rows = [_cause(one, how, largest_s) for one, how in zip(found.explained, said, strict=True)]
-    head = ("a step", "before", "after", "\u00a0", "difference", "\u00a0")
+    head = ("per step", "before", "after", "\u00a0", "difference", "\u00a0")
     return table(head, rows, words=(0, 3, 5))
 
 
