@@ -1,7 +1,6 @@
 """Is the batch moved in a few pieces?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import count, size
 
 
@@ -11,7 +10,7 @@ FAILS_ON = ("many_small_tensors",)
 def batch_tensors(case: Case) -> Outcome:
     """The batch is not many small tensors."""
     summary, anatomy = case.summary, case.evidence.documents.loader
-    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
     if tensors is None and anatomy is not None:
         tensors, copied = anatomy.tensors, anatomy.batch_bytes
     if tensors is not None:
