@@ -73,6 +73,8 @@ install() {
     # The pip that comes with Python 3.10 knows neither dependency groups nor build constraints.
     quietly "${pip[@]}" pip
     pip+=(--build-constraint "$ROOT/constraints.txt" --editable "$ROOT[recipes]")
-    if [ "$1" = test ]; then pip+=(--group "$ROOT/pyproject.toml:dev"); fi
+    if [ "$1" = test ]; then
+        pip+=(--group "$ROOT/pyproject.toml:dev" --group "$ROOT/pyproject.toml:docs")
+    fi
     quietly "${pip[@]}"
 }

@@ -1,110 +1,88 @@
-"""Write the tables of `docs/definitions.md` from the code: a definition lives once, in its meter.
+"""Generator of what the documentation takes from the code: tables, and the picture of the rooms.
 
-`python scripts/render_docs.py` rewrites the parts between markers and leaves the prose alone;
-`--check` only says whether they are up to date.
+    python -m scripts.render_docs              rewrite the generated parts in docs/
+    python -m scripts.render_docs --check      write nothing; exit 1 where a page is stale
+    python -m scripts.render_docs --out DIR    write every page with generated parts below DIR
+
+A page holds prose, and tables between `<!-- NAME: generated -->` and `<!-- NAME: end -->`.
+The package that is described is the one that Python imports, so a copy of it in the working
+directory, or first on PYTHONPATH, is described instead of the repository's.
 """
 
 import argparse
-import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
-from trainperf.analysis.rules import RULES
-from trainperf.core.phases import DISQUALIFYING, TAGS
-from trainperf.core.steps.records import FACTS
-from trainperf.meters import METERS, Meter
+from scripts.docs.picture import architecture
+from scripts.docs.tables import TABLES
 
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "definitions.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PICTURE = Path("contributing", "architecture.svg")
 
-BETTER = {"lower": "↓", "higher": "↑", None: ""}
-
-
-def readings() -> str:
-    """One row per meter, in display order."""
-    rows = [
-        (f"`{meter.name}`", meter.unit, BETTER[meter.better], meter.scope.value, meaning(meter))
-        for meter in METERS
-    ]
-    return table(("reading", "unit", "better", "steps", "definition"), rows)
+_PART = re.compile(r"<!-- (\w+): generated -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 
 
-def meaning(meter: Meter) -> str:
-    """The meter's docstring on one line, with what it needs."""
-    needs = ", ".join(f"`{fact}`" for fact in meter.needs)
-    return prose(meter.__doc__ or "") + (f" Needs {needs}." if needs else "")
+def pages() -> Mapping[Path, str]:
+    """Every page with generated parts as it ought to be, by its path below `docs/`."""
+    made = {PICTURE: architecture()}
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if _PART.search(text):
+            made[page.relative_to(DOCS)] = rendered(text)
+    return made
 
 
-def facts() -> str:
-    """One row per fact that a probe can record."""
-    rows = [(f"`{fact.name}`", fact.unit, sentence(fact.meaning)) for fact in FACTS.values()]
-    return table(("fact of a step", "unit", "meaning"), rows)
+def rendered(page: str) -> str:
+    """*page* with every part between markers made anew.
+
+    Raises:
+        SystemExit: A marker names no table.
+    """
+    return _PART.sub(
+        lambda part: f"<!-- {part[1]}: generated -->\n{_part(part[1])}\n<!-- {part[1]}: end -->",
+        page,
+    )
 
 
-def tags() -> str:
-    """One row per tag: whether it takes a step out of the steady statistics."""
-    rows = [(f"`{tag.label}`", "yes" if tag & DISQUALIFYING else "no") for tag in TAGS]
-    return table(("tag", "left out of steady statistics"), rows)
+@cache
+def _part(name: str) -> str:
+    if name not in TABLES:
+        raise SystemExit(f"marker {name}: no such table; there are {', '.join(TABLES)}")
+    return TABLES[name]()
 
 
-def rules() -> str:
-    """One row per rule."""
-    rows = [(f"`{rule.__name__}`", prose(rule.__doc__ or "")) for rule in RULES]
-    return table(("finding", "when"), rows)
-
-
-PARTS: Mapping[str, Callable[[], str]] = {
-    "readings": readings,
-    "facts": facts,
-    "tags": tags,
-    "rules": rules,
-}
-
-
-def rendered(document: str) -> str:
-    """*document* with every generated part made anew."""
-    for name, make in PARTS.items():
-        begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
-        pattern = re.compile(f"{re.escape(begin)}\n.*?{re.escape(end)}", re.DOTALL)
-        if not pattern.search(document):
-            raise SystemExit(f"{DOCUMENT.name}: no part {begin} … {end}; put the markers back")
-        part = f"{begin}\n{make()}\n{end}"
-        document = pattern.sub(lambda _, part=part: part, document)  # type: ignore[misc]
-    return document
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def prose(docstring: str) -> str:
-    """A docstring on one line, fit for a cell."""
-    return re.sub(r"\s+", " ", inspect.cleandoc(docstring)).replace("|", "\\|")
-
-
-def sentence(clause: str) -> str:
-    """A clause with a capital and a full stop."""
-    return f"{clause[0].upper()}{clause[1:]}."
+def missing(made: Mapping[Path, str]) -> list[str]:
+    """Tables that no page shows."""
+    text = "".join(made.values())
+    return [name for name in TABLES if f"<!-- {name}: generated -->" not in text]
 
 
 def main() -> int:
-    """Rewrite, or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Rewrite, check, or write elsewhere."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
-    check = parser.parse_args().check
-    before = DOCUMENT.read_text(encoding="utf-8")
-    after = rendered(before)
-    if before == after:
-        return 0
-    if check:
-        print(f"{DOCUMENT.name} is stale: run `python scripts/render_docs.py`", file=sys.stderr)
-        return 1
-    DOCUMENT.write_text(after, encoding="utf-8")
+    parser.add_argument("--out", type=Path, default=DOCS, help="folder to write to; docs/")
+    given = parser.parse_args()
+    made = pages()
+    if lost := missing(made):
+        raise SystemExit(f"no page shows {', '.join(lost)}: put the markers back")
+    stale = [path for path, text in made.items() if _differs(given.out / path, text)]
+    if given.check:
+        for path in stale:
+            print(f"docs/{path} is stale: run python -m scripts.render_docs", file=sys.stderr)
+        return int(bool(stale))
+    for path in stale:
+        (given.out / path).parent.mkdir(parents=True, exist_ok=True)
+        (given.out / path).write_text(made[path], encoding="utf-8")
     return 0
+
+
+def _differs(file: Path, text: str) -> bool:
+    return not file.is_file() or file.read_text(encoding="utf-8") != text
 
 
 if __name__ == "__main__":

@@ -8,17 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.operators.attention import attention_rows
+from trainperf.analysis.rules.operators.base import (
     PASSES,
     Audited,
     Timed,
     audited,
-    short,
     total_s,
 )
-from trainperf.analysis.rules.operators.scores import attention_rows
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import amdahl
 from trainperf.core.formatting.units import duration, share
@@ -57,7 +55,7 @@ def nothing(evidence: Evidence) -> Bounded:
 def loader(evidence: Evidence) -> Bounded:
     """Neither waiting for a batch nor moving it takes any time."""
     spent_s = _phases_s(evidence.summary, "data_wait", "h2d")
-    step_s = value(evidence.summary, "step_mean_s")
+    step_s = evidence.summary.value("step_mean_s")
     if spent_s is None or not step_s:
         return Bounded(at_most=None, why="no bound: too few steady steps")
     waiting = f"{duration(spent_s)} of {duration(step_s)} per step waits for or moves batches"
@@ -66,8 +64,8 @@ def loader(evidence: Evidence) -> Bounded:
 
 def packing(evidence: Evidence) -> Bounded:
     """No token is padding, and the whole step shrinks with the tokens, its data wait excepted."""
-    wasted = value(evidence.summary, "padding_fraction")
-    waited = value(evidence.summary, "data_wait_fraction")
+    wasted = evidence.summary.value("padding_fraction")
+    waited = evidence.summary.value("data_wait_fraction")
     if wasted is None or waited is None:
         return Bounded(at_most=None, why="no bound: the padding was not counted")
     why = f"{share(wasted)} of the tokens are padding"
@@ -117,7 +115,7 @@ def optimizer(evidence: Evidence) -> Bounded:
     step, spent_s = audited(evidence), _phases_s(evidence.summary, "optimizer")
     if step is None or spent_s is None:
         return Bounded(at_most=None, why=NO_AUDIT)
-    if any(short(row.use).startswith("_fused_") for row in step.operators):
+    if any(row.use.short_name.startswith("_fused_") for row in step.operators):
         return Bounded(at_most=1.0, why="the update is fused already")
     floor_s = step.light.phases["optimizer"].fused_floor_s
     return _without(step, spent_s - floor_s, "the update above its floor")
@@ -178,6 +176,6 @@ def _passes(step: Audited) -> list[Timed]:
 
 def _phases_s(summary: Summary, *phases: str) -> float | None:
     """Mean time of some phases in a steady step; one that does not apply takes none."""
-    readings = (value(summary, f"phase_{name}_s") for name in phases)
+    readings = (summary.value(f"phase_{name}_s") for name in phases)
     measured = [seconds for seconds in readings if seconds is not None]
     return sum(measured) if measured else None

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 from recipes.gpt2 import bounds
 from recipes.gpt2.bounds import Bounded
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

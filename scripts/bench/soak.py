@@ -23,7 +23,7 @@ from trainperf.core.phases import Phase
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.monitor import Monitor
+from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.batches import SamplesProbe, TransferProbe
 from trainperf.recording.probes.compilation import CompileProbe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
@@ -31,7 +31,6 @@ from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.memory import ResidentMemoryProbe
 from trainperf.recording.probes.tokens import TokensProbe
-from trainperf.recording.run_parts import Parts
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.timeline import PhaseBracket
@@ -91,7 +90,7 @@ class SimulatedRun:
         self._batch = {"input_ids": mask, "attention_mask": mask, "labels": mask}
         self._loss = torch.tensor(2.5)
         self.monitor.start(
-            Parts(
+            RunParts(
                 info=RunInfo(device="cuda"),
                 probes=[
                     LossProbe(),

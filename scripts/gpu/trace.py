@@ -22,7 +22,8 @@ from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.reports.trace import text as trace_text
-from trainperf.traces.job_report import Wanted, report
+from trainperf.traces.job_report import report
+from trainperf.traces.results import AnalysisOptions
 
 
 WARM_UP, ACTIVE = 2, 3
@@ -80,7 +81,7 @@ def main() -> None:
         (recorded,) = (run / "traces").glob("*.json.gz")
         whole = json.loads(gzip.decompress(recorded.read_bytes()))
     given.trace.write_bytes(trimmed(whole))
-    said = report([given.trace], Wanted(lanes=False))
+    said = report([given.trace], AnalysisOptions(lanes=False))
     figures = {
         "bytes": given.trace.stat().st_size,
         "events": len(whole["traceEvents"]),

@@ -8,11 +8,10 @@ import torch
 from support.light import make_use
 
 from trainperf.audit import chip_cache
-from trainperf.audit.chip_cache import CACHE, PROBES, Remembered, cache_file, chip_for, note_chip
+from trainperf.audit.chip_cache import CACHE, PROBES, CachedChip, cache_file, chip_for, note_chip
 from trainperf.audit.device import cpu_name
 from trainperf.core.artifacts import read_document, write_document
-from trainperf.core.artifacts.audit import OperatorUse, StepAudit
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
 from trainperf.core.machine.chips import Chip
 
 
@@ -54,13 +53,13 @@ def remember(*, probes: int = PROBES, chip: Chip = SLOW) -> Path:
     """As an earlier run would have."""
     file = cache_file(cpu_name())
     file.parent.mkdir(parents=True)
-    file.write_bytes(msgspec.json.encode(Remembered(probes=probes, chip=chip)))
+    file.write_bytes(msgspec.json.encode(CachedChip(probes=probes, chip=chip)))
     return file
 
 
-def remembered() -> Remembered:
+def remembered() -> CachedChip:
     """What the next run will read."""
-    return msgspec.json.decode(cache_file(cpu_name()).read_bytes(), type=Remembered)
+    return msgspec.json.decode(cache_file(cpu_name()).read_bytes(), type=CachedChip)
 
 
 def test_the_figures_of_earlier_runs_are_used() -> None:
@@ -78,7 +77,7 @@ def test_a_probe_that_found_a_faster_machine_counts() -> None:
 
     assert found is not None
     assert found.flops_per_s["fp32"] > SLOW.flops_per_s["fp32"]
-    assert remembered() == Remembered(probes=2, chip=found)
+    assert remembered() == CachedChip(probes=2, chip=found)
 
 
 def test_what_the_audited_step_reached_the_chip_can_do() -> None:
@@ -136,7 +135,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_else(cache: Path) -> None:
     cache.write_text("")
 
     assert chip_for(audit(), measure=False) is None
-    chip_cache._remember(Remembered(probes=1, chip=SLOW), cache_file("x"))
+    chip_cache._save(CachedChip(probes=1, chip=SLOW), cache_file("x"))
 
 
 def test_the_figures_are_those_of_the_device_the_release_and_the_threads() -> None:

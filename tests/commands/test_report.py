@@ -12,7 +12,7 @@ import pytest
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.commands import main
-from trainperf.reports.run.text import WIDTH
+from trainperf.core.formatting.wrap import WIDTH
 
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}
@@ -70,7 +70,7 @@ def test_it_prints_the_answer(run: Path) -> None:
     result = process("report", run)
 
     assert (result.returncode, result.stderr) == (0, "")
-    assert "50.0 ms a step, 40 % of it waiting for data and 60 % computing." in result.stdout
+    assert "Step time 50.0 ms; 40 % of it is data wait and 60 % compute." in result.stdout
 
 
 def test_through_a_pipe_it_is_plain_text(trainperf: Command, run: Path) -> None:
@@ -192,7 +192,7 @@ def test_letters_that_the_output_cannot_take_are_replaced(run: Path) -> None:
     result = process("report", run, environment={"PYTHONIOENCODING": "ascii"})
 
     assert result.returncode == 0
-    assert "1.67 x" in result.stdout
+    assert "1.67x" in result.stdout
     assert "######" in result.stdout
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.docs import SCRIPT
 
-from trainperf.core.launch_environment import ASKED
+from trainperf.core.launch_environment import VARIABLE
 from trainperf.plugins.lightning_factory import callbacks
 
 
@@ -50,8 +50,7 @@ def test_a_script_without_a_trainer_is_told_so(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (0, "done\n")
     assert (
-        "no Lightning Trainer was built on this machine, so nothing was measured here"
-        in ended.stderr
+        "no Lightning Trainer was created on this machine, so nothing was measured" in ended.stderr
     )
     assert "LoopMonitor" in ended.stderr
 
@@ -76,7 +75,7 @@ def test_unasked_nothing_is_attached_and_nothing_is_imported() -> None:
         "import sys; from trainperf.plugins.lightning_factory import callbacks; "
         "print(callbacks(), sorted(m for m in sys.modules if m in {'torch', 'lightning', 'numpy'}))"
     )
-    environment = {name: value for name, value in os.environ.items() if name != ASKED}
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
 
     said = subprocess.run(
         [sys.executable, "-c", code],
@@ -95,7 +94,7 @@ def test_unasked_nothing_is_attached_and_nothing_is_imported() -> None:
 )
 def test_the_entry_point_never_raises(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed trainperf cannot break anybody's training, whatever the variable holds."""
-    monkeypatch.setenv(ASKED, asked)
+    monkeypatch.setenv(VARIABLE, asked)
 
     assert callbacks() == []
 
@@ -103,18 +102,18 @@ def test_the_entry_point_never_raises(asked: str, monkeypatch: pytest.MonkeyPatc
 def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a package that does not fit raises while it is imported."""
 
-    def unfit(wanted: object) -> object:
-        raise RuntimeError(f"built for another version: {wanted}")
+    def unfit(**options: object) -> object:
+        raise RuntimeError(f"built for another version: {options}")
 
-    monkeypatch.setenv(ASKED, "{}")
-    monkeypatch.setattr("trainperf.lightning.launched.unasked", unfit)
+    monkeypatch.setenv(VARIABLE, "{}")
+    monkeypatch.setattr("trainperf.lightning.callback.AutoTrainPerf", unfit)
 
     assert callbacks() == []
 
 
 def test_ranks_on_other_machines_are_measured_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of the command is on one machine only; a rank left out would make all wait."""
-    monkeypatch.setenv(ASKED, '{"seen": "/no/such/folder/seen"}')
+    monkeypatch.setenv(VARIABLE, '{"seen": "/no/such/folder/seen"}')
 
     assert len(callbacks()) == 1
 

@@ -7,7 +7,9 @@ import pytest
 from support.runs import RankSpec, make_steps, summary_of
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.reports.run.terminal import MOST_WIDTH, encodable, write_report
+from trainperf.core.formatting.escape import encodable
+from trainperf.reports.layout.terminal import MOST_WIDTH
+from trainperf.reports.run.formats import write_report
 
 
 class Terminal(io.StringIO):

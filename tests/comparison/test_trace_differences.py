@@ -6,7 +6,7 @@ import pytest
 from trainperf.comparison.trace_differences import trace_differences
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.metrics.operators import TOP
-from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
+from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
 
 
 def capture(rank: int | None = 0, *, attention_s: float, idle_s: float | None) -> CaptureReport:
@@ -19,7 +19,7 @@ def capture(rank: int | None = 0, *, attention_s: float, idle_s: float | None) -
         file=f"rank{rank}.json",
         rank=rank,
         steps=steps,
-        totals=Totals(steps=2, step_s=0.01),
+        totals=TraceTotals(steps=2, step_s=0.01),
         top_operators=(
             Operator(name="aten::mm", calls=2, self_device_s=0.008, self_cpu_s=0.001),
             Operator(name="aten::softmax", calls=2, self_device_s=attention_s, self_cpu_s=0.0),

@@ -10,7 +10,7 @@ from support.runs import make_run_dir
 
 RULE = '''"""A rule that a contributor adds."""
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.base import TraceTime
 from trainperf.core.findings import Finding, amdahl
 

@@ -91,8 +91,12 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 
 def parameters(function: Function) -> list[str]:
-    """What it takes, besides the object that it belongs to."""
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    """What it takes, besides the object that it belongs to.
+
+    Options of a constructor are named by whoever gives one: there may be more of them.
+    """
+    options = [] if function.name == "__init__" else function.args.kwonlyargs
+    arguments = [*function.args.posonlyargs, *function.args.args, *options]
     return [argument.arg for argument in arguments if argument.arg not in {"self", "cls"}]
 
 

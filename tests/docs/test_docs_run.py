@@ -104,7 +104,7 @@ def test_a_command_runs(
 
 def test_only_commands_that_exist_are_named() -> None:
     """And scripts that are there."""
-    known = {command.name for command in COMMANDS}
+    known = set(COMMANDS)
     used = {command[1] for _, command in COMMAND_LINES if command[0] == "trainperf"}
     scripts = {command[1] for _, command in COMMAND_LINES if command[0] == "bash"}
 
@@ -112,12 +112,22 @@ def test_only_commands_that_exist_are_named() -> None:
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
 
 
-def test_every_question_has_its_page_in_the_map() -> None:
-    """The index links each page below `docs/`, and no page that is not there."""
-    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+def test_every_page_has_its_place_in_the_site() -> None:
+    """The navigation names each page below `docs/`, and no page that is not there."""
+    import re
+
+    named = re.findall(r"[:-] ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in PAGES if page.parent != ROOT}
 
-    assert sorted(page for page in pages - {"index.md"} if f"({page})" not in index) == []
+    assert sorted(named) == sorted(pages)
+
+
+def test_every_how_to_is_on_the_first_page() -> None:
+    """By its question."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    questions = [page.name for page in PAGES if page.parent.name == "how-to"]
+
+    assert [name for name in questions if f"(how-to/{name})" not in index] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -22,8 +22,9 @@ from trainperf.lightning import (
     TrainPerf,
 )
 from trainperf.lightning.callback import Measurement
-from trainperf.recording import measurements
+from trainperf.meters import METERS
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NOT_REQUESTED
 from trainperf.recording.recorder import Draft
 
 
@@ -88,10 +89,11 @@ def test_a_monitor_alone_feeds_its_facts_and_logs_its_readings(
     ran, keeping = measured(tmp_path, kind())
     (measure,) = kind.measures
     assert set(ran.info.columns) == ON_A_CPU[kind] | {"overhead_ns"}
-    assert set(keeping.told) <= {*measure.readings, "overhead_s"}
-    others = {fact for other in measurements.EVERYTHING - {measure} for fact in other.facts}
-    assert all(ran.info.reasons[fact] == measurements.NOT_ASKED for fact in others)
-    for fact in set(measure.facts) - set(ran.info.columns) - {"data_stall_ns"}:
+    shown = {meter.name for meter in METERS if meter.measure is measure}
+    assert set(keeping.told) <= shown | {"overhead_s"}
+    others = {fact for other in EVERYTHING - {measure} for fact in FACTS_OF[other]}
+    assert all(ran.info.reasons[fact] == NOT_REQUESTED for fact in others)
+    for fact in set(FACTS_OF[measure]) - set(ran.info.columns) - {"data_stall_ns"}:
         assert ran.info.reasons[fact].startswith("not applicable")
     assert len(ran.steps) == 30
 

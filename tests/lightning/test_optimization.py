@@ -18,7 +18,10 @@ from support.fits import (
     fit,
 )
 
+import trainperf.lightning
 from trainperf.core.phases import Phase, Tag
+from trainperf.lightning import StepTimeMonitor
+from trainperf.lightning.callback import AutoTrainPerf
 from trainperf.lightning.session import BATCH_IS_STEP
 
 
@@ -272,3 +275,20 @@ def test_the_time_of_each_hook_is_kept_by_its_name(tmp_path: Path) -> None:
     assert ran.totals is not None
     spent = ran.totals.actions_ns["At.on_train_batch_end"]
     assert sum(sleeper.slept_ns) <= spent <= sum(ran.phase_ns(Phase.CALLBACKS))
+
+
+def test_no_hook_of_trainperf_is_listed_as_the_users(tmp_path: Path) -> None:
+    """Of everything that is exported, of `trainperf run`, and of what users derive from it."""
+
+    class Derived(StepTimeMonitor):
+        pass
+
+    # `fit` attaches a TrainPerf itself.
+    names = set(trainperf.lightning.__all__) - {"TrainPerf"}
+    exported = [getattr(trainperf.lightning, name) for name in sorted(names)]
+    ours = [make() for make in (*exported, AutoTrainPerf, Derived)]
+    ran = fit(tmp_path, Model(), Loader(6), *ours, At("on_train_batch_end", Sleeper(0.001)))
+
+    assert ran.totals is not None
+    callbacks = {label for label in ran.totals.actions_ns if not label.startswith("Model.")}
+    assert callbacks == {"At.on_train_batch_end"}

@@ -7,8 +7,7 @@ import torch
 from support.loops import Loader, Sleeper, written
 
 from trainperf.core.artifacts import read_document
-from trainperf.core.artifacts.audit import StepAudit
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor

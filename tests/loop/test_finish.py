@@ -11,7 +11,7 @@ from trainperf.core.errors import RunError
 from trainperf.core.run_directory import record_file
 from trainperf.core.steps.records import RunInfo
 from trainperf.loop.finish import WAIT_NS, close_run
-from trainperf.recording.monitor import Parts
+from trainperf.recording.monitor import RunParts
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.reports.run import markdown
 
@@ -44,7 +44,7 @@ def test_a_report_is_printed_where_the_summary_finds_no_room(
     with pytest.raises(OSError, match="summary"):
         close_run(tmp_path, ranks=1, aloud=True)
 
-    assert "1.00 ms a step" in capsys.readouterr().out
+    assert "Step time 1.00 ms" in capsys.readouterr().out
 
 
 def test_quietly_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,7 +135,7 @@ def test_of_several_ranks_the_readings_of_all_come_last(tmp_path: Path) -> None:
     """Under the plain tags: live ones are rank 0's, and say so."""
     for rank in range(2):
         sinks = [JsonlSink(record_file(tmp_path, rank))]
-        parts = Parts(info=RunInfo(rank=rank, world_size=2))
+        parts = RunParts(info=RunInfo(rank=rank, world_size=2))
         HostFit(sinks=sinks, parts=parts).steps(40).finish()
     board = Board()
     summary = close_run(tmp_path, ranks=2, aloud=False, writer=board)

@@ -1,6 +1,6 @@
 """What is said when the warm-up ends."""
 
-from trainperf.loop.first_answer import first_answer
+from trainperf.loop.finish import first_answer
 from trainperf.meters.fold import Reading
 
 
@@ -13,7 +13,7 @@ def test_it_says_the_step_and_what_of_it_is_waiting() -> None:
     said = first_answer({"step_s": STEP, "data_wait_fraction": WAIT}, written=True)
 
     assert said is not None
-    assert "20.0 ms a step so far [19.0–21.0], 25 % of it waiting for data" in said
+    assert "step time 20.0 ms (95 % CI 19.0–21.0) so far, 25 % of it data wait" in said
 
 
 def test_a_measurement_that_was_not_asked_for_is_not_mentioned() -> None:
@@ -21,7 +21,7 @@ def test_a_measurement_that_was_not_asked_for_is_not_mentioned() -> None:
     alone = first_answer({"step_s": STEP}, written=True)
 
     assert alone is not None
-    assert "20.0 ms a step so far [19.0–21.0]; the full report" in alone
+    assert "step time 20.0 ms (95 % CI 19.0–21.0) so far; full report" in alone
     assert first_answer({"data_wait_fraction": WAIT}, written=True) is None
 
 
@@ -36,4 +36,4 @@ def test_no_report_is_promised_where_none_can_come() -> None:
     """A run directory that could not be written."""
     said = first_answer({"step_s": STEP}, written=False)
 
-    assert said == "trainperf: warm-up over, 20.0 ms a step so far [19.0–21.0]"
+    assert said == "trainperf: warm-up over, step time 20.0 ms (95 % CI 19.0–21.0) so far"

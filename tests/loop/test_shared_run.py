@@ -8,7 +8,7 @@ import pytest
 import torch.distributed as dist
 
 from trainperf.core.run_directory import record_file
-from trainperf.loop.shared_run import shared_run_directory
+from trainperf.loop.start import shared_run_directory
 
 
 SOON_NS = 60_000_000

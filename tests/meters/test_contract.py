@@ -90,7 +90,7 @@ def test_the_name_is_a_key_and_carries_its_unit(meter: Meter) -> None:
 
 @EACH
 def test_it_is_documented_and_says_what_is_better(meter: Meter) -> None:
-    """The docstring is the definition that `docs/definitions.md` prints."""
+    """The docstring is the definition that `docs/reference/readings.md` prints."""
     assert len((meter.__doc__ or "").strip()) > 20
     assert meter.better in {"lower", "higher", None}
     assert set(meter.needs) <= set(FACTS)

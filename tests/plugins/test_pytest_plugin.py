@@ -107,10 +107,11 @@ def test_the_entry_point_names_the_plugin() -> None:
 
 @pytest.mark.slow
 def test_the_project_of_the_documentation_passes(pytester: pytest.Pytester) -> None:
-    """What docs/smoke-tests.md shows is what runs."""
+    """What docs/reference/smoke-tests.md shows is what runs."""
     from pathlib import Path
 
-    text = (Path(__file__).parents[2] / "docs" / "smoke-tests.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[2] / "docs" / "reference" / "smoke-tests.md"
+    text = page.read_text(encoding="utf-8")
     pytester.makepyfile(test_step=text.split("```python\n")[1].split("```")[0])
 
     run(pytester).assert_outcomes(passed=7)

@@ -11,11 +11,10 @@ import torch
 from trainperf.core.phases import Gap, Phase
 from trainperf.core.steps.records import RunInfo
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.monitor import Monitor
+from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.tokens import TokensProbe
-from trainperf.recording.run_parts import Parts
 from trainperf.recording.sinks.base import Sink
 from trainperf.testing import FakeClock, SimulatedDevice
 
@@ -56,7 +55,7 @@ def test_steps_leave_nothing_behind(steps: int) -> None:
     monitor = Monitor(clock)
     probes = [marks, LossProbe(), TokensProbe()]
     monitor.start(
-        Parts(info=RunInfo(device="cuda"), probes=probes, sinks=[Forgetting()], device=events)
+        RunParts(info=RunInfo(device="cuda"), probes=probes, sinks=[Forgetting()], device=events)
     )
     recorder = monitor.recorder
     batch, loss = {"attention_mask": torch.ones(2, 8, dtype=torch.int64)}, torch.ones(())

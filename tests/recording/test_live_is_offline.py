@@ -17,10 +17,9 @@ from trainperf.core.steps.codec import decode_info, decode_steps
 from trainperf.core.steps.records import FACTS, RunInfo
 from trainperf.meters import METERS
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.recording.monitor import Monitor
+from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.run_parts import Parts
 from trainperf.recording.sinks.jsonl import JsonlSink
 from trainperf.recording.sinks.memory import MemorySink
 from trainperf.testing import FakeClock
@@ -81,7 +80,7 @@ def both(path: Path, *, steps: int, device: str, missing: float) -> tuple[Readin
     monitor = Monitor(clock)
     file = JsonlSink(path)
     probe = Random(steps, missing)
-    parts = Parts(info=RunInfo(device=device), probes=[probe], sinks=[live, file])
+    parts = RunParts(info=RunInfo(device=device), probes=[probe], sinks=[live, file])
     parts.log_every = 10**9  # one window: the whole fit
     monitor.start(parts)
     for _ in range(steps):

@@ -12,10 +12,9 @@ from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.meters import Meter, Scope
-from trainperf.recording.monitor import TOTALS_EVERY_NS, Monitor
+from trainperf.recording.monitor import TOTALS_EVERY_NS, Monitor, RunParts
 from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.run_parts import Parts
 from trainperf.recording.sinks.base import Sink
 from trainperf.testing import FakeClock
 
@@ -359,7 +358,7 @@ def test_a_meter_that_fails_stops_the_showing_only() -> None:
         def observe(self, block: StepBlock) -> None:
             raise ZeroDivisionError
 
-    parts = Parts(info=RunInfo(), meters=[Wrong()])
+    parts = RunParts(info=RunInfo(), meters=[Wrong()])
     fit = HostFit(Counting(), parts=parts, log_every=5).steps(40).finish()
 
     assert len(fit.sink.records) == 40
@@ -375,7 +374,11 @@ def test_a_first_answer_that_cannot_be_printed_stops_nothing() -> None:
         asked.append(readings)
         raise BrokenPipeError
 
-    fit = HostFit(parts=Parts(info=RunInfo(), first_answer=answer), log_every=5).steps(100).finish()
+    fit = (
+        HostFit(parts=RunParts(info=RunInfo(), first_answer=answer), log_every=5)
+        .steps(100)
+        .finish()
+    )
 
     assert len(asked) == 1
     assert len(fit.sink.records) == 100
@@ -401,7 +404,7 @@ def test_totals_that_fail_are_written_without_what_failed() -> None:
     def totals() -> Totals:
         raise ValueError("no totals")
 
-    fit = HostFit(Failing("close"), parts=Parts(info=RunInfo(), totals=totals)).steps(9).finish()
+    fit = HostFit(Failing("close"), parts=RunParts(info=RunInfo(), totals=totals)).steps(9).finish()
 
     last = fit.entries(Totals)[-1]
     assert isinstance(last, Totals)

@@ -20,7 +20,7 @@ from trainperf.recording.probes.tokens import TokensProbe
 PACKAGE = Path(trainperf.__file__).parent
 ROOMS = ("recording", "loop", "lightning")
 OUTSIDE_THE_LOOP = {
-    "loop/shared_run.py",
+    "loop/start.py",
     "loop/finish.py",
     "recording/profiling/background_reader.py",
 }

@@ -14,7 +14,7 @@ from support.runs import RankSpec, make_run_dir, make_steps
 from trainperf.analysis.run.directory import Run
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as escaped
-from trainperf.reports.html.page_data import Seen, look
+from trainperf.reports.html.run import PageData, load_page_data
 from trainperf.reports.html.run import render as page
 from trainperf.reports.layout.finding_view import (
     CONFIDENCE,
@@ -25,10 +25,9 @@ from trainperf.reports.layout.finding_view import (
     finding_view,
 )
 from trainperf.reports.run import markdown
-from trainperf.reports.run.full_text import full_lines
 from trainperf.reports.run.headline import headline
-from trainperf.reports.run.tab_words import words_of
-from trainperf.reports.run.text import lines
+from trainperf.reports.run.run_view import run_view
+from trainperf.reports.run.text import full_lines, lines
 
 
 LABELS = [NEXT, WHERE, EFFORT, CONFIDENCE, CONFIRM]
@@ -52,16 +51,16 @@ FINDINGS = tuple(
 
 
 @pytest.fixture
-def seen(tmp_path: Path) -> Seen:
+def seen(tmp_path: Path) -> PageData:
     """The data of a page with three findings of which everything is known."""
     specs = [RankSpec(steps=make_steps(100, data_wait=20, forward=30))]
     run = Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", specs))
-    read = look(run, now_s=0.0)
+    read = load_page_data(run, now_s=0.0)
     summary = msgspec.structs.replace(read.evidence.summary, findings=FINDINGS)
     return replace(read, evidence=replace(read.evidence, summary=summary))
 
 
-def documents(seen: Seen) -> dict[str, str]:
+def documents(seen: PageData) -> dict[str, str]:
     """What a reader sees in each renderer that has room for everything, on one line."""
     summary = seen.evidence.summary
     full = [*lines(summary, 110), *full_lines(summary, 110)]
@@ -69,7 +68,7 @@ def documents(seen: Seen) -> dict[str, str]:
         "full text": " ".join(line.plain for line in full),
         "markdown": markdown.render(summary),
         "html": html.unescape(re.sub(r"<[^>]*>", " ", page(seen))),
-        "tab": " ".join(strings(msgspec.to_builtins(words_of(summary)))),
+        "tab": " ".join(strings(msgspec.to_builtins(run_view(summary)))),
     }
     return {name: re.sub(r"\s+", " ", text) for name, text in shown.items()}
 
@@ -86,7 +85,7 @@ def strings(value: object) -> Iterator[str]:
             yield from strings(part)
 
 
-def test_every_renderer_shows_every_line_of_every_finding_in_the_same_words(seen: Seen) -> None:
+def test_every_renderer_shows_every_line_of_every_finding_in_the_same_words(seen: PageData) -> None:
     """Title, gain, evidence, and the five labelled rows, in this order."""
     for name, document in documents(seen).items():
         place = 0
@@ -107,7 +106,7 @@ def shown(name: str, text: str) -> str:
     return escaped(text) if name == "markdown" else text
 
 
-def test_every_renderer_begins_with_the_same_sentence(seen: Seen) -> None:
+def test_every_renderer_begins_with_the_same_sentence(seen: PageData) -> None:
     """The headline has one owner."""
     sentence = headline(seen.evidence.summary)
 
@@ -115,7 +114,7 @@ def test_every_renderer_begins_with_the_same_sentence(seen: Seen) -> None:
         assert shown(name, sentence) in document
 
 
-def test_the_short_report_says_what_to_do_first_in_the_same_words(seen: Seen) -> None:
+def test_the_short_report_says_what_to_do_first_in_the_same_words(seen: PageData) -> None:
     """The action and its place; of the other findings the title and the gain."""
     report = [line.plain.strip() for line in lines(seen.evidence.summary, 110)]
     first, *others = map(finding_view, FINDINGS)

@@ -8,8 +8,8 @@ import pytest
 from support.traces import TRACES
 
 from scripts.gpu.trim import trimmed
-from trainperf.traces.job_report import Wanted, report
-from trainperf.traces.results import TraceStep
+from trainperf.traces.job_report import report
+from trainperf.traces.results import AnalysisOptions, TraceStep
 
 
 RECORDED = TRACES / "ddp_v100_world1.pt.trace.json.gz"
@@ -17,7 +17,7 @@ RECORDED = TRACES / "ddp_v100_world1.pt.trace.json.gz"
 
 def steps(path: Path) -> list[TraceStep]:
     """Of its only rank."""
-    (rank,) = report([path], Wanted(lanes=False)).ranks
+    (rank,) = report([path], AnalysisOptions(lanes=False)).ranks
     return list(rank.steps)
 
 

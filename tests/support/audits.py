@@ -6,15 +6,14 @@ from pathlib import Path
 import msgspec
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import write_document
-from trainperf.core.artifacts.audit import OperatorUse, StepAudit
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
 from trainperf.core.machine.chips import Chip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import Operator, RankTrace, Totals, TraceStep
+from trainperf.traces.results import Operator, RankTrace, TraceStep, TraceTotals
 
 
 MS = 1e-3
@@ -121,7 +120,7 @@ def capture_of(operators: dict[str, tuple[int, float]], steps: int = 2) -> Captu
         file="rank0.json",
         rank=0,
         steps=traced,
-        totals=Totals(steps=steps, step_s=0.06),
+        totals=TraceTotals(steps=steps, step_s=0.06),
         top_operators=top,
     )
     return CaptureReport(

@@ -7,7 +7,7 @@ from pathlib import Path
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 
 from trainperf.analysis.doctor import CHECKS, Case, Checked, examined
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import parity
@@ -15,7 +15,7 @@ from trainperf.core.artifacts.base import Document, write_document
 from trainperf.core.run_directory import ANALYSIS_SUFFIX
 from trainperf.core.steps.records import Scalar, StepRecord
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport, write
-from trainperf.traces.results import RankTrace, Totals, TraceStep
+from trainperf.traces.results import RankTrace, TraceStep, TraceTotals
 
 
 HEALTHY_MS: Mapping[str, float] = {
@@ -76,7 +76,7 @@ def checked(name: str, path: Path, planted: Planted, baseline: Planted | None = 
     return {check.id: check for check in examined(case).checks}[name]
 
 
-def make_capture(totals: Totals, *, on_device: bool = True) -> CaptureReport:
+def make_capture(totals: TraceTotals, *, on_device: bool = True) -> CaptureReport:
     """A trace of three steps from the hundredth on, of which only the totals are known."""
     step = TraceStep(step=100, step_s=totals.step_s, gpu_busy_s=0.01 if on_device else None)
     rank = RankTrace(file="rank0-step100-3steps.trace.json.gz", totals=totals, steps=(step,))

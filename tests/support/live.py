@@ -7,11 +7,10 @@ from trainperf.core.phases import PHASES, Phase
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import GapRecord, RunInfo, StepRecord, Totals
 from trainperf.recording.device_clock import DeviceClock
-from trainperf.recording.monitor import Monitor
+from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.run_parts import Parts
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.sinks.memory import MemorySink
 from trainperf.testing import FakeClock, SimulatedDevice
@@ -123,7 +122,7 @@ class DeviceFit:
         self.monitor = Monitor(self.clock)
         self.sink = MemorySink()
         self.monitor.start(
-            Parts(
+            RunParts(
                 info=RunInfo(device="cuda"),
                 probes=[self.marks, *probes],
                 sinks=[self.sink, *sinks],
@@ -185,12 +184,12 @@ class HostFit:
         sinks: Sequence[Sink] = (),
         log_every: int = 50,
         tick_ns: int = 0,
-        parts: Parts | None = None,
+        parts: RunParts | None = None,
     ) -> None:
         self.clock = FakeClock(tick_ns=tick_ns)
         self.monitor = Monitor(self.clock)
         self.sink = MemorySink()
-        made = parts or Parts(info=RunInfo())
+        made = parts or RunParts(info=RunInfo())
         made.probes, made.sinks, made.log_every = probes, [self.sink, *sinks], log_every
         self.monitor.start(made)
 

@@ -10,14 +10,14 @@ from trainperf.core.findings import Finding
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import StepRecord
 from trainperf.traces.results import (
-    Lane,
     Operator,
     RankTrace,
     Slice,
     Straggler,
-    Totals,
+    TraceLane,
     TraceReport,
     TraceStep,
+    TraceTotals,
 )
 
 
@@ -102,14 +102,14 @@ def _rank(rank: int, file: str, name: str) -> RankTrace:
             TraceStep(step=120, step_s=0.1, gpu_busy_s=0.061, gpu_idle_s=0.039, kernels=400),
             TraceStep(step=121, step_s=0.102, gpu_busy_s=0.061, gpu_idle_s=0.041, kernels=400),
         ),
-        totals=Totals(steps=2, step_s=0.101, gpu_busy_fraction=0.61, kernels=400.0),
+        totals=TraceTotals(steps=2, step_s=0.101, gpu_busy_fraction=0.61, kernels=400.0),
         top_operators=(Operator(name=name, calls=12, self_cpu_s=0.002, self_device_s=0.03),),
         lanes=(
-            Lane(
+            TraceLane(
                 name="steps",
                 slices=(Slice(start_s=0.0, end_s=0.1, name="step 120", kind="step"),),
             ),
-            Lane(
+            TraceLane(
                 name="stream 7",
                 slices=(
                     Slice(start_s=0.0, end_s=0.061, name="gemm", kind="compute"),

@@ -44,7 +44,7 @@ def test_a_run_is_shown_with_its_answer_its_steps_and_its_findings(
     tab = opened()
     page = tab.open("bound/trainperf")
 
-    assert said(tab).startswith("55.2 ms a step, 37 % of it waiting")
+    assert said(tab).startswith("Step time 55.2 ms; 37 % of it is data wait")
     assert page.locator(".phases tr").first.inner_text().split()[:5] == [
         "data", "wait", "20.3", "ms", "36.7",
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def test_the_answer_and_a_first_picture_do_not_wait_for_plotly(
     tab.page.goto(f"{tab.address}{PAGE}#run=early/trainperf")
     tab.page.wait_for_selector(".steps canvas.sketch")
 
-    assert said(tab).startswith("61.0 ms a step, 49 % of it waiting")
+    assert said(tab).startswith("Step time 61.0 ms; 49 % of it is data wait")
     rows = tab.page.evaluate("""() => {
         const canvas = document.querySelector(".steps canvas.sketch");
         const middle = canvas.width / 2;
@@ -102,7 +102,7 @@ def test_plotly_does_not_begin_before_the_answer_is_there(logdir: Path, opened: 
     assert tab.page.locator("script[src='plotly.min.js']").count() == 0
     held[0].continue_()
     tab.page.wait_for_selector(".steps .main-svg")
-    assert said(tab).startswith("51.0 ms a step")
+    assert said(tab).startswith("Step time 51.0 ms")
 
 
 def test_what_does_not_apply_is_said_and_not_drawn(logdir: Path, opened: Opened) -> None:
@@ -352,6 +352,6 @@ def test_the_tab_is_a_tab_of_tensorboard(logdir: Path, opened: Opened) -> None:
     frame.locator("#run").select_option("0-first/trainperf")
     frame.locator("h2", has_text="0-first").wait_for()
 
-    assert "51.0\u00a0ms a step" in frame.locator("p.answer").first.inner_text()
+    assert "Step time 51.0\u00a0ms" in frame.locator("p.answer").first.inner_text()
     # TensorBoard's own scripts may complain; ours are asked above.
     tab.complaints.clear()

@@ -11,7 +11,7 @@ from support.tab import TRACE, a_report, a_run, write_capture
 from trainperf.core.errors import RunError
 from trainperf.tensorboard.data import NotFoundError, Store, View
 from trainperf.tensorboard.picture import MOST_SLICES, picture
-from trainperf.traces.results import Collective, Lane, Operator, RankTrace, Slice, Totals
+from trainperf.traces.results import Collective, Operator, RankTrace, Slice, TraceLane, TraceTotals
 
 
 RUN = "first/trainperf"
@@ -131,11 +131,12 @@ def test_a_capture_says_what_was_not_measured_and_why(tmp_path: Path) -> None:
     answer = store(tmp_path).capture(RUN, "rank0-step000120-3steps.analysis.json")
 
     (rank,) = json.loads(answer.body)["ranks"]
-    assert {"name": "device busy", "said": "61 %", "fraction": None} in rank["totals"]
-    absent = {each["name"]: each["said"] for each in rank["absent"]}
-    assert absent["communication"] == "not applicable: one rank reduces nothing"
-    assert absent["copies to the device"] == "not measured"
-    assert not set(absent) & {each["name"] for each in rank["totals"]}
+    values = {row["name"]: row["value"] for row in rank["rows"]}
+    assert values["GPU busy"] == "61.0 %"
+    missing = {name: group["reason"] for group in rank["missing"] for name in group["names"]}
+    assert missing["communication"] == "not applicable: one rank reduces nothing"
+    assert missing["H2D copies"] == "not measured"
+    assert not set(missing) & set(values)
 
 
 def test_the_steps_of_a_capture_stand_in_a_table(tmp_path: Path) -> None:
@@ -145,12 +146,12 @@ def test_the_steps_of_a_capture_stand_in_a_table(tmp_path: Path) -> None:
     answer = store(tmp_path).capture(RUN, "rank0-step000120-3steps.analysis.json")
 
     table = json.loads(answer.body)["ranks"][0]["tables"][0]
-    assert table["head"] == ["number", "step", "device busy", "idle", "kernels"]
-    assert table["rows"][1] == ["121", "102 ms", "61.0 ms", "41.0 ms", "400"]
+    assert table["head"] == ["number", "step", "GPU busy", "GPU idle"]
+    assert table["rows"][1] == ["121", "102 ms", "61.0 ms", "41.0 ms"]
 
 
 def test_operators_and_collectives_stand_in_tables(tmp_path: Path) -> None:
-    """By device time and by CPU time; a dash is what the trace does not say.
+    """By device time and by CPU time, without the columns that the trace does not fill.
 
     Beside means of a step these are sums, and say so.
     """
@@ -164,24 +165,21 @@ def test_operators_and_collectives_stand_in_tables(tmp_path: Path) -> None:
 
     said = json.loads(answer.body)["ranks"][0]
     tables = {table["title"]: table["rows"] for table in said["tables"]}
-    assert said["about"].endswith("times and counts are a step's on average")
-    assert [row[0] for row in tables["Operators by self device time, 2 steps together"]] == [
+    assert [row[0] for row in tables["operators by self device time, sum of 2 steps"]] == [
         "aten::addmm"
     ]
-    assert [row[0] for row in tables["Operators by self CPU time, 2 steps together"]] == [
+    assert [row[0] for row in tables["operators by self CPU time, sum of 2 steps"]] == [
         "aten::copy_"
     ]
-    assert tables["Collectives, 2 steps together"] == [
-        ["all_reduce", "4", "20.0 ms", "15.0 ms", "–", "–", "–", ""],
-    ]
+    assert tables["collectives, sum of 2 steps"] == [["all_reduce", "4", "20.0 ms", "15.0 ms"]]
 
 
 def lanes(*slices: Slice) -> RankTrace:
     """A rank with one lane."""
     return RankTrace(
         file="x",
-        totals=Totals(steps=1, step_s=1.0),
-        lanes=(Lane(name="stream 7", slices=slices),),
+        totals=TraceTotals(steps=1, step_s=1.0),
+        lanes=(TraceLane(name="stream 7", slices=slices),),
     )
 
 

@@ -33,13 +33,15 @@ def test_the_page_says_what_the_report_says(tmp_path: Path) -> None:
 
     words = json.loads(Store([tmp_path], Clock()).run(RUN, View()).body)["words"]
 
-    assert words["answer"] == (
-        "55.2 ms a step, 37 % of it waiting for data. Fix the loader first: at most 1.58× faster."
+    assert words["headline"] == (
+        "Step time 55.2 ms; 37 % of it is data wait. First: fix the loader — at most 1.58× faster."
     )
     assert words["phases"][0] == {
         "key": "data_wait",
         "label": "data wait",
-        "said": "20.3 ms",
+        "phase": 0,
+        "seconds": pytest.approx(0.0203, abs=1e-4),
+        "time": "20.3 ms",
         "share": "36.7 %",
         "fraction": pytest.approx(0.367, abs=1e-3),
         "note": "num_workers=0",
@@ -88,8 +90,8 @@ def test_a_value_that_changes_on_disk_changes_in_the_answer(tmp_path: Path) -> N
     clock.now_s += 100
     after = json.loads(store.run(RUN, View()).body)
 
-    assert before["words"]["phases"][0]["said"] == "20.0 ms"
-    assert after["words"]["phases"][0]["said"] == "40.0 ms"
+    assert before["words"]["phases"][0]["time"] == "20.0 ms"
+    assert after["words"]["phases"][0]["time"] == "40.0 ms"
     assert after["series"]["steps"]["phases"][0]["mean_s"] == [0.04] * 100
 
 
@@ -156,7 +158,7 @@ def test_every_kind_of_run_can_be_shown(tmp_path: Path, name: str) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
 
-    assert json.loads(body, parse_constant=refuse)["words"]["answer"]
+    assert json.loads(body, parse_constant=refuse)["words"]["headline"]
 
 
 def test_names_carry_no_control_characters(tmp_path: Path) -> None:

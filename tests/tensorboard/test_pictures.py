@@ -10,7 +10,7 @@ from support.browser import Tab
 from support.tab import TRACE, a_report, a_run, write_capture
 from support.vivid import vivid_run
 
-from trainperf.traces.results import Lane, Slice, TraceReport
+from trainperf.traces.results import Slice, TraceLane, TraceReport
 
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def traced() -> TraceReport:
     report = a_report()
     rank = msgspec.structs.replace(
         report.ranks[0],
-        lanes=tuple(Lane(name=name, slices=tuple(slices)) for name, slices in lanes.items()),
+        lanes=tuple(TraceLane(name=name, slices=tuple(slices)) for name, slices in lanes.items()),
     )
     return msgspec.structs.replace(report, ranks=(rank,), warnings=(), stragglers=())
 

@@ -13,9 +13,9 @@ from trainperf.traces.results import (
     RankTrace,
     Straggler,
     SyncSite,
-    Totals,
     TraceReport,
     TraceStep,
+    TraceTotals,
 )
 
 
@@ -24,7 +24,7 @@ def rank_of(rank: int = 0, **given: Any) -> RankTrace:
     step = TraceStep(step=1, step_s=0.1, device_span_s=0.09, gpu_busy_s=0.09, short_kernels=50)
     usual = {"gpu_busy_fraction": 1.0, "compute_fraction": 0.5, "kernels": 100.0, **given}
     beside = {name: usual.pop(name) for name in ("sync_sites", "collectives") if name in usual}
-    totals = Totals(steps=10, step_s=0.1, **usual)
+    totals = TraceTotals(steps=10, step_s=0.1, **usual)
     operators = (Operator(name="aten::mm", calls=1, self_device_s=0.45, self_cpu_s=0.1),)
     steps = (step,) * 10
     return RankTrace(
@@ -137,7 +137,7 @@ def test_a_straggler_is_the_rank_that_cost_most_over_all_steps() -> None:
     (finding,) = found.findings
     assert finding.title == "the other ranks wait for rank 3"
     assert finding.gain_upper_bound == pytest.approx(1 / 0.9)
-    assert found.answer.endswith("In a step the others wait up to 10.0 ms for rank 3.")
+    assert found.answer.endswith("Other ranks wait up to 10.0 ms per step for rank 3.")
 
 
 def test_a_wait_that_is_not_worth_it_is_no_finding() -> None:
@@ -154,9 +154,9 @@ def test_a_step_is_as_long_as_the_slower_of_host_and_device() -> None:
     """A device that lags behind takes longer than the marks on the host say."""
     slow = TraceStep(step=1, step_s=0.016, device_span_s=0.019)
 
-    assert period_s(RankTrace(file="x", steps=(slow,), totals=Totals(steps=1, step_s=0.016))) == (
-        0.019
-    )
+    assert period_s(
+        RankTrace(file="x", steps=(slow,), totals=TraceTotals(steps=1, step_s=0.016))
+    ) == (0.019)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_several_ranks_are_answered_for_by_their_mean() -> None:
 def test_without_a_device_the_host_is_the_answer() -> None:
     """Never a word of a GPU."""
     step = TraceStep(step=1, step_s=0.1)
-    totals = Totals(steps=1, step_s=0.1, data_wait_s=0.04, cpu_op_s=0.05)
+    totals = TraceTotals(steps=1, step_s=0.1, data_wait_s=0.04, cpu_op_s=0.05)
     bare = RankTrace(file="x", steps=(step,), totals=totals)
 
     assert report_of(bare).answer == (
@@ -224,6 +224,6 @@ def test_without_a_device_the_host_is_the_answer() -> None:
 
 def test_no_step_is_said() -> None:
     """Instead of shares of nothing."""
-    assert report_of(RankTrace(file="x", totals=Totals(steps=0, step_s=0.0))).answer == (
+    assert report_of(RankTrace(file="x", totals=TraceTotals(steps=0, step_s=0.0))).answer == (
         "No step was recorded."
     )

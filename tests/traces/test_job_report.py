@@ -9,13 +9,13 @@ from support.planted import planted_steps
 from support.traces import MS, Launches, event, step_mark, write_trace
 
 from trainperf.core.errors import TraceError
-from trainperf.traces import worker_pool
-from trainperf.traces.job_report import Wanted, report
-from trainperf.traces.results import TraceReport
+from trainperf.traces import job_report
+from trainperf.traces.job_report import report
+from trainperf.traces.results import AnalysisOptions, TraceReport
 
 
 ENGINE = ("1", "2")
-FEWER = Wanted(lanes=False)
+FEWER = AnalysisOptions(lanes=False)
 
 
 def ddp_step(late_ms: int, steps: int = 2) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def test_duplicate_ranks_are_said_and_compared_once(tmp_path: Path) -> None:
     found = report([job], FEWER)
 
     assert [trace.rank for trace in found.ranks] == [0, 1, 1]
-    assert any(said.startswith("2 traces say they are of rank 1") for said in found.warnings)
+    assert any(said.startswith("2 traces claim rank 1") for said in found.warnings)
     assert max(one.wait_s for one in found.stragglers) == pytest.approx(0.009)
 
 
@@ -192,7 +192,7 @@ def test_two_processes_give_the_same_as_one(
     """Several large files are read side by side."""
     job = ranks(tmp_path / "job", [0, 6, 1])
     alone = report([job])
-    monkeypatch.setattr(worker_pool, "LARGE_BYTES", 1)
+    monkeypatch.setattr(job_report, "LARGE_BYTES", 1)
 
     assert report([job]) == alone
 
@@ -204,7 +204,7 @@ def test_what_is_no_trace_is_left_out_wherever_it_is_read(
     job = ranks(tmp_path / "job", [0, 6, 1])
     for name in ("a.json", "z.json"):
         (job / name).write_text('{"a": 1}' + " " * 10_000 * (name == "a.json"))
-    monkeypatch.setattr(worker_pool, "LARGE_BYTES", 1)
+    monkeypatch.setattr(job_report, "LARGE_BYTES", 1)
 
     found = report([job], FEWER)
 

@@ -6,10 +6,10 @@ from support.traces import MS, US, Launches, step_mark, table_of
 
 from trainperf.traces import lanes
 from trainperf.traces.rank_report import analyse
-from trainperf.traces.results import Lane
+from trainperf.traces.results import TraceLane
 
 
-def lane(found: tuple[Lane, ...], name: str) -> Lane:
+def lane(found: tuple[TraceLane, ...], name: str) -> TraceLane:
     """The lane of a name."""
     return next(one for one in found if one.name == name)
 

@@ -1,4 +1,4 @@
-"""What does one training step really do, operator by operator?
+"""Audit of one training step, operator by operator.
 
 from trainperf.audit import audit_step
 

@@ -1,7 +1,7 @@
-"""Which memory does a step take, when, and what for?  Every storage is followed until it is freed.
+"""Allocations of a step: each storage that it makes, followed until it is freed.
 
-A storage is known by a weak reference, so nothing lives longer for being looked at; memory that an
-operator takes and frees within itself is not seen.
+Storages are known by weak reference, so observing them keeps nothing alive; memory that an operator
+takes and frees within itself is not seen.
 """
 
 import weakref
@@ -34,38 +34,33 @@ class Allocation:
     size_bytes: int
     device: str
     part: Part | None
-    """In which it was made; `None` if it was there before the step."""
+    """Part of the step that made it; `None` if it is older than the step."""
     module: str | None
     line: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AllocationTimeline:
-    """Storages by number, and when they came and went."""
+    """Storages by number, and when they came and went; grows until the step is over."""
 
-    made: Sequence[Allocation]
-    events: Sequence[int]
-    """In order: *n* for storage *n* allocated, *-n - 1* for the same freed."""
-    backwards: Sequence[int]
-    """Places in `events` at which a backward began."""
-    gradients: frozenset[int]
-    """Storages that held gradients when an optimizer stepped."""
-    gradients_bytes: int
-    """Most that the optimizers' gradients were then."""
-
-
-@dataclass(slots=True)
-class _Seen:
-    made: list[Allocation] = field(default_factory=list)
+    allocations: list[Allocation] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
+    """In order: *n* for storage *n* allocated, *-n - 1* for the same freed."""
     backwards: list[int] = field(default_factory=list)
+    """Indices into `events` at which a backward began."""
     gradients: set[int] = field(default_factory=set)
-    gradients_bytes: dict[int, int] = field(default_factory=dict)
-    """By optimizer."""
+    """Storages that held gradients when an optimizer stepped."""
+    optimizer_gradients_bytes: dict[int, int] = field(default_factory=dict)
+    """Most gradient bytes of each optimizer at its steps."""
+
+    @property
+    def gradients_bytes(self) -> int:
+        """Most that the gradients of all optimizers were when they stepped."""
+        return sum(self.optimizer_gradients_bytes.values())
 
 
 class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    """Follows storages while it is on, around the mode that knows where calls come from.
+    """Follows storages while it is on, around the mode that attributes calls.
 
     Args:
         where: Of that mode, which is entered before.
@@ -78,18 +73,19 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
     def __init__(self, where: Attribution, shield: Shield = as_it_is) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # same
         self._where = where
-        self._seen = _Seen()
+        self.timeline = AllocationTimeline()
+        """The allocations so far."""
         self._alive: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._part: Part = "forward"
-        self._saw = shield(self._observe)
-        self._steps = shield(self._update)
+        self._observed = shield(self._observe)
+        self._stepped = shield(self._update)
         self._handles: list[RemovableHandle] = []
 
     def __enter__(self) -> Self:
         # After, because backward may run inside the update, as under Lightning.
         self._handles = [
-            register_optimizer_step_pre_hook(self._steps),
-            register_optimizer_step_post_hook(self._steps),
+            register_optimizer_step_pre_hook(self._stepped),
+            register_optimizer_step_post_hook(self._stepped),
         ]
         super().__enter__()  # type: ignore[no-untyped-call]  # same
         return self
@@ -111,56 +107,45 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         given = kwargs or {}
         out = func(*args, **given)
         if not is_traced(out):
-            self._saw(args, given, out)
+            self._observed(args, given, out)
         return out
 
     def follow(self, tensors: Iterable[Tensor]) -> None:
-        """Tensors that are there before the step, and may be freed in it."""
+        """Follow tensors that exist before the step and may be freed in it."""
         for tensor in tensors:
             self._new(tensor, None)
 
-    def timeline(self) -> AllocationTimeline:
-        """What was seen so far."""
-        seen = self._seen
-        return AllocationTimeline(
-            made=tuple(seen.made),
-            events=tuple(seen.events),
-            backwards=tuple(seen.backwards),
-            gradients=frozenset(seen.gradients),
-            gradients_bytes=sum(seen.gradients_bytes.values()),
-        )
-
     def line_of(self, storage: int) -> str | None:
         """Where a storage was made, if it was in the step and is alive."""
-        known = self._alive.get(storage)
-        return None if known is None else self._seen.made[known[0]].line
+        alive = self._alive.get(storage)
+        return None if alive is None else self.timeline.allocations[alive[0]].line
 
-    def among(self, storages: Collection[int]) -> frozenset[int]:
-        """Numbers of the storages made in the step that are alive and among these."""
+    def alive_among(self, storages: Collection[int]) -> frozenset[int]:
+        """Numbers of those *storages* that the step made and that are alive."""
         return frozenset(
             number
             for storage, (number, _) in self._alive.items()
-            if storage in storages and self._seen.made[number].part is not None
+            if storage in storages and self.timeline.allocations[number].part is not None
         )
 
     def beyond_bytes(self, storages: Collection[int]) -> int:
-        """What the step made and left alive on its device that is none of these."""
+        """Device bytes that the step made and left alive outside of these *storages*."""
         others = (n for storage, (n, _) in self._alive.items() if storage not in storages)
-        made = [self._seen.made[number] for number in others]
-        return sum(one.size_bytes for one in made if one.device != "cpu")
+        allocations = (self.timeline.allocations[number] for number in others)
+        return sum(each.size_bytes for each in allocations if each.device != "cpu")
 
     def _observe(self, args: Sequence[object], kwargs: Mapping[str, object], out: object) -> None:
         part = self._where.last[0]
         if part == "backward" and self._part == "forward":
-            self._seen.backwards.append(len(self._seen.events))
+            self.timeline.backwards.append(len(self.timeline.events))
         if part in ("forward", "backward"):
             self._part = part
-        fresh = [one for one in tensors_in(out) if _stored(one) and not self._knows(one)]
+        fresh = [each for each in tensors_in(out) if _stored(each) and not self._knows(each)]
         if not fresh:
             return
-        given = {storage_of(one) for one in tensors_in([*args, *kwargs.values()]) if _stored(one)}
+        inputs = set(map(storage_of, filter(_stored, tensors_in([*args, *kwargs.values()]))))
         for tensor in fresh:
-            if storage_of(tensor) not in given:
+            if storage_of(tensor) not in inputs:
                 self._new(tensor, part)
 
     def _knows(self, tensor: Tensor) -> bool:
@@ -170,9 +155,9 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         if not _stored(tensor) or self._knows(tensor):
             return
         key = storage_of(tensor)
-        storage, number = tensor.untyped_storage(), len(self._seen.made)
+        storage, number = tensor.untyped_storage(), len(self.timeline.allocations)
         site = self._where.last[1]
-        self._seen.made.append(
+        self.timeline.allocations.append(
             Allocation(
                 size_bytes=storage.nbytes(),
                 device=tensor.device.type,
@@ -181,36 +166,36 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
                 line=site.line if part else None,
             )
         )
-        self._seen.events.append(number)
+        self.timeline.events.append(number)
         self._alive[key] = (number, weakref.ref(storage, partial(self._freed, key, number)))
 
     def _freed(self, key: int, number: int, storage: object) -> None:
         del storage
-        self._seen.events.append(-number - 1)
+        self.timeline.events.append(-number - 1)
         self._alive.pop(key, None)
 
     def _update(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         del args, kwargs
         held: dict[int, int] = {}
         for group in optimizer.param_groups:
-            for gradient in (one.grad for one in group["params"] if one.grad is not None):
+            for gradient in (p.grad for p in group["params"] if p.grad is not None):
                 if _stored(gradient):
                     held[storage_of(gradient)] = gradient.untyped_storage().nbytes()
         alive = (self._alive[storage][0] for storage in held if storage in self._alive)
-        self._seen.gradients.update(alive)
-        before = self._seen.gradients_bytes.get(id(optimizer), 0)
-        self._seen.gradients_bytes[id(optimizer)] = max(before, sum(held.values()))
+        self.timeline.gradients.update(alive)
+        before = self.timeline.optimizer_gradients_bytes.get(id(optimizer), 0)
+        self.timeline.optimizer_gradients_bytes[id(optimizer)] = max(before, sum(held.values()))
 
 
 def gradients(model: nn.Module) -> Iterator[Tensor]:
-    """Those that there are."""
+    """The gradients that exist."""
     for parameter in model.parameters():
         if parameter.grad is not None:
             yield parameter.grad
 
 
 def _stored(tensor: Tensor) -> bool:
-    """Whether it has a storage of its own kind: sparse ones and those without data have none."""
+    """Whether it has a storage; sparse tensors and those without data have none."""
     return tensor.layout is torch.strided and tensor.device.type != "meta"
 
 

@@ -39,10 +39,11 @@ class Attribution:
         self._names: dict[nn.Module, str] = {}
         self._running: list[nn.Module] = []
         self._updating = 0
-        self._made: dict[int, Site] = {}
+        self._sites: dict[int, Site] = {}
+        """Sequence number of a graph node to the call that made it."""
         self._hooks = ExitStack()
         self.last: tuple[Part, Site] = ("forward", Site(module=None, line=None))
-        """The last answer of `here`."""
+        """The last result of `here`."""
 
     def __enter__(self) -> Self:
         if self._root is not None:
@@ -77,13 +78,13 @@ class Attribution:
         if updates and not computing and not in_backward and not in_closure():
             part = "optimizer"
         # The node of this call was made just before: its number is the last one given out.
-        self._made.setdefault(torch._C._autograd._get_sequence_nr() - 1, site)  # noqa: SLF001 same
+        self._sites.setdefault(torch._C._autograd._get_sequence_nr() - 1, site)  # noqa: SLF001 same
         return part, site
 
     def _origin(self, line: str | None) -> Site:
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
-        made = None if node is None else self._made.get(node._sequence_nr())  # noqa: SLF001 same
-        return made or Site(module=None, line=line)
+        site = None if node is None else self._sites.get(node._sequence_nr())  # noqa: SLF001 same
+        return site or Site(module=None, line=line)
 
     def _module(self) -> str | None:
         return self._names[self._running[-1]] if self._running else None

@@ -1,4 +1,4 @@
-"""How little of the traffic must reach memory, behind a cache of a given size?
+"""Cache model: the least traffic that must reach memory behind a cache of a given size.
 
 The calls are replayed against a cache that keeps the most recently used bytes, twice, so that the
 second pass starts as a step in the middle of a fit does.  Where hardware keeps less, it moves
@@ -37,7 +37,7 @@ def _replay(calls: Sequence[Call], cache: "_Cache") -> Traffic:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Held:
+class _CachedStorage:
     size: int
     dirty: int = 0
     writer: tuple[int, int] = (0, 0)
@@ -49,36 +49,36 @@ class _Cache:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._entries: OrderedDict[int, _CachedStorage] = OrderedDict()
         self._used = 0
         self.traffic: Traffic = []
         """Of the present pass: a write-back may belong to a write of the pass before."""
 
     def read(self, storage: int, size: int) -> int:
-        """Bytes that were not there."""
+        """Bytes of it that were not cached."""
         return max(0, size - self._touch(storage, size))
 
     def write(self, storage: int, size: int, writer: tuple[int, int]) -> None:
-        """What does not fit is charged at once, the rest when it has to leave."""
+        """Charge what does not fit at once, the rest when it is evicted."""
         self._touch(storage, size)
-        kept = self._held[storage]
-        kept.writer = writer
-        kept.dirty = max(kept.dirty, min(size, self._capacity))
+        entry = self._entries[storage]
+        entry.writer = writer
+        entry.dirty = max(entry.dirty, min(size, self._capacity))
         self._charge(writer, max(0, size - self._capacity))
 
     def _touch(self, storage: int, size: int) -> int:
-        """Make it the most recent one; returns how much of it was there."""
-        kept = self._held.pop(storage, None) or _Held(size=0)
-        before = kept.size
-        kept.size = max(before, min(size, self._capacity))
-        self._held[storage] = kept
-        self._used += kept.size - before
+        """Make it the most recent; return how many bytes of it were cached."""
+        entry = self._entries.pop(storage, None) or _CachedStorage(size=0)
+        before = entry.size
+        entry.size = max(before, min(size, self._capacity))
+        self._entries[storage] = entry
+        self._used += entry.size - before
         while self._used > self._capacity:
             self._evict(self._used - self._capacity)
         return before
 
     def _evict(self, excess: int) -> None:
-        storage, oldest = next(iter(self._held.items()))
+        storage, oldest = next(iter(self._entries.items()))
         gone = min(excess, oldest.size)
         lost = max(0, oldest.dirty - (oldest.size - gone))
         self._charge(oldest.writer, lost)
@@ -86,7 +86,7 @@ class _Cache:
         oldest.dirty -= lost
         self._used -= gone
         if not oldest.size:
-            del self._held[storage]
+            del self._entries[storage]
 
     def _charge(self, writer: tuple[int, int], size: int) -> None:
         call, place = writer

@@ -1,4 +1,4 @@
-"""What can this device do, where no data sheet says it?  A product per precision, a copy, a sum.
+"""Benchmark of a device without a data sheet: a matmul per precision, a copy, a sum.
 
 The best of several runs counts: a peak is what was reached once.  Takes less than three seconds on
 an idle machine, and holds some hundred megabytes while it does.
@@ -6,10 +6,10 @@ an idle machine, and holds some hundred megabytes while it does.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import torch
-from torch import Tensor
 
 from trainperf.audit.device import device_name
 from trainperf.core.machine.chips import Chip, chip_of
@@ -38,10 +38,10 @@ def chip_here(device: torch.device) -> Chip:
 
     What the row lacks, the time of a launch, is measured.
     """
-    known = chip_of(device_name(device.type)) if device.type != "cpu" else None
-    if known is None:
+    listed = chip_of(device_name(device.type)) if device.type != "cpu" else None
+    if listed is None:
         return probe(device)
-    return msgspec.structs.replace(known, launch_s=_launch(device, 0.1))
+    return msgspec.structs.replace(listed, launch_s=_launch(device, 0.1))
 
 
 def probe(device: torch.device, *, budget_s: float = 2.5) -> Chip:
@@ -111,9 +111,9 @@ def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float
     best = 0.0
     size, spent_s = 256, 0.0
     while spent_s < budget_s and size <= 8192:
-        one = torch.ones(size, size, dtype=dtype, device=device)
-        out = torch.empty_like(one)
-        least_s, took_s = _fastest(_multiply(one, out), device, budget_s / 4)
+        ones = torch.ones(size, size, dtype=dtype, device=device)
+        product = partial(torch.mm, ones, ones, out=torch.empty_like(ones))
+        least_s, took_s = _fastest(product, device, budget_s / 4)
         best = max(best, 2 * size**3 / least_s)
         spent_s += took_s
         # The next one takes eight times as long: it has to fit three times.
@@ -121,10 +121,6 @@ def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float
             break
         size *= 2
     return best
-
-
-def _multiply(one: Tensor, out: Tensor) -> Callable[[], object]:
-    return lambda: torch.mm(one, one, out=out)
 
 
 def _bandwidth(device: torch.device, budget_s: float) -> float:

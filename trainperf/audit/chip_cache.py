@@ -1,8 +1,8 @@
-"""What can the machine of an audited run do?  Measured after the fit, and remembered.
+"""Cache of measured chip limits, for machines without a data sheet.
 
-The figures of a machine that no data sheet is for are kept in the user's cache directory, by
-device, release of torch and number of threads.  The best of each counts: of the probe after the
-first few audited runs, and of what the audited steps themselves have reached.
+Figures are kept in the user's cache directory, by device, release of torch and number of threads.
+The best of each counts: of the benchmark after the first few audited runs, and of what the audited
+steps themselves have reached.
 """
 
 import os
@@ -15,36 +15,35 @@ import torch
 
 from trainperf.audit.chip_benchmark import PRECISIONS, SOURCE, best_of, chip_here, probe
 from trainperf.core.artifacts import read_document, write_document
-from trainperf.core.artifacts.audit import OperatorUse, StepAudit
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
 from trainperf.core.errors import RunError
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.run_directory import write_atomically
 
 
 CACHE = "TRAINPERF_CACHE"
-"""Environment variable: the directory of the figures, instead of the user's cache directory."""
+"""Environment variable: a directory to use instead of the user's cache directory."""
 
 PROBES = 3
-"""Runs after which the machine is no longer probed: one of them found it idle, with luck."""
+"""Runs after which the machine is no longer measured: one of them probably found it idle."""
 
 SHORTEST_S = 100e-6
-"""An operator that took less says nothing of rates: its launch is in it."""
+"""Shorter operators tell nothing about rates: launch time dominates."""
 
 
-class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a machine, in one file of the cache directory."""
+class CachedChip(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one machine, in one file of the cache directory."""
 
     probes: int
     chip: Chip
 
 
 def note_chip(run: Path, *, measure: bool) -> None:
-    """Write what the chip of an audited run can do into its directory.  After the fit.
+    """Write the limits of an audited run's chip into its directory, after the fit.
 
     Args:
-        run: The run directory; without an audit in it nothing is done.
-        measure: Whether there is time for a probe, of up to three seconds.
+        run: The run directory; without an audit nothing is written.
+        measure: Whether there is time for a benchmark of up to three seconds.
 
     Raises:
         OSError: The directory cannot be written.
@@ -52,26 +51,26 @@ def note_chip(run: Path, *, measure: bool) -> None:
     try:
         audit = read_document(StepAudit, run)
     except RunError:
-        return  # the report says that it is damaged
+        return  # the report says that the audit is damaged
     chip = None if audit is None else chip_for(audit, measure=measure)
     if chip is not None:
         write_document(MeasuredChip(chip=chip), run)
 
 
 def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = 2.5) -> Chip | None:
-    """The limits of the device of an audit; `None` if nobody knows them and none may measure.
+    """The limits of an audit's device; `None` if unknown and not to be measured.
 
     Args:
-        audit: What ran on it.
-        measure: Whether there is time for a probe.
-        budget_s: Of a probe.
+        audit: The audit.
+        measure: Whether there is time for a benchmark.
+        budget_s: Of the benchmark.
     """
     device = torch.device(audit.device)
     if audit.device != "cpu" and chip_of(audit.device_name) is not None:
         return chip_here(device) if measure else None
     file = cache_file(audit.device_name)
-    known = _recall(file)
-    probes, chips = (known.probes, [known.chip]) if known else (0, [])
+    cached = _load(file)
+    probes, chips = (cached.probes, [cached.chip]) if cached else (0, [])
     if measure and probes < PROBES:
         chips.append(probe(device, budget_s=budget_s))
         probes += 1
@@ -80,12 +79,12 @@ def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = 2.5) -> Chip 
     if audit.device == "cpu":
         chips.append(reached(audit))
     best = best_of(chips)
-    _remember(Remembered(probes=probes, chip=best), file)
+    _save(CachedChip(probes=probes, chip=best), file)
     return best
 
 
 def reached(audit: StepAudit) -> Chip:
-    """The rates that the operators of a step on the CPU have reached: no limit is below them."""
+    """The rates that a step's operators reached on the CPU: no limit is below them."""
     long = [use for use in audit.operators if use.host_s / use.calls >= SHORTEST_S]
     counted = [use for use in long if use.flops and use.precision in PRECISIONS]
     return Chip(
@@ -101,7 +100,7 @@ def reached(audit: StepAudit) -> Chip:
 
 
 def cache_file(device_name: str) -> Path:
-    """Where the figures of a device are remembered, for this torch with so many threads."""
+    """Cache file of a device, for this release of torch and number of threads."""
     what = f"{device_name} torch {torch.__version__} {torch.get_num_threads()} threads"
     name = re.sub(r"[^a-z0-9.+]+", "-", what.lower())
     return _cache() / "chips" / f"{name}.json"
@@ -118,16 +117,16 @@ def _fastest(work: Iterable[tuple[int, OperatorUse]]) -> float:
     return max((amount / use.host_s for amount, use in work), default=0.0)
 
 
-def _recall(file: Path) -> Remembered | None:
+def _load(file: Path) -> CachedChip | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Remembered)
+        return msgspec.json.decode(file.read_bytes(), type=CachedChip)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None  # measured again
 
 
-def _remember(known: Remembered, file: Path) -> None:
+def _save(cached: CachedChip, file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, msgspec.json.encode(known) + b"\n")
+        write_atomically(file, msgspec.json.encode(cached) + b"\n")
     except OSError:
         return  # measured again by the next run; this one has its figures

@@ -1,7 +1,7 @@
-"""Which results of a step are the same in every step?  Those made of numbers alone.
+"""Constants: results that are the same in every step, because they derive from numbers alone.
 
-A call that reads nothing but such results, and draws nothing at random, makes another one.  What is
-older than the step (batches, parameters, buffers) is never taken for constant.
+A call that reads only constants, and draws nothing at random, makes another one.  What is older
+than the step (batches, parameters, buffers) is never taken for constant.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Constants:
         self._held: set[int] = set()
 
     def forget(self) -> None:
-        """Nothing is known any more: memory was used unseen."""
+        """Forget everything: memory was used unobserved."""
         self._held.clear()
 
     def allocated(self, func: Operator, out: object) -> None:

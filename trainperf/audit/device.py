@@ -1,4 +1,4 @@
-"""What computes the step: its name, and how large its last-level cache is?"""
+"""The device that computes the step: its name, and the size of its last-level cache."""
 
 import platform
 from collections.abc import Iterable

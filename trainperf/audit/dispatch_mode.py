@@ -1,4 +1,4 @@
-"""Which operators does the step call, and with what?  Seen below autograd and autocast."""
+"""Dispatch mode that records every operator call of a step, below autograd and autocast."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,9 @@ from typing_extensions import Self
 
 from trainperf.audit.attribution import Attribution
 from trainperf.audit.constants import Constants
-from trainperf.audit.elementwise import Operator
+from trainperf.audit.elementwise import Operator, name_of
 from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.flops import work_of
-from trainperf.audit.memory_format import channels_last
 from trainperf.audit.operator_call import Call, OperatorWork
 from trainperf.audit.traffic import accesses_of, is_traced, tensors_in
 from trainperf.core.artifacts.audit import Part
@@ -24,10 +23,10 @@ from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 
 
 class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
-    """Keeps one `Call` per operator call.  Holds no tensor alive.
+    """Records one `Call` per operator call; keeps no tensor alive.
 
     Args:
-        where: Tells where a call comes from; entered by the caller.
+        where: Attributes calls; entered by the caller.
         shield: Wraps what is done after each call, so that a fault of ours ends the audit only.
     """
 
@@ -41,7 +40,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
         self._where = where
         self._constants = Constants()
         self._between = _Between()
-        self._seen = shield(self._observe)
+        self._observed = shield(self._observe)
 
     def __enter__(self) -> Self:
         """What ran since it was left may have used the memory of any tensor it had seen."""
@@ -77,7 +76,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
             before_ns=self._between.until(start),
         )
         if not is_traced(out):
-            self._seen(func, args, given, out, took)
+            self._observed(func, args, given, out, took)
         self._between.since(monotonic_ns())
         return out
 
@@ -114,7 +113,7 @@ class AuditMode(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch le
                 busy_ns=min(took.busy_ns, took.host_ns),
                 before_ns=before_ns,
                 constant=self._constants.made_by(func, accesses),
-                result_dtype=next((dtype_name(one.dtype) for one in tensors_in(out)), None),
+                result_dtype=next((dtype_name(tensor.dtype) for tensor in tensors_in(out)), None),
                 channels_last=channels_last(func, given),
             )
         )
@@ -202,6 +201,17 @@ def _allows_tf32(convolves: bool) -> bool:  # noqa: FBT001 one caller
     if chosen == "none":
         chosen = getattr(torch.backends, "fp32_precision", "none")
     return bool(chosen == "tf32")
+
+
+def channels_last(func: Operator, given: Sequence[torch.Tensor]) -> bool | None:
+    """Whether a convolution over images was given its channels last; `None` for anything else."""
+    if name_of(func) not in ("convolution", "_convolution", "convolution_backward"):
+        return None
+    # Backward is given the gradient first, forward the input; either may come in any layout.
+    image = given[0]
+    if image.dim() != 4 or image.shape[1] == 1:
+        return None
+    return image.is_contiguous(memory_format=torch.channels_last)
 
 
 def _devices(given: Sequence[torch.Tensor], out: object) -> set[str]:

@@ -1,4 +1,4 @@
-"""How much arithmetic is an operator that is no contraction?  A convention, not a measurement.
+"""Arithmetic of operators that are no contraction: a convention, not a measurement.
 
 Elementwise work counts one FLOP per element and primitive operation, a transcendental function
 one; a reduction counts one per element it reads.
@@ -34,12 +34,17 @@ def elementwise(func: Operator, args: Sequence[object], out: object) -> Operator
     if torch.Tag.pointwise in tags or name.startswith("_foreach_"):
         each = _PRIMITIVES.get(name.strip("_"), 1)
         return OperatorWork(kind="pointwise", flops=each * _widest(args, out))
-    return OperatorWork(kind="other", flops=0, known=name in _NO_ARITHMETIC)
+    return OperatorWork(kind="other", flops=0, counted=name in _NO_ARITHMETIC)
 
 
 def name_of(func: Operator) -> str:
     """The operator without its overload, e.g. `addmm`."""
     return str(func.overloadpacket.__name__ if isinstance(func, OpOverload) else func)
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text, as a table of operators."""
+    return frozenset(text.split())
 
 
 def numel(value: object) -> int:
@@ -99,103 +104,21 @@ _PER_ELEMENT: dict[str, tuple[Kind, int]] = {
     "_amp_foreach_non_finite_check_and_unscale_": ("pointwise", 2),
 }
 
-_REDUCTIONS = frozenset(
-    {
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "any",
-        "all",
-        "argmax",
-        "argmin",
-        "prod",
-        "var",
-        "std",
-        "var_mean",
-        "cumsum",
-        "logsumexp",
-        "linalg_vector_norm",
-        "norm",
-        "embedding_dense_backward",
-        "nll_loss_backward",
-        "nll_loss2d_backward",
-        "max_pool2d_with_indices",
-        "avg_pool2d",
-        "_adaptive_avg_pool2d",
-        "mse_loss",
-        "count_nonzero",
-    }
+_REDUCTIONS = names(
+    "sum mean amax amin max min any all argmax argmin prod var std var_mean cumsum logsumexp "
+    "linalg_vector_norm norm embedding_dense_backward nll_loss_backward nll_loss2d_backward "
+    "max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d mse_loss count_nonzero"
 )
 
-_COPIES = frozenset(
-    {
-        "_to_copy",
-        "copy_",
-        "copy",
-        "clone",
-        "cat",
-        "stack",
-        "contiguous",
-        "fill_",
-        "fill",
-        "zero_",
-        "zeros",
-        "ones",
-        "full",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "scalar_tensor",
-        "arange",
-        "eye",
-        "linspace",
-        "slice_backward",
-        "select_backward",
-        "constant_pad_nd",
-        "repeat",
-        "_foreach_zero_",
-    }
+_COPIES = names(
+    "_to_copy copy_ copy clone cat stack contiguous fill_ fill zero_ zeros ones full zeros_like "
+    "ones_like full_like new_zeros new_ones new_full scalar_tensor arange eye linspace "
+    "slice_backward select_backward constant_pad_nd repeat _foreach_zero_"
 )
 
-_NO_ARITHMETIC = frozenset(
-    {
-        "embedding",
-        "index",
-        "index_put",
-        "index_put_",
-        "_index_put_impl_",
-        "_unsafe_index",
-        "index_select",
-        "gather",
-        "scatter",
-        "scatter_",
-        "nll_loss_forward",
-        "nll_loss2d_forward",
-        "_local_scalar_dense",
-        "tril",
-        "triu",
-        "roll",
-        "flip",
-        "sort",
-        "topk",
-        "max_pool2d_with_indices_backward",
-        "bernoulli_",
-        "normal_",
-        "uniform_",
-        "random_",
-        "randn",
-        "rand",
-        "randint",
-        "randperm",
-        "multinomial",
-        "equal",
-        "nonzero",
-        "record_stream",
-    }
+_NO_ARITHMETIC = names(
+    "embedding index index_put index_put_ _index_put_impl_ _unsafe_index index_select gather "
+    "scatter scatter_ nll_loss_forward nll_loss2d_forward _local_scalar_dense tril triu roll flip "
+    "sort topk max_pool2d_with_indices_backward bernoulli_ normal_ uniform_ random_ randn rand "
+    "randint randperm multinomial equal nonzero record_stream"
 )

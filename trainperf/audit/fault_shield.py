@@ -1,4 +1,4 @@
-"""Who answers for a fault of ours inside the user's step?  Whoever runs the audit says so."""
+"""Shield around what torch calls by itself inside the user's step, so that our faults stay ours."""
 
 from collections.abc import Callable
 from typing import Protocol

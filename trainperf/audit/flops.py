@@ -1,4 +1,4 @@
-"""How much arithmetic is one operator call?
+"""Arithmetic of one operator call, in FLOPs.
 
 Contractions (matrix products, convolutions, attention) follow `torch.utils.flop_counter`, with
 formulas of our own where it has none.
@@ -30,7 +30,7 @@ def work_of(
 ) -> OperatorWork:
     """What a call computes, by its operator and the shapes of its arguments."""
     if any(tensor.layout is not torch.strided for tensor in tensors_in(args)):
-        return OperatorWork(kind="other", flops=0, known=False)  # formulas are for dense tensors
+        return OperatorWork(kind="other", flops=0, counted=False)  # formulas are for dense tensors
     name = name_of(func)
     matmul = _contraction(func, name, args, kwargs, out)
     if matmul is not None:

@@ -1,4 +1,4 @@
-"""What would a fused elementwise chain not have to move?
+"""Fusion model: the traffic that fused elementwise chains would not have to move.
 
 A chain is a run of elementwise calls of one part of the step that nothing else interrupts.  As one
 kernel it reads each outer value once, and writes only what somebody else reads or what stays.
@@ -13,7 +13,7 @@ from trainperf.audit.operator_call import Access, Call
 _FUSED = ("pointwise", "copy")
 
 Kept = list[list[bool]]
-"""Whether fusion leaves an access standing, parallel to the calls and their accesses."""
+"""Whether an access remains after fusion, parallel to the calls and their accesses."""
 
 
 def survives(calls: Sequence[Call]) -> Kept:
@@ -22,8 +22,8 @@ def survives(calls: Sequence[Call]) -> Kept:
     chains = list(_chains(calls))
     for value in _values(calls):
         _drop_repeated_reads(value, chains, kept)
-        if value.made is not None and _stays_inside(value, chains):
-            call, place = value.made
+        if value.writer is not None and _stays_inside(value, chains):
+            call, place = value.writer
             kept[call][place] = False
     return kept
 
@@ -32,7 +32,7 @@ def survives(calls: Sequence[Call]) -> Kept:
 class _Value:
     """What a storage held from one write to the next."""
 
-    made: tuple[int, int] | None
+    writer: tuple[int, int] | None
     """Call and access that wrote it; `None` when it is older than the step."""
     temporary: bool = False
     """Whether its storage was allocated by that call."""
@@ -63,7 +63,7 @@ def _values(calls: Sequence[Call]) -> list[_Value]:
                 value = _written(access, (index, place), value)
                 values.append(value)
             elif value is None:
-                value = _Value(made=None)
+                value = _Value(writer=None)
                 values.append(value)
             current[access.storage] = value
             if not access.writes:
@@ -71,28 +71,28 @@ def _values(calls: Sequence[Call]) -> list[_Value]:
     return values
 
 
-def _written(access: Access, made: tuple[int, int], before: _Value | None) -> _Value:
+def _written(access: Access, writer: tuple[int, int], before: _Value | None) -> _Value:
     if before is not None and access.whole:
-        before.replaced_by = made[0]
-    return _Value(made=made, temporary=access.new)
+        before.replaced_by = writer[0]
+    return _Value(writer=writer, temporary=access.new)
 
 
 def _drop_repeated_reads(value: _Value, chains: Sequence[int | None], kept: Kept) -> None:
-    maker = None if value.made is None else chains[value.made[0]]
-    seen = {maker} - {None}
+    maker = None if value.writer is None else chains[value.writer[0]]
+    read_by = {maker} - {None}
     for call, place in value.reads:
         chain = chains[call]
-        if chain is not None and chain in seen:
+        if chain is not None and chain in read_by:
             kept[call][place] = False
         elif chain is not None:
-            seen.add(chain)
+            read_by.add(chain)
 
 
 def _stays_inside(value: _Value, chains: Sequence[int | None]) -> bool:
-    """Whether nobody outside of the chain that made it will ever see it."""
-    if value.made is None:
+    """Whether only the chain that wrote it ever reads it."""
+    if value.writer is None:
         return False
-    chain = chains[value.made[0]]
+    chain = chains[value.writer[0]]
     if chain is None or any(chains[call] != chain for call, _ in value.reads):
         return False
     replaced = value.replaced_by is not None and chains[value.replaced_by] == chain

@@ -1,4 +1,4 @@
-"""Which calls are the same?  Calls become one row per operator, shapes, module, line and part."""
+"""Grouping of calls: one row per operator, shapes, module, line and part of the step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,9 +82,9 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         repeated_flops=sum(_repeated(call) for call in calls),
         read_bytes=sum(_bytes(call, writes=False) for call in calls),
         written_bytes=sum(_bytes(call, writes=True) for call in calls),
-        memory_bytes=sum(one.memory_bytes for one in moved),
-        fused_bytes=sum(one.fused_bytes for one in moved),
-        inner_bytes=sum(one.inner_bytes for one in moved),
+        memory_bytes=sum(each.memory_bytes for each in moved),
+        fused_bytes=sum(each.fused_bytes for each in moved),
+        inner_bytes=sum(each.inner_bytes for each in moved),
         constant=first.constant,
         result_dtype=first.result_dtype,
         channels_last=first.channels_last,

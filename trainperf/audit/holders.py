@@ -1,4 +1,4 @@
-"""What has gathered tensors?  Containers with many of them, found once by the garbage collector.
+"""Containers that hold many tensors, listed once through the garbage collector.
 
 Parameters, gradients and optimizer state are not counted.  What only C++ holds is not seen.
 """
@@ -19,7 +19,7 @@ from trainperf.core.artifacts.memory import Holder
 
 
 LEAST = 8
-"""Fewer tensors in a container are no gathering."""
+"""Containers with fewer tensors are ignored."""
 
 SHOWN = 3
 """Containers that are named: naming one walks all objects."""
@@ -27,7 +27,7 @@ SHOWN = 3
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _SEQUENCES = frozenset({list, tuple, deque, set})
 _CONTAINERS = _MAPPINGS | _SEQUENCES - {tuple}
-_Found = dict[int, int]
+_Sizes = dict[int, int]
 """Identity of the memory to its size."""
 
 
@@ -38,7 +38,7 @@ class _Gathered:
     container: object
     count: int
     graphs: int
-    sizes: _Found
+    sizes: _Sizes
 
     @property
     def size_bytes(self) -> int:
@@ -51,19 +51,19 @@ def holders(
     """The largest containers of tensors and arrays; those that hold graphs come first.
 
     Args:
-        named: Identities of storages that are no news.
-        line_of: Where a storage was made, as far as that is known.
+        named: Identities of storages that are accounted for.
+        line_of: The line that made a storage, if known.
         since: Graphs made before are an earlier fit's; see `graphs_made`.
     """
     gc.collect()  # garbage is held by nobody
-    found = [
+    gatherings = [
         gathered
-        for one in gc.get_objects()
-        if type(one) in _CONTAINERS and _may_hold(one)
-        for gathered in _gathered(one, named, since)
+        for container in gc.get_objects()
+        if type(container) in _CONTAINERS and _may_hold(container)
+        for gathered in _gathered(container, named, since)
     ]
-    found.sort(key=lambda gathered: (-(gathered.graphs >= LEAST), -gathered.size_bytes))
-    return tuple(_holder(one, line_of) for one in _outermost(found)[:SHOWN])
+    gatherings.sort(key=lambda gathered: (-(gathered.graphs >= LEAST), -gathered.size_bytes))
+    return tuple(_holder(each, line_of) for each in _outermost(gatherings)[:SHOWN])
 
 
 def _may_hold(container: object) -> bool:
@@ -87,13 +87,13 @@ def _inside(element: object) -> list[object]:
     return list(element) if type(element) in _SEQUENCES else []  # type: ignore[call-overload]  # same
 
 
-def _is_data(one: object) -> bool:
+def _is_data(value: object) -> bool:
     # By the type: `isinstance` asks the object for its class, which lazy modules answer at length.
-    return issubclass(type(one), (Tensor, np.ndarray))
+    return issubclass(type(value), (Tensor, np.ndarray))
 
 
 def _gathered(container: object, named: Collection[int], since: int) -> Iterator[_Gathered]:
-    sizes: _Found = {}
+    sizes: _Sizes = {}
     count = graphs = 0
     for element in _elements(container):
         identity, size = _memory(element)
@@ -147,13 +147,13 @@ def _memory(element: object) -> tuple[int, int]:
     return id(element), 0
 
 
-def _outermost(found: list[_Gathered]) -> list[_Gathered]:
-    """Without those whose memory is in a container before them."""
-    kept: list[_Gathered] = []
-    for one in found:
-        if not any(one.sizes.keys() <= other.sizes.keys() for other in kept):
-            kept.append(one)
-    return kept
+def _outermost(gatherings: list[_Gathered]) -> list[_Gathered]:
+    """Without those whose memory is all in a container before them."""
+    outermost: list[_Gathered] = []
+    for inner in gatherings:
+        if not any(inner.sizes.keys() <= outer.sizes.keys() for outer in outermost):
+            outermost.append(inner)
+    return outermost
 
 
 def _holder(gathered: _Gathered, line_of: Callable[[int], str | None]) -> Holder:

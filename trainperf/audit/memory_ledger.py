@@ -1,4 +1,4 @@
-"""What fills the memory of the device?  Counted from the tensors of a model and its optimizers.
+"""Ledger of device memory, counted from the tensors of a model and its optimizers.
 
 from trainperf.audit.memory_ledger import memory_ledger
 
@@ -19,18 +19,21 @@ from torch.optim import Optimizer
 
 from trainperf.audit.allocations import Allocations, gradients, storage_of
 from trainperf.audit.memory_uses import MemoryUse, memory_use
+from trainperf.audit.nested import walker
 from trainperf.audit.step import Audit
 from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations
 from trainperf.core.machine.limits import memory_bytes
 
 
-NO_STEP = "no step was audited: TrainPerf(audit_at=20)"
+_tensors = walker(Tensor)
+
+NO_STEP = "no step was audited"
 NO_BACKWARD = "no backward ran in the audited step"
 NO_ALLOCATOR = "not known here: operators take and free their workspace by themselves"
 NO_CACHE = "not applicable: no caching allocator is known here"
 
 _MASTER = "master"
-"""In the name of an optimizer's state that is a copy of the parameter."""
+"""Part of the name of an optimizer's state that is a copy of the parameter."""
 
 
 def memory_ledger(
@@ -67,24 +70,24 @@ class Trained:
     optimizers: Sequence[Optimizer] = ()
     device: torch.device
     precision: str = ""
-    """What the loop was told, e.g. `16-mixed`."""
+    """As configured, e.g. `16-mixed`."""
 
 
 def count(trained: Trained) -> MemoryLedger:
-    """What is there whatever the batch; nothing runs, and no device is waited for."""
-    seen: set[int] = set()
+    """What exists regardless of the batch; runs nothing and waits for no device."""
+    counted: set[int] = set()
     model, optimizers, device = trained.model, trained.optimizers, trained.device
     parameters = list(model.parameters())
-    known = [p for p in parameters if not is_lazy(p)]
+    materialised = [p for p in parameters if not is_lazy(p)]
     return MemoryLedger(
         device=device.type,
-        parameters_bytes=_bytes(known, seen),
-        buffers_bytes=_bytes(model.buffers(), seen),
-        gradients_bytes=_bytes(gradients(model), seen),
-        master_bytes=_bytes(_masters(optimizers), seen),
-        optimizer_state_bytes=_states(optimizers, seen),
-        parameters=sum(p.numel() for p in known),
-        trainable_parameters=sum(p.numel() for p in known if p.requires_grad),
+        parameters_bytes=_bytes(materialised, counted),
+        buffers_bytes=_bytes(model.buffers(), counted),
+        gradients_bytes=_bytes(gradients(model), counted),
+        master_bytes=_bytes(_masters(optimizers), counted),
+        optimizer_state_bytes=_states(optimizers, counted),
+        parameters=sum(p.numel() for p in materialised),
+        trainable_parameters=sum(p.numel() for p in materialised if p.requires_grad),
         capacity_bytes=_capacity(device),
         precision=trained.precision,
         world_size=dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1,
@@ -93,15 +96,15 @@ def count(trained: Trained) -> MemoryLedger:
 
 
 def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) -> MemoryLedger:
-    """A ledger completed by what the audited step took.
+    """*counted*, completed by the memory of the audited step.
 
     Args:
-        counted: What is there whatever the batch, counted after the step.
+        counted: What exists regardless of the batch, counted after the step.
         allocations: Of the step.
         named: The storages that were counted.
     """
-    timeline = allocations.timeline()
-    states = allocations.among(named) - timeline.gradients
+    timeline = allocations.timeline
+    states = allocations.alive_among(named) - timeline.gradients
     use = memory_use(timeline, states)
     held = max(counted.gradients_bytes, use.gradients_bytes)
     ledger = msgspec.structs.replace(counted, gradients_bytes=held)
@@ -110,7 +113,7 @@ def with_step(counted: MemoryLedger, allocations: Allocations, named: set[int]) 
         "buffers": ledger.buffers_bytes,
         "master weights": ledger.master_bytes,
         "optimizer state": sum(ledger.optimizer_state_bytes.values())
-        - sum(timeline.made[number].size_bytes for number in states),
+        - sum(timeline.allocations[number].size_bytes for number in states),
     }
     for category, size in use.at_peak.items():
         at_peak[category] = at_peak.get(category, 0) + size
@@ -135,23 +138,23 @@ def _reasons(ledger: MemoryLedger, use: MemoryUse) -> dict[str, str]:
 
 def storages(trained: Trained) -> set[int]:
     """Identities of all memory that `count` has a name for."""
-    seen: set[int] = set()
+    counted: set[int] = set()
     model, optimizers = trained.model, trained.optimizers
     states = (each for optimizer in optimizers for each in _tensors(optimizer.state))
     for tensors in (model.parameters(), model.buffers(), gradients(model), states):
-        _bytes((tensor for tensor in tensors if not is_lazy(tensor)), seen)
-    _bytes(_masters(optimizers), seen)
-    return seen
+        _bytes((tensor for tensor in tensors if not is_lazy(tensor)), counted)
+    _bytes(_masters(optimizers), counted)
+    return counted
 
 
-def _bytes(tensors: Iterable[Tensor], seen: set[int]) -> int:
-    """Of their storages, those not seen before."""
+def _bytes(tensors: Iterable[Tensor], counted: set[int]) -> int:
+    """Size of the storages not counted before; adds them to *counted*."""
     total = 0
     for tensor in map(_local, tensors):
         if tensor.layout is not torch.strided:
             total += tensor.numel() * tensor.element_size()
-        elif storage_of(tensor) not in seen:
-            seen.add(storage_of(tensor))
+        elif storage_of(tensor) not in counted:
+            counted.add(storage_of(tensor))
             total += tensor.untyped_storage().nbytes()
     return total
 
@@ -163,22 +166,22 @@ def _local(tensor: Tensor) -> Tensor:
 
 
 def _masters(optimizers: Sequence[Optimizer]) -> Iterator[Tensor]:
-    """What an optimizer steps that is no parameter of the model, and copies in its state.
+    """Master weights: tensors that are stepped but are no parameters, and copies in the state.
 
-    Parameters themselves are seen already where this is asked.
+    Parameters themselves are already counted where this is called.
     """
     for optimizer in optimizers:
-        yield from (one for group in optimizer.param_groups for one in group["params"])
+        yield from (p for group in optimizer.param_groups for p in group["params"])
         for state in optimizer.state.values():
-            yield from (one for name, one in _named(state) if _MASTER in name)
+            yield from (tensor for name, tensor in _named(state) if _MASTER in name)
 
 
-def _states(optimizers: Sequence[Optimizer], seen: set[int]) -> dict[str, int]:
+def _states(optimizers: Sequence[Optimizer], counted: set[int]) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     for optimizer in optimizers:
         for state in optimizer.state.values():
             for name, tensor in _named(state):
-                sizes[name] += _bytes([tensor], seen)
+                sizes[name] += _bytes([tensor], counted)
     return {name: size for name, size in sizes.items() if size}
 
 
@@ -188,19 +191,8 @@ def _named(state: object) -> Iterator[tuple[str, Tensor]]:
             yield from ((str(name), tensor) for tensor in _tensors(value))
 
 
-def _tensors(value: object) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _tensors(inner)
-
-
 def _allocator(ledger: MemoryLedger, beyond_bytes: int) -> dict[str, int]:
-    """What the caching allocator holds after the step, beside what has a name."""
+    """What the caching allocator holds after the step beyond the counted tensors."""
     if ledger.device != "cuda":
         return {}
     allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()

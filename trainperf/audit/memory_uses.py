@@ -1,4 +1,4 @@
-"""What did a step take its memory for?  Its allocations replayed: what was alive, and when."""
+"""Uses of a step's memory, from its allocations replayed: what was alive, and when."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,37 +10,37 @@ from trainperf.core.artifacts.memory import Category
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """What the tensors of a step took."""
+    """Memory of a step's tensors."""
 
     activations_bytes: int | None
-    """Most that forward had left when a backward began; `None` without a backward."""
+    """Most that forward had left alive when a backward began; `None` without a backward."""
     by_module: Mapping[str | None, int]
     """The same by the module that made it."""
     gradients_bytes: int
     peak_bytes: int
     """Most that was alive at a time."""
     at_peak: Mapping[Category, int]
-    """That by category."""
+    """The same by category."""
 
 
 def memory_use(timeline: AllocationTimeline, states: frozenset[int] = frozenset()) -> MemoryUse:
-    """Replay a step and say what was alive at its peak, and when backward began.
+    """Replay a step: what was alive at its peak, and when backward began.
 
     Args:
         timeline: Of the step.
-        states: Storages that have become an optimizer's state in it.
+        states: Storages that became optimizer state in it.
     """
     saved = _saved(timeline)
     left = max(saved, key=lambda alive: sum(_sizes(timeline, alive)), default=None)
     kept = frozenset(number for alive in saved for number in alive)
     by_module: Counter[str | None] = Counter()
     for number in left or ():
-        by_module[timeline.made[number].module] += timeline.made[number].size_bytes
+        by_module[timeline.allocations[number].module] += timeline.allocations[number].size_bytes
     peak = _alive_at(timeline, _peak(timeline))
     at_peak: Counter[Category] = Counter()
     for number in peak:
         category = "optimizer state" if number in states else _category(timeline, number, kept)
-        at_peak[category] += timeline.made[number].size_bytes
+        at_peak[category] += timeline.allocations[number].size_bytes
     return MemoryUse(
         activations_bytes=None if left is None else sum(by_module.values()),
         by_module=by_module,
@@ -52,27 +52,25 @@ def memory_use(timeline: AllocationTimeline, states: frozenset[int] = frozenset(
 
 def _saved(timeline: AllocationTimeline) -> list[frozenset[int]]:
     """What forward had made and not freed, at each beginning of a backward."""
-    return [
-        frozenset(n for n in _alive_at(timeline, place) if timeline.made[n].part == "forward")
-        for place in timeline.backwards
-    ]
+    forward = {n for n, each in enumerate(timeline.allocations) if each.part == "forward"}
+    return [frozenset(_alive_at(timeline, at) & forward) for at in timeline.backwards]
 
 
 def _category(timeline: AllocationTimeline, number: int, saved: frozenset[int]) -> Category:
-    if number in timeline.gradients or timeline.made[number].part is None:
+    if number in timeline.gradients or timeline.allocations[number].part is None:
         return "gradients"
     return "activations" if number in saved else "temporaries"
 
 
 def _sizes(timeline: AllocationTimeline, numbers: Iterable[int]) -> list[int]:
-    return [timeline.made[number].size_bytes for number in numbers]
+    return [timeline.allocations[number].size_bytes for number in numbers]
 
 
 def _peak(timeline: AllocationTimeline) -> int:
     """Place in the events after which most is alive."""
     alive, most, place = 0, 0, 0
     for at, event in enumerate(timeline.events, start=1):
-        size = timeline.made[event if event >= 0 else -event - 1].size_bytes
+        size = timeline.allocations[event if event >= 0 else -event - 1].size_bytes
         alive += size if event >= 0 else -size
         if alive > most:
             most, place = alive, at

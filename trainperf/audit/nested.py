@@ -1,19 +1,36 @@
-"""Tensors inside nested containers."""
+"""Objects of one kind inside nested containers: tensors of a batch, loaders of a mapping."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 import torch
 
 
-def tensors(batch: object) -> Iterable[torch.Tensor]:
-    """The tensors in a batch of nested mappings, sequences and objects with attributes."""
-    if isinstance(batch, torch.Tensor):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from tensors(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from tensors(value)
-    elif hasattr(batch, "__dict__") and not callable(batch):
-        yield from tensors(vars(batch))
+T = TypeVar("T")
+
+
+def walker(*kinds: type[T], attributes: bool = False) -> Callable[[object], Iterator[T]]:
+    """A function that finds what is of *kinds* in nested mappings, lists and tuples.
+
+    Args:
+        kinds: What is yielded, and not looked into.
+        attributes: Whether objects with attributes are looked into as well.
+    """
+
+    def walk(value: object) -> Iterator[T]:
+        if isinstance(value, kinds):
+            yield value
+        elif isinstance(value, Mapping):
+            for inner in value.values():
+                yield from walk(inner)
+        elif isinstance(value, list | tuple):
+            for inner in value:
+                yield from walk(inner)
+        elif attributes and hasattr(value, "__dict__") and not callable(value):
+            yield from walk(vars(value))
+
+    return walk
+
+
+tensors: Callable[[object], Iterable[torch.Tensor]] = walker(torch.Tensor, attributes=True)
+"""The tensors in a batch of nested mappings, sequences and objects with attributes."""

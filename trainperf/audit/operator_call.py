@@ -1,4 +1,4 @@
-"""What is kept of one operator call?  Plain data: which memory it touched and what it computed."""
+"""Record of one operator call: the memory it touched and what it computed."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class OperatorWork:
     flops: int
     matmul_flops: int = 0
     repeated_flops: int = 0
-    known: bool = True
+    counted: bool = True
     """Whether the arithmetic is known; 0 FLOPs otherwise."""
 
 

@@ -1,4 +1,4 @@
-"""Did the memory run out?  What asked for how much, read off the exception that ended the fit."""
+"""Out-of-memory errors: what asked for how much, read from the exception that ended the fit."""
 
 import re
 from collections.abc import Iterator
@@ -9,19 +9,19 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from trainperf.audit.source_places import place
+from trainperf.audit.source_lines import place
 from trainperf.audit.stack_frames import owner
 from trainperf.core.artifacts.memory import OutOfMemory
 
 
 During = Literal["forward", "backward", "optimizer", "elsewhere"]
 
-_SAID = re.compile(
+_OUT_OF_MEMORY = re.compile(
     r"out of memory|not enough memory|can't allocate memory|unable to allocate|alloc_failed",
     re.IGNORECASE,
 )
 _WORKSPACE = re.compile(r"(cublas|cudnn|cusolver|cusparse)_status_alloc_failed", re.IGNORECASE)
-_ASKED = re.compile(
+_REQUESTED = re.compile(
     r"(?:tried to allocate|unable to allocate)\s+([\d.]+)\s*(bytes|KiB|MiB|GiB|TiB|PiB|EiB)",
     re.IGNORECASE,
 )
@@ -29,17 +29,16 @@ _UNITS = {"bytes": 0, "kib": 10, "mib": 20, "gib": 30, "tib": 40, "pib": 50, "ei
 
 
 def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
-    """What is known about the allocation that failed; `None` if *error* is about something else."""
+    """The allocation that failed; `None` if *error* is about something else."""
     if error is None or not _ran_out(error):
         return None
-    said = str(error)
-    asked = _ASKED.search(said)
-    workspace = _WORKSPACE.search(said) is not None
+    message = str(error)
+    requested = _REQUESTED.search(message)
     steps = list(_frames(error.__traceback__))
     return OutOfMemory(
         during=_during(steps),
-        workspace=workspace,
-        requested_bytes=_size(asked) if asked else None,
+        workspace=_WORKSPACE.search(message) is not None,
+        requested_bytes=_size(requested) if requested else None,
         allocated_bytes=_allocated(),
         where=next((place(f.f_code.co_filename, n) for f, n in steps if _is_users(f)), ""),
     )
@@ -48,31 +47,31 @@ def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
 def _ran_out(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and _SAID.search(str(error)) is not None
+    return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
 
 
-def _size(asked: "re.Match[str]") -> int:
-    return round(float(asked[1]) * (1 << _UNITS[asked[2].lower()]))
+def _size(requested: "re.Match[str]") -> int:
+    return round(float(requested[1]) * (1 << _UNITS[requested[2].lower()]))
 
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
     """Frames and lines of a traceback, the innermost first."""
-    found = []
+    frames = []
     while trace is not None:
-        found.append((trace.tb_frame, trace.tb_lineno))
+        frames.append((trace.tb_frame, trace.tb_lineno))
         trace = trace.tb_next
-    yield from reversed(found)
+    yield from reversed(frames)
 
 
 def _during(steps: list[tuple[FrameType, int]]) -> During:
     """The innermost frame that tells: a framework may run all of a step inside the update."""
     for frame, _ in steps:
-        runs = frame.f_locals.get("self")
-        if isinstance(runs, Optimizer):
+        instance = frame.f_locals.get("self")
+        if isinstance(instance, Optimizer):
             return "optimizer"
         if "autograd" in frame.f_code.co_filename and owner(frame.f_code) == "torch":
             return "backward"
-        if isinstance(runs, nn.Module) and frame.f_code.co_name != "backward":
+        if isinstance(instance, nn.Module) and frame.f_code.co_name != "backward":
             return "forward"
     return "elsewhere"
 

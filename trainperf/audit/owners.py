@@ -1,6 +1,6 @@
-"""Who holds a container?  The attribute, variable or closure that names it, found by the collector.
+"""Owners of containers: the attribute, variable or closure that names one.
 
-Looked for once, after the fit: every question to the collector walks all objects there are.
+Searched once, after the fit: every query to the garbage collector walks all objects.
 """
 
 import gc
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType, ModuleType
 
-from trainperf.audit.source_places import filled_as_attribute, filled_as_global, filled_in
-from trainperf.audit.stack_frames import owner
+from trainperf.audit.source_lines import filled_as_attribute, filled_as_global, filled_in
+from trainperf.audit.stack_frames import owner as owner_of_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,38 +29,37 @@ _DEEPEST = 3
 def owner_of(held: object, depth: int = 0) -> Owner | None:
     """The first of: an attribute, a variable of a running function, a closure, a global."""
     referrers = gc.get_referrers(held)
-    for one in referrers:
-        attribute = _attribute(one, held)
-        if attribute is not None:
-            return attribute
-    known = _variable(held) or _first(_closure(one) for one in referrers)
-    known = known or _first(_global(one, held) for one in referrers)
-    if known is not None or depth >= _DEEPEST:
-        return known
-    for one in referrers:
-        if type(one) in (list, tuple, dict):
-            outer = owner_of(one, depth + 1)
+    owner = (
+        _first(_attribute(referrer, held) for referrer in referrers)
+        or _variable(held)
+        or _first(_closure(referrer) for referrer in referrers)
+        or _first(_global(referrer, held) for referrer in referrers)
+    )
+    if owner is not None or depth >= _DEEPEST:
+        return owner
+    for referrer in referrers:
+        if type(referrer) in (list, tuple, dict):
+            outer = owner_of(referrer, depth + 1)
             if outer is not None:
-                return Owner(name=f"{outer.name}[{_key(one, held)}]", where=outer.where)
+                return Owner(name=f"{outer.name}[{_key(referrer, held)}]", where=outer.where)
     return None
 
 
-def _first(found: Iterable[Owner | None]) -> Owner | None:
-    return next((one for one in found if one is not None), None)
+def _first(candidates: Iterable[Owner | None]) -> Owner | None:
+    return next((owner for owner in candidates if owner is not None), None)
 
 
-def _attribute(one: object, held: object) -> Owner | None:
-    """Of an instance: since Python 3.11 it may refer to its values without a dictionary."""
-    if isinstance(one, (FrameType, FunctionType, ModuleType, CellType, type)):
+def _attribute(referrer: object, held: object) -> Owner | None:
+    """Attribute of an instance; since Python 3.11 one may refer to its values without a dict."""
+    if isinstance(referrer, (FrameType, FunctionType, ModuleType, CellType, type)):
         return None
-    if not isinstance(one, dict):
-        return _of_instance(one, held)
-    for instance in gc.get_referrers(one):
-        if not isinstance(instance, (FrameType, ModuleType, FunctionType, type)):
-            found = _of_instance(instance, held)
-            if found is not None:
-                return found
-    return None
+    if not isinstance(referrer, dict):
+        return _of_instance(referrer, held)
+    return _first(
+        _of_instance(instance, held)
+        for instance in gc.get_referrers(referrer)
+        if not isinstance(instance, (FrameType, ModuleType, FunctionType, type))
+    )
 
 
 def _of_instance(instance: object, held: object) -> Owner | None:
@@ -78,10 +77,10 @@ def _of_instance(instance: object, held: object) -> Owner | None:
 
 
 def _variable(held: object) -> Owner | None:
-    """In the functions that are running, of which the collector knows nothing."""
+    """Variable of a running function, which the collector does not know."""
     frame = inspect.currentframe()
     while frame is not None:
-        name = _name_in(_variables(frame), held) if owner(frame.f_code) == "user" else None
+        name = _name_in(_variables(frame), held) if owner_of_code(frame.f_code) == "user" else None
         if name is not None and frame.f_code.co_name == "<module>":
             return Owner(name=name, where=filled_as_global(frame.f_code.co_filename, name))
         if name is not None:
@@ -93,23 +92,23 @@ def _variable(held: object) -> Owner | None:
 
 
 def _variables(frame: FrameType) -> dict[str, object]:
-    kept = frame.f_locals
-    variables = dict(kept)
+    local = frame.f_locals
+    variables = dict(local)
     # Until Python 3.12 a function keeps that copy, which would hold the user's tensors alive.
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(kept) is dict:
-        kept.clear()
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(local) is dict:
+        local.clear()
     return variables
 
 
-def _closure(one: object) -> Owner | None:
-    if not isinstance(one, CellType):
+def _closure(referrer: object) -> Owner | None:
+    if not isinstance(referrer, CellType):
         return None
-    for function in _functions(one):
+    for function in _functions(referrer):
         cells = function.__closure__ or ()
         for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-            if cell is one:
-                said = f"{name} in {function.__qualname__.rpartition('.')[2]}()"
-                return Owner(name=said, where=filled_in(function.__code__, name))
+            if cell is referrer:
+                variable = f"{name} in {function.__qualname__.rpartition('.')[2]}()"
+                return Owner(name=variable, where=filled_in(function.__code__, name))
     return None
 
 
@@ -119,13 +118,13 @@ def _functions(cell: CellType) -> Iterator[FunctionType]:
             yield from (f for f in gc.get_referrers(cells) if isinstance(f, FunctionType))
 
 
-def _global(one: object, held: object) -> Owner | None:
-    if not isinstance(one, dict) or "__name__" not in one:
+def _global(referrer: object, held: object) -> Owner | None:
+    if not isinstance(referrer, dict) or "__name__" not in referrer:
         return None
-    name = _name_in(one, held)
+    name = _name_in(referrer, held)
     if name is None:
         return None
-    file = one.get("__file__")
+    file = referrer.get("__file__")
     return Owner(name=name, where=filled_as_global(file, name) if isinstance(file, str) else "")
 
 

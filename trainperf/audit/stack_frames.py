@@ -1,4 +1,4 @@
-"""Whose code is a Python frame running?  The user's, torch's, or that of a framework in between."""
+"""Owners of Python frames: the user, torch, or a framework in between."""
 
 import inspect
 import os
@@ -10,6 +10,8 @@ from types import CodeType, FrameType
 from typing import Literal
 
 import torch
+
+from trainperf.audit.source_lines import shown_path
 
 
 Owner = Literal["user", "framework", "torch", "checkpoint", "update", "logging"]
@@ -43,6 +45,10 @@ _NO_UPDATE = ("scale", "apply_scale")
 """Functions of the GradScaler that belong to forward: they scale the loss."""
 
 
+_shown_path = lru_cache(maxsize=4096)(shown_path)
+"""Called for every operator of an audited step."""
+
+
 def frames() -> Iterator[tuple[Owner, FrameType]]:
     """The running frames from the innermost one, those of the audit left out."""
     frame = inspect.currentframe()
@@ -64,7 +70,7 @@ def in_closure() -> bool:
 
 def line_of(frame: FrameType) -> str:
     """`file:line`, the file relative to the working directory where it lies below it."""
-    return f"{shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{_shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def is_torchmetrics(frame: FrameType) -> bool:
@@ -107,11 +113,3 @@ def _package(path: Path) -> str | None:
     parts = path.parts
     place = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
     return None if place is None or place + 1 >= len(parts) else parts[place + 1]
-
-
-@lru_cache(maxsize=4096)
-def shown(name: str) -> str:
-    """A file's name as reports print it: relative to the working directory if it lies below."""
-    here = Path.cwd()
-    path = Path(name)
-    return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else name

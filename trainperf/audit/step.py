@@ -1,4 +1,4 @@
-"""How is one real training step audited?  It runs once, eagerly, and every operator is seen."""
+"""Audit of one real training step: it runs once, eagerly, and every operator is recorded."""
 
 import sys
 import warnings
@@ -76,7 +76,7 @@ class Audit:
         calls = self._mode.calls
         device = computing(kind for call in calls for kind in call.devices)
         cache = cache_bytes(device)
-        unknown = {call.name for call in calls if not call.work.known}
+        uncounted = {call.name for call in calls if not call.work.counted}
         return StepAudit(
             step=step,
             micro_batches=micro_batches,
@@ -85,7 +85,7 @@ class Audit:
             cache_bytes=cache,
             operators=rows_of(calls, device, cache),
             views=self._mode.views,
-            uncounted=tuple(sorted(unknown)),
+            uncounted=tuple(sorted(uncounted)),
             audited_s=self._wall_ns / 1e9,
             software={"torch": str(torch.__version__), "python": sys.version.split()[0]},
         )

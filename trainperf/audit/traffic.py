@@ -1,7 +1,7 @@
-"""Which memory does one operator call read and write?
+"""Memory traffic of one operator call: the tensors that it reads and writes.
 
-Each tensor once, elements of a broadcast one once: what the call must move if nothing were cached.
-Views and allocations move nothing.  A look-up reads the rows it looks up, not the table.
+Each tensor counts once, and elements of a broadcast tensor once: what the call must move if nothing
+were cached.  Views and allocations move nothing.  A look-up reads its rows, not the table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,17 +12,13 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from trainperf.audit.elementwise import Operator, name_of
+from trainperf.audit.elementwise import Operator, name_of, names
+from trainperf.audit.nested import walker
 from trainperf.audit.operator_call import Access
 
 
-def tensors_in(value: object) -> Iterator[Tensor]:
-    """Every tensor of an argument, lists flattened."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from tensors_in(inner)
+tensors_in = walker(Tensor)
+"""Every tensor of an argument, lists flattened."""
 
 
 def is_traced(out: object) -> bool:
@@ -43,19 +39,30 @@ def accesses_of(
 ) -> tuple[Access, ...]:
     """What the call read and wrote; empty for a view or an allocation."""
     name = name_of(func)
-    given = list(_given(func, args, kwargs))
-    known = {_key(tensor) for tensor, _ in given}
-    fresh = [tensor for tensor in tensors_in(out) if _key(tensor) not in known]
-    written = [tensor for tensor, writes in given if writes]
-    if name in _ALLOCATIONS or _reshapes(func) or not (fresh or written or name in _READS_ONLY):
+    inputs = list(_inputs(func, args, kwargs))
+    storages = {_key(tensor) for tensor, _ in inputs}
+    results = [tensor for tensor in tensors_in(out) if _key(tensor) not in storages]
+    written = [tensor for tensor, writes in inputs if writes]
+    works = bool(results or written) or name in _READS_ONLY
+    if not works or name in _ALLOCATIONS or _reshapes(func):
         return ()
-    replaces = name in _REPLACES or name.startswith("_foreach_copy") or _fills_out(func)
-    read = [tensor for tensor, writes in given if not (writes and replaces)]
+    read = _read(func, name, inputs)
+    read_bytes = _LOOKUPS[name](read, results) if name in _LOOKUPS else map(stored_bytes, read)
+    accesses = (
+        *map(_access, read, read_bytes),
+        *(_access(tensor, stored_bytes(tensor), writes=True) for tensor in written),
+        *(_access(tensor, stored_bytes(tensor), writes=True, new=True) for tensor in results),
+    )
+    # A tensor that is given twice is read once.
+    return tuple(dict.fromkeys(access for access in accesses if access.size_bytes))
+
+
+def _read(func: Operator, name: str, inputs: Iterable[tuple[Tensor, bool]]) -> list[Tensor]:
+    """The inputs whose values the call needs: not those that it only replaces."""
     if name in _SHAPE_ONLY:
-        read = []
-    sizes = _LOOKUPS[name](read, fresh) if name in _LOOKUPS else map(stored_bytes, read)
-    reads = (_access(one, size) for one, size in zip(read, sizes, strict=True))
-    return tuple(_once((*reads, *(_write(one, new=False) for one in written), *map(_fresh, fresh))))
+        return []
+    replaces = name in _REPLACES or name.startswith("_foreach_copy") or _fills_out(func)
+    return [tensor for tensor, writes in inputs if not (writes and replaces)]
 
 
 def stored_bytes(tensor: Tensor) -> int:
@@ -66,7 +73,7 @@ def stored_bytes(tensor: Tensor) -> int:
     return prod(own) * tensor.element_size() if tensor.numel() else 0
 
 
-def _given(
+def _inputs(
     func: Operator, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> Iterator[tuple[Tensor, bool]]:
     """Tensor arguments, and whether the operator's schema says that it writes them."""
@@ -74,9 +81,9 @@ def _given(
         yield from ((tensor, False) for tensor in tensors_in([*args, *kwargs.values()]))
         return
     for position, argument in enumerate(func._schema.arguments):  # noqa: SLF001 no public schema
-        given = args[position] if position < len(args) else kwargs.get(argument.name)
+        value = args[position] if position < len(args) else kwargs.get(argument.name)
         writes = argument.alias_info is not None and argument.alias_info.is_write
-        for tensor in tensors_in(given):
+        for tensor in tensors_in(value):
             yield tensor, writes
 
 
@@ -100,23 +107,6 @@ def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = Fals
     )
 
 
-def _write(tensor: Tensor, *, new: bool) -> Access:
-    return _access(tensor, stored_bytes(tensor), writes=True, new=new)
-
-
-def _fresh(tensor: Tensor) -> Access:
-    return _write(tensor, new=True)
-
-
-def _once(accesses: Iterable[Access]) -> Iterator[Access]:
-    """A tensor given twice is read once."""
-    seen: set[Access] = set()
-    for access in accesses:
-        if access not in seen and access.size_bytes:
-            seen.add(access)
-            yield access
-
-
 def _key(tensor: Tensor) -> int:
     if tensor.layout is not torch.strided:
         return id(tensor)
@@ -132,23 +122,23 @@ def _storage_bytes(tensor: Tensor) -> int:
 # -- look-ups: what is read of a table is what comes out ---------------------------------------
 
 
-def _rows(read: Sequence[Tensor], fresh: Sequence[Tensor]) -> Iterator[int]:
+def _rows(read: Sequence[Tensor], results: Sequence[Tensor]) -> Iterator[int]:
     """The first tensor is a table, of which the result is read; the others are read whole."""
     for place, tensor in enumerate(read):
-        result = sum(map(stored_bytes, fresh))
+        result = sum(map(stored_bytes, results))
         yield min(stored_bytes(tensor), result) if place == 0 else stored_bytes(tensor)
 
 
-def _written_rows(read: Sequence[Tensor], fresh: Sequence[Tensor]) -> Iterator[int]:
+def _written_rows(read: Sequence[Tensor], results: Sequence[Tensor]) -> Iterator[int]:
     """A gradient of zeros but for some: the tensor that only lends its shape is not read."""
-    del fresh
+    del results
     for place, tensor in enumerate(read):
         yield 0 if place == 1 else stored_bytes(tensor)
 
 
-def _picked(read: Sequence[Tensor], fresh: Sequence[Tensor]) -> Iterator[int]:
+def _picked(read: Sequence[Tensor], results: Sequence[Tensor]) -> Iterator[int]:
     """One element of each row, chosen by the second tensor."""
-    del fresh
+    del results
     for place, tensor in enumerate(read):
         if place == 0:
             yield min(stored_bytes(tensor), read[1].numel() * tensor.element_size())
@@ -168,40 +158,16 @@ _LOOKUPS: dict[str, Callable[[Sequence[Tensor], Sequence[Tensor]], Iterator[int]
     "nll_loss2d_backward": _written_rows,
 }
 
-_ALLOCATIONS = frozenset(
-    {
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "empty_permuted",
-        "new_empty",
-        "new_empty_strided",
-        "resize_",
-        "set_",
-        "lift",
-        "lift_fresh",
-        "record_stream",
-        "_has_same_storage_numel",
-    }
+_ALLOCATIONS = names(
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ set_ lift "
+    "lift_fresh record_stream _has_same_storage_numel"
 )
 
-_READS_ONLY = frozenset({"_local_scalar_dense", "equal", "is_nonzero"})
+_READS_ONLY = names("_local_scalar_dense equal is_nonzero")
 
-_REPLACES = frozenset(
-    {
-        "copy_",
-        "fill_",
-        "zero_",
-        "_foreach_zero_",
-        "normal_",
-        "uniform_",
-        "bernoulli_",
-        "random_",
-        "exponential_",
-    }
+_REPLACES = names(
+    "copy_ fill_ zero_ _foreach_zero_ normal_ uniform_ bernoulli_ random_ exponential_"
 )
 
 # `zeros_like` and its kin are given a tensor of which they take the shape only.
-_SHAPE_ONLY = frozenset(
-    {"zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_full"}
-)
+_SHAPE_ONLY = names("zeros_like ones_like full_like rand_like randn_like new_zeros new_full")

@@ -1,27 +1,28 @@
-"""The command line.  To add a subcommand: a file here and a line in `COMMANDS`.
+"""The command line: one file and one line here per subcommand.
 
-Offline only: nothing here imports torch.
+A file of the family defines `COMMAND`; its name is the subcommand's.  Only the one that runs is
+loaded, and nothing here imports torch.
 """
 
-from trainperf.commands.cli import Command, dispatch
-from trainperf.commands.compare import COMPARE
-from trainperf.commands.doctor import DOCTOR
-from trainperf.commands.merge import MERGE
-from trainperf.commands.prove import PROVE
-from trainperf.commands.report import REPORT
-from trainperf.commands.run import RUN
-from trainperf.commands.trace import TRACE
-from trainperf.commands.view import VIEW
+from trainperf.commands.cli import dispatch
 
 
-COMMANDS: tuple[Command, ...] = (RUN, REPORT, COMPARE, PROVE, DOCTOR, TRACE, VIEW, MERGE)
-
-__all__ = ["COMMANDS", "Command", "main"]
+COMMANDS = (
+    "run",
+    "report",
+    "compare",
+    "prove",
+    "doctor",
+    "trace",
+    "view",
+    "merge",
+)
+"""The subcommands, in the order of `trainperf --help`."""
 
 
 def main() -> int:
     """Run `trainperf` with the process's arguments and return the exit code.
 
-    0; 1 if a gate was asked for and failed; 2 for unusable input, said in one line on stderr.
+    0; 1 if a gate was asked for and failed; 2 for unusable input, reported in one line on stderr.
     """
-    return dispatch(COMMANDS)
+    return dispatch(__name__, COMMANDS)

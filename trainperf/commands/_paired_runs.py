@@ -1,6 +1,5 @@
-"""Pairs of trainings that take turns: launched together, each in a process of its own."""
+"""Pairs of interleaved trainings: launched together, each in a process of its own."""
 
-import json
 import os
 import shlex
 import signal
@@ -14,58 +13,59 @@ from itertools import count
 from pathlib import Path
 
 from trainperf.commands.run import command_of
-from trainperf.core import launch_environment, run_directory
+from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.interleaving import Participant, Referee, new_address
+from trainperf.core.launch_environment import LaunchOptions
 
 
-NAMES = ("before", "after")
+SIDES = ("before", "after")
 
-_LOOK_S = 0.05
-"""Between two looks whether a training has ended."""
+_POLL_S = 0.05
+"""Between two checks whether a training has ended."""
 
 _GRACE_S = 10.0
-"""For a training that is told to end."""
+"""Time for a training to end after `SIGTERM`."""
 
 _LAST_LINES = 5
-"""Of the output of a training that failed."""
+"""Quoted from the output of a training that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
-    """How often two trainings are run, and how."""
+class PairOptions:
+    """How often the two trainings are run, and how."""
 
-    number: int
+    pairs: int
     steps: int
-    """Of a turn, at least."""
+    """Fewest steps per turn."""
     out: Path
-    """Folder for the runs and for what the trainings print; another one if it exists."""
+    """Folder for the runs and the output of the trainings; numbered on if it exists."""
 
 
-def runs_of(trainings: tuple[str, str], pairs: Pairs) -> tuple[list[Path], list[Path]]:
-    """Run both as often as asked; the run directories of either.
+def run_pairs(trainings: tuple[str, str], options: PairOptions) -> tuple[list[Path], list[Path]]:
+    """Run both trainings and return the run directories of each.
 
     Args:
         trainings: Command lines, as for a shell.
-        pairs: How often, and how.
+        options: How often, and how.
 
     Raises:
         ConfigError: A command line cannot be run.
-        RunError: A training failed, or was not measured, or took no turns.
+        RunError: A training failed, was not measured, or did not take turns.
     """
     commands = [_command(training) for training in trainings]
-    out = _free(pairs.out)
+    out = _unused(options.out)
     runs: tuple[list[Path], list[Path]] = ([], [])
-    with _ended_by_signal():
-        for number in range(1, pairs.number + 1):
-            sys.stderr.write(f"trainperf: pair {number} of {pairs.number}, in {out}\n")
-            made = _pair(commands, [out / f"{name}-{number}" for name in NAMES], pairs.steps)
-            for side, run in zip(runs, made, strict=True):
+    with _sigterm_as_interrupt():
+        for number in range(1, options.pairs + 1):
+            sys.stderr.write(f"trainperf: pair {number} of {options.pairs}, in {out}\n")
+            folders = [out / f"{side}-{number}" for side in SIDES]
+            for side, run in zip(runs, _run_pair(commands, folders, options.steps), strict=True):
                 side.append(run)
     return runs
 
 
-def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int) -> list[Path]:
+def _run_pair(commands: Sequence[Sequence[str]], folders: Sequence[Path], steps: int) -> list[Path]:
     with ExitStack() as stack:
         address = stack.enter_context(new_address())
         referee = stack.enter_context(Referee(address, steps))
@@ -73,29 +73,29 @@ def _pair(commands: Sequence[Sequence[str]], places: Sequence[Path], steps: int)
             stack.enter_context(
                 _training(
                     command,
-                    place,
-                    Participant(address=str(address), side=side, dirpath=str(place.resolve())),
+                    folder,
+                    Participant(address=str(address), side=side, dirpath=str(folder.resolve())),
                 )
             )
-            for side, (command, place) in enumerate(zip(commands, places, strict=True))
+            for side, (command, folder) in enumerate(zip(commands, folders, strict=True))
         ]
-        _wait(trainings, referee, places)
-    for passed, place in zip(referee.passed, places, strict=True):
+        _wait(trainings, referee, folders)
+    for passed, folder in zip(referee.passed, folders, strict=True):
         if not passed:
             raise RunError(
-                f"{place}: took no turns; a Lightning Trainer or a LoopMonitor on one rank does, "
-                "and its loop must have more steps than a turn"
+                f"{folder}: did not take turns; that needs a Lightning Trainer or a LoopMonitor on "
+                "one rank, and more steps than a turn has"
             )
-    return [_run_in(place) for place in places]
+    return [_run_in(folder) for folder in folders]
 
 
 @contextmanager
 def _training(
-    command: Sequence[str], out: Path, place: Participant
+    command: Sequence[str], out: Path, participant: Participant
 ) -> Iterator[subprocess.Popen[bytes]]:
     out.mkdir(parents=True)
-    wanted = {"dirpath": place.dirpath, "audit_at": None, "loader_anatomy": False}
-    environment = {**os.environ, launch_environment.ASKED: json.dumps(wanted), **place.variable()}
+    options = LaunchOptions(dirpath=participant.dirpath)
+    environment = {**os.environ, **options.variable(), **participant.variable()}
     with (
         _output(out).open("wb") as output,
         subprocess.Popen(  # noqa: S603 the user's own training
@@ -113,9 +113,9 @@ def _training(
 
 
 def _wait(
-    trainings: Sequence[subprocess.Popen[bytes]], referee: Referee, places: Sequence[Path]
+    trainings: Sequence[subprocess.Popen[bytes]], referee: Referee, folders: Sequence[Path]
 ) -> None:
-    """Until both have ended, or one has failed."""
+    """Wait until both have ended, or one has failed."""
     running = dict(enumerate(trainings))
     while running:
         for side, training in list(running.items()):
@@ -125,14 +125,14 @@ def _wait(
             del running[side]
             referee.gone(side)
             if code:
-                raise RunError(_failure(places[side], code))
+                raise RunError(_failure(folders[side], code))
         for side, why in list(referee.refused.items()):
-            raise RunError(f"{places[side]}: {why}")
-        time.sleep(_LOOK_S)
+            raise RunError(f"{folders[side]}: {why}")
+        time.sleep(_POLL_S)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """At once if it can, with force if it does not; nothing happens to one that has ended."""
+    """Terminate it, and kill it if it does not end in time; no effect if it has ended."""
     process.terminate()
     try:
         process.wait(_GRACE_S)
@@ -141,8 +141,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def _ended_by_signal() -> Iterator[None]:
-    """Whoever ends this process ends the trainings too."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """`SIGTERM` to this process ends the trainings too, as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -151,12 +151,12 @@ def _ended_by_signal() -> Iterator[None]:
 
 
 def _failure(out: Path, code: int) -> str:
-    said = _output(out).read_text(errors="replace").rstrip().splitlines()[-_LAST_LINES:]
-    return f"{out}: the training ended with exit code {code}: " + " | ".join(said)
+    lines = _output(out).read_text(errors="replace").rstrip().splitlines()[-_LAST_LINES:]
+    return f"{out}: the training ended with exit code {code}: " + " | ".join(lines)
 
 
 def _run_in(out: Path) -> Path:
-    """The first run below a training's folder: of several fits the first."""
+    """The run of the first fit in a training's folder."""
     run = out / run_directory.NAME
     if not run_directory.record_file(run, 0).exists():
         raise RunError(f"{out}: no run was written; see {_output(out)}")
@@ -167,7 +167,7 @@ def _output(out: Path) -> Path:
     return out / "output.txt"
 
 
-def _free(base: Path) -> Path:
+def _unused(base: Path) -> Path:
     if not base.name:
         raise ConfigError(f"--out {base}: name a folder; try runs/prove")
     names = (base if not number else base.with_name(f"{base.name}-{number}") for number in count())

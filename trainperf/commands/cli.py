@@ -1,4 +1,4 @@
-"""What do all subcommands have in common?  Parsing, exit codes, and one line for every error."""
+"""Argument parsing, exit codes and one-line errors, shared by all subcommands."""
 
 import argparse
 import os
@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from trainperf import __version__
 from trainperf.core.errors import ConfigError, TrainPerfError
-from trainperf.core.formatting.escape import plain
-from trainperf.reports.layout.encoding import encodable
+from trainperf.core.families import each
+from trainperf.core.formatting.escape import encodable, plain
 
 
 UNUSABLE = 2
@@ -21,7 +21,7 @@ ABOUT = "Where every millisecond of a PyTorch training step goes, and what to ch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What a command that is a gate has to say, and whether the gate failed."""
+    """Output of a command that can be a gate."""
 
     text: str
     code: int
@@ -30,29 +30,38 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A subcommand.
-
-    The files of all are loaded for any of them, so what it needs to run it imports when it runs.
-    """
+    """A subcommand; its file is loaded for every `--help`, so heavy imports belong into `run`."""
 
     name: str
+    """That of its file."""
     about: str
     """What it does, in a sentence; in ASCII, like all help texts."""
-    declare: Callable[[argparse.ArgumentParser], None]
-    """Adds its arguments."""
+    add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], str | CommandResult]
-    """Does it; what is returned goes to stdout."""
-    passes_on: bool = False
-    """Whether everything behind its first argument belongs to another program."""
+    """What it returns goes to stdout."""
+    forwards_arguments: bool = False
+    """Whether everything after its first positional argument belongs to another program."""
 
 
-def dispatch(commands: Sequence[Command]) -> int:
+def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
+    """The subcommands that the files *names* of *package* define."""
+    return tuple(each(package, names, "COMMAND"))
+
+
+def parser_of(command: Command) -> argparse.ArgumentParser:
+    """The parser of a subcommand's own arguments."""
+    parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
+    command.add_arguments(parser)
+    return parser
+
+
+def dispatch(package: str, names: Sequence[str]) -> int:
     """Parse the process's arguments, run the subcommand, and return the exit code."""
     code = 0
     try:
-        said = _said(commands, sys.argv[1:] or ["--help"])
-        code = said.code
-        sys.stdout.write(encodable(said.text, sys.stdout))
+        result = _result(package, names, sys.argv[1:] or ["--help"])
+        code = result.code
+        sys.stdout.write(encodable(result.text, sys.stdout))
         sys.stdout.flush()
     except SystemExit:
         # Help and version were asked for; errors of arguments are no exits, see `_Parser`.
@@ -70,22 +79,21 @@ def dispatch(commands: Sequence[Command]) -> int:
     return code
 
 
-def _said(commands: Sequence[Command], arguments: Sequence[str]) -> CommandResult:
-    named = {command.name: command for command in commands}
-    # By itself, so that the rest is parsed by the one command that is asked for.
-    first = _top(commands).parse_args(arguments[:1])
-    command = named[first.command]
-    parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
-    command.declare(parser)
+def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> CommandResult:
+    # Help and errors list all commands; nothing else needs more than the one that runs.
+    commands = load(package, arguments[:1] if arguments[0] in names else names)
+    name = _top_parser(commands).parse_args(arguments[:1]).command
+    command = next(command for command in commands if command.name == name)
+    parser = parser_of(command)
     # Options may stand between paths; the parser that allows it takes no `--`.
-    in_order = "--" in arguments or command.passes_on
+    in_order = "--" in arguments or command.forwards_arguments
     parse = parser.parse_args if in_order else parser.parse_intermixed_args
-    said = command.run(parse(arguments[1:]))
-    return CommandResult(text=said, code=0) if isinstance(said, str) else said
+    result = command.run(parse(arguments[1:]))
+    return CommandResult(text=result, code=0) if isinstance(result, str) else result
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses with an exception instead of an exit, and takes only whole names of options."""
+    """Raises an exception instead of exiting, and accepts only whole names of options."""
 
     def __init__(self, *, prog: str, description: str, epilog: str | None = None) -> None:
         super().__init__(
@@ -100,16 +108,16 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}; see {self.prog} --help")
 
 
-def _top(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    wide = max(len(command.name) for command in commands)
-    listed = [f"  {command.name:<{wide}}  {command.about}" for command in commands]
-    parser = _Parser(prog="trainperf", description=ABOUT, epilog="\n".join(["commands:", *listed]))
+def _top_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
+    width = max(len(command.name) for command in commands)
+    lines = [f"  {command.name:<{width}}  {command.about}" for command in commands]
+    parser = _Parser(prog="trainperf", description=ABOUT, epilog="\n".join(["commands:", *lines]))
     parser.add_argument("--version", action="version", version=f"trainperf {__version__}")
     parser.add_argument(
         "command",
         metavar="COMMAND",
         choices=[command.name for command in commands],
-        help="one of those below; each has a --help of its own",
+        help="one of the commands below; each has its own --help",
     )
     return parser
 
@@ -120,5 +128,5 @@ def _refuse(message: str) -> int:
 
 
 def _close_stdout() -> None:
-    """The reader has gone: what is still buffered must not fail again at exit."""
+    """The reader is gone: what is still buffered must not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

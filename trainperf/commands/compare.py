@@ -1,4 +1,4 @@
-"""`trainperf compare A B [C …]`: did the change do it?"""
+"""`trainperf compare A B [C …]`: whether a change made training faster."""
 
 import argparse
 from pathlib import Path
@@ -8,38 +8,38 @@ from trainperf.core.errors import ConfigError
 from trainperf.reports import PAGES
 
 
-def declare_judging(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how runs are compared, and how that is shown."""
-    parser.add_argument("--format", choices=PAGES, default="text", help="how to show it")
+def add_comparison_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every comparison."""
+    parser.add_argument("--format", choices=PAGES, default="text", help="output format")
     parser.add_argument(
         "--loss-tolerance",
         metavar="SHARE",
         type=_share,
-        help="relative difference of the losses that is none (default: 2%%)",
+        help="relative difference up to which the losses match (default: 2%%)",
     )
     parser.add_argument(
         "--fail-on-regression",
         metavar="SHARE",
         type=_share,
-        help="exit with 1 if a run is slower by more than that, or its loss differs; "
-        "with 2 if it cannot be compared",
+        help="exit with 1 if a run is slower by more than SHARE or its loss differs, "
+        "with 2 if it is not comparable",
     )
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
         metavar="RUN",
         nargs="+",
-        help="two run directories or more: the others are compared with the first; "
-        "repeats of one run are joined by commas, as in a1,a2,a3 b1,b2,b3",
+        help="two or more run directories; each is compared with the first; "
+        "join repeats of a run with commas, as in a1,a2,a3 b1,b2,b3",
     )
-    declare_judging(parser)
+    add_comparison_options(parser)
     parser.add_argument(
         "--noise",
         metavar="SHARE",
         type=_share,
-        help="how much a run differs from its repeat, where none is given (default: 2%%)",
+        help="run-to-run variation to assume where there are no repeats (default: 2%%)",
     )
 
 
@@ -47,7 +47,9 @@ def _run(given: argparse.Namespace) -> str | CommandResult:
     from trainperf.commands._comparison import ComparisonOptions, compare_sides
 
     if len(given.runs) < 2:
-        raise ConfigError("one RUN: give the run before the change and the one after it")
+        raise ConfigError(
+            "one RUN: give at least two, the run before the change and the run after it"
+        )
     sides = tuple(tuple(map(Path, filter(None, run.split(",")))) for run in given.runs)
     return compare_sides(
         sides,
@@ -61,7 +63,7 @@ def _run(given: argparse.Namespace) -> str | CommandResult:
 
 
 def _share(text: str) -> float:
-    """A share as `5%` or `0.05`."""
+    """A share, written as `5%` or `0.05`."""
     try:
         value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
@@ -71,9 +73,9 @@ def _share(text: str) -> float:
     return value
 
 
-COMPARE = Command(
+COMMAND = Command(
     name="compare",
-    about="Say whether a change made training faster, how sure that is, and if the loss matches.",
-    declare=_declare,
+    about="Compare runs: faster or slower, with an interval, and whether the losses match.",
+    add_arguments=_add_arguments,
     run=_run,
 )

@@ -1,52 +1,122 @@
-"""`trainperf doctor RUN`: health checks of a run, each with its evidence."""
+"""`trainperf doctor RUN`: health checks on a run, or on the run that a script leaves."""
 
 import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
 from trainperf.commands.cli import Command, CommandResult
-from trainperf.core.errors import ConfigError
+from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.run_directory import RECORD_FILES
 from trainperf.reports import NAMES
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", type=Path, nargs="?", help="run directory, or one above it"
+        "run", metavar="RUN", type=Path, nargs="?", help="run directory, or a directory above it"
     )
     parser.add_argument(
         "--script",
         metavar="FILE",
         type=Path,
-        help="run this training script first and check the run it leaves below RUN; without RUN, "
-        "in an empty working directory",
+        help="run this training script first, then check the run it leaves below RUN; without "
+        "RUN, in an empty working directory",
     )
     parser.add_argument(
-        "--baseline", metavar="RUN", type=Path, help="an earlier run to compare precision and loss"
+        "--baseline",
+        metavar="RUN",
+        type=Path,
+        help="earlier run to compare precision and loss with",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a check failed")
-    parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
+    parser.add_argument("--format", choices=NAMES, default="text", help="output format")
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    from trainperf.commands._doctor_case import checked
-    from trainperf.commands._run_script import run_of
-
     if given.script is not None:
-        with run_of(given.script, given.run) as path:
-            return checked(
-                path,
-                given.baseline,
-                form=given.format,
-                strict=given.strict,
-                name=given.script.name,
-            )
+        with _run_of(given.script, given.run) as run:
+            return _checked(run, given.script.name, given)
     if given.run is None:
         raise ConfigError("no RUN: give a run directory, or --script FILE; see trainperf doctor -h")
-    return checked(given.run, given.baseline, form=given.format, strict=given.strict)
+    return _checked(given.run, None, given)
 
 
-DOCTOR = Command(
+COMMAND = Command(
     name="doctor",
-    about="Run the health checks on a run and print the evidence for each.",
-    declare=_declare,
+    about="Run health checks on a run and print the evidence for each.",
+    add_arguments=_add_arguments,
     run=_run,
 )
+
+
+def _checked(path: Path, name: str | None, given: argparse.Namespace) -> CommandResult:
+    """Check the run at or below *path*, called *name* or else by its directory."""
+    from trainperf.analysis.doctor import Case, examined
+    from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.summarize import examine
+    from trainperf.analysis.summary.loss_parity import parity
+    from trainperf.reports.doctor import markdown as doctor_markdown
+    from trainperf.reports.doctor import text as doctor_text
+    from trainperf.reports.layout.json import checkup_json
+    from trainperf.reports.layout.terminal import styled, width_of
+
+    now_s = datetime.now(tz=timezone.utc).timestamp()
+    run = Run.open(path)
+    case = Case(evidence=examine(run, now_s=now_s))
+    if given.baseline is not None:
+        before = Run.open(given.baseline)
+        case = Case(
+            evidence=case.evidence,
+            baseline=examine(before, now_s=now_s),
+            parity=parity(run, before),
+        )
+    checkup = examined(case)
+    title = name or case.summary.run.name
+    if given.format == "json":
+        text = checkup_json(checkup)
+    elif given.format == "markdown":
+        text = doctor_markdown.render(checkup, title)
+    else:
+        text = styled(doctor_text.lines(checkup, title, width_of(sys.stdout)), sys.stdout)
+    return CommandResult(text=text, code=1 if given.strict and checkup.number("fail") else 0)
+
+
+@contextmanager
+def _run_of(script: Path, below: Path | None) -> Iterator[Path]:
+    """Run *script* in a child process and yield the directory of the run that it wrote.
+
+    Its output goes to stderr.  Its working directory is ours if *below* is given; else an empty
+    one, where Lightning leaves its runs, and which is removed afterwards.
+    """
+    if not script.is_file():
+        raise ConfigError(f"{script}: no such file; give the script that trains")
+    with tempfile.TemporaryDirectory(prefix="trainperf-doctor-") as empty:
+        folder = Path(empty) if below is None else below
+        before = _record_files(folder)
+        code = subprocess.run(  # noqa: S603 the user asked for this script
+            [sys.executable, str(script.resolve())],
+            cwd=empty if below is None else None,
+            stdout=sys.stderr,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        ).returncode
+        after = _record_files(folder)
+        written = [file for file in after if after[file] != before.get(file)]
+        if not written:
+            ended = f"ended with exit code {code} and " if code else ""
+            raise RunError(
+                f"{script}: {ended}wrote no run below {below or 'its working directory'}; add "
+                "TrainPerf() to its Trainer or LoopMonitor to its loop, or give the directory it "
+                "writes to"
+            )
+        yield max(written, key=lambda file: after[file]).parent
+
+
+def _record_files(folder: Path) -> dict[Path, int]:
+    """Record files below a folder, and when each was last written, in ns."""
+    files = folder.rglob(RECORD_FILES) if folder.is_dir() else ()
+    return {file: file.stat().st_mtime_ns for file in files}

@@ -1,4 +1,4 @@
-"""`trainperf merge DIR…`: the directories that ranks left on their machines become one run."""
+"""`trainperf merge DIR…`: one run from the directories that ranks wrote on their machines."""
 
 import argparse
 import sys
@@ -7,12 +7,12 @@ from pathlib import Path
 from trainperf.commands.cli import Command
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "parts", metavar="DIR", nargs="+", type=Path, help="what one machine's ranks left"
+        "parts", metavar="DIR", nargs="+", type=Path, help="run directory from one machine"
     )
     parser.add_argument(
-        "--out", metavar="RUN", type=Path, required=True, help="the run directory to make"
+        "--out", metavar="RUN", type=Path, required=True, help="run directory to create"
     )
 
 
@@ -20,20 +20,19 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.run.merge import merge
     from trainperf.analysis.summarize import save_summary
-    from trainperf.reports.html.page_data import look
-    from trainperf.reports.html.run import save
-    from trainperf.reports.run.terminal import rendered
+    from trainperf.reports.html.run import load_page_data, save
+    from trainperf.reports.run.formats import rendered
 
     run = merge([Run.open(part) for part in given.parts], given.out)
-    seen = look(run)
-    save_summary(seen.evidence.summary, run.path)
-    save(seen, run.path)
-    return f"{rendered(seen.evidence.summary, sys.stdout)}\n  {run.path}\n"
+    data = load_page_data(run)
+    save_summary(data.evidence.summary, run.path)
+    save(data, run.path)
+    return f"{rendered(data.evidence.summary, sys.stdout)}\n  {run.path}\n"
 
 
-MERGE = Command(
+COMMAND = Command(
     name="merge",
-    about="Join what the ranks of one run left on machines that share no files.",
-    declare=_declare,
+    about="Merge the run directories that ranks wrote on machines without a shared file system.",
+    add_arguments=_add_arguments,
     run=_run,
 )

@@ -1,47 +1,56 @@
-"""`trainperf prove BEFORE AFTER`: train both at once, in turns, and say whether it is faster."""
+"""`trainperf prove BEFORE AFTER`: run both trainings, interleaved, and compare them."""
 
 import argparse
 from pathlib import Path
 
 from trainperf.commands.cli import Command, CommandResult
-from trainperf.commands.compare import declare_judging
+from trainperf.commands.compare import add_comparison_options
 from trainperf.core.errors import ConfigError
 
 
 _PAIRS = 5
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("before", metavar="BEFORE", help='a training, as in "train.py --lr 3e-4"')
-    parser.add_argument("after", metavar="AFTER", help="the same after the change")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "before", metavar="BEFORE", help='training command, as in "train.py --lr 3e-4"'
+    )
+    parser.add_argument("after", metavar="AFTER", help="the same training with the change")
     parser.add_argument(
         "--pairs",
         metavar="N",
         type=int,
         default=_PAIRS,
-        help=f"how often both are run (default: {_PAIRS})",
+        help=f"times that both are run (default: {_PAIRS})",
     )
     parser.add_argument(
-        "--every", metavar="N", type=int, help="steps of a turn, at least (default: 10)"
+        "--every", metavar="N", type=int, help="fewest steps per turn (default: 10)"
     )
     parser.add_argument(
-        "--out", metavar="DIR", default="runs/prove", help="where the runs go (default: runs/prove)"
+        "--out",
+        metavar="DIR",
+        default="runs/prove",
+        help="folder for the runs (default: runs/prove)",
     )
-    declare_judging(parser)
+    add_comparison_options(parser)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._comparison import ComparisonOptions, compare_sides
-    from trainperf.commands._paired_runs import Pairs, runs_of
+    from trainperf.commands._paired_runs import PairOptions, run_pairs
     from trainperf.core.interleaving import STEPS
 
     if given.pairs < 2:
-        raise ConfigError(f"--pairs {given.pairs}: at least 2, or nothing is repeated; try 5")
+        raise ConfigError(
+            f"--pairs {given.pairs}: must be at least 2, so that there are repeats; try 5"
+        )
     if given.every is not None and given.every < 2:
-        raise ConfigError(f"--every {given.every}: the first step of a turn is left out; try 10")
-    sides = runs_of(
+        raise ConfigError(
+            f"--every {given.every}: must be at least 2, the first step is excluded; try 10"
+        )
+    sides = run_pairs(
         (given.before, given.after),
-        Pairs(number=given.pairs, steps=given.every or STEPS, out=Path(given.out)),
+        PairOptions(pairs=given.pairs, steps=given.every or STEPS, out=Path(given.out)),
     )
     options = ComparisonOptions(
         form=given.format, loss_tolerance=given.loss_tolerance, most_slower=given.fail_on_regression
@@ -49,9 +58,9 @@ def _run(given: argparse.Namespace) -> CommandResult:
     return compare_sides(sides, options)
 
 
-PROVE = Command(
+COMMAND = Command(
     name="prove",
-    about="Train with and without a change, a few steps each in turns, and say if it is faster.",
-    declare=_declare,
+    about="Train with and without a change, interleaved on one machine, and compare the two.",
+    add_arguments=_add_arguments,
     run=_run,
 )

@@ -1,4 +1,4 @@
-"""`trainperf report RUN`: the answer, from disk."""
+"""`trainperf report RUN`: the report of a run, from its directory."""
 
 import argparse
 import sys
@@ -8,13 +8,15 @@ from trainperf.commands.cli import Command
 from trainperf.reports import PAGES
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, or one above it")
-    parser.add_argument("--format", choices=PAGES, default="text", help="how to show it")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="run directory, or a directory above it"
+    )
+    parser.add_argument("--format", choices=PAGES, default="text", help="output format")
     parser.add_argument(
         "--full",
         action="store_true",
-        help="with text: everything that is known beyond the answer; the other formats have it all",
+        help="with text: print every section; the other formats always have them",
     )
 
 
@@ -23,25 +25,23 @@ def _run(given: argparse.Namespace) -> str:
 
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import summarize
-    from trainperf.reports.run.formats import FORMATS
-    from trainperf.reports.run.terminal import rendered
+    from trainperf.reports.run.formats import FORMATS, rendered
 
     now_s = datetime.now(tz=timezone.utc).timestamp()
     if given.format == "html":
         from trainperf.core.formatting.html.markup import portable
-        from trainperf.reports.html.page_data import look
-        from trainperf.reports.html.run import render
+        from trainperf.reports.html.run import load_page_data, render
 
-        return portable(render(look(Run.open(given.run), now_s=now_s)))
+        return portable(render(load_page_data(Run.open(given.run), now_s=now_s)))
     summary = summarize(Run.open(given.run), now_s=now_s)
     if given.format == "text":
         return rendered(summary, sys.stdout, full=given.full)
     return FORMATS[given.format](summary)
 
 
-REPORT = Command(
+COMMAND = Command(
     name="report",
-    about="Say where the time of a run went and what to change first; also while it is running.",
-    declare=_declare,
+    about="Show where a run's time went and what to change first; works while it is training.",
+    add_arguments=_add_arguments,
     run=_run,
 )

@@ -1,4 +1,4 @@
-"""`trainperf trace PATH…`: what the profiler's traces say."""
+"""`trainperf trace PATH…`: the analysis of profiler traces."""
 
 import argparse
 from pathlib import Path
@@ -7,43 +7,46 @@ from trainperf.commands.cli import Command
 from trainperf.reports import NAMES
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         metavar="PATH",
         nargs="+",
         type=Path,
-        help="trace (.json, .json.gz), or a directory with one per rank",
+        help="trace file (.json, .json.gz), or a directory with one per rank",
     )
-    parser.add_argument("--format", choices=NAMES, default="text", help="how to show it")
+    parser.add_argument("--format", choices=NAMES, default="text", help="output format")
     parser.add_argument(
-        "--hta", action="store_true", help="add the figures by HTA's definitions, to compare"
+        "--hta", action="store_true", help="add the metrics by the definitions of HTA, to compare"
     )
     parser.add_argument(
-        "--lanes", action="store_true", help="with --format json: the lanes for drawing, too"
+        "--lanes",
+        action="store_true",
+        help="with --format json: add the lanes for drawing a timeline",
     )
 
 
 def _run(given: argparse.Namespace) -> str:
-    from trainperf.traces.job_report import Wanted, report
+    from trainperf.traces.job_report import report
+    from trainperf.traces.results import AnalysisOptions
 
-    said = report(given.paths, Wanted(lanes=given.lanes, hta=given.hta))
+    job = report(given.paths, AnalysisOptions(lanes=given.lanes, hta=given.hta))
     if given.format == "json":
         from trainperf.reports.layout.json import trace_json
 
-        return trace_json(said)
+        return trace_json(job)
     if given.format == "markdown":
         from trainperf.reports.trace import markdown as trace_markdown
 
-        return trace_markdown.render(said)
+        return trace_markdown.render(job)
     from trainperf.reports.trace import text as trace_text
 
-    return trace_text.render(said)
+    return trace_text.render(job)
 
 
-TRACE = Command(
+COMMAND = Command(
     name="trace",
-    about="Say what the device did in recorded steps, and what it waited for; of one rank or all.",
-    declare=_declare,
+    about="Show what the device did in profiled steps and what it waited for; one rank or all.",
+    add_arguments=_add_arguments,
     run=_run,
 )

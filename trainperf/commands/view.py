@@ -1,4 +1,4 @@
-"""`trainperf view RUN`: TensorBoard on a run, at this machine's own address."""
+"""`trainperf view RUN`: TensorBoard on a run, served to this machine only."""
 
 import argparse
 import sys
@@ -16,10 +16,14 @@ _TAB = "#trainperf"
 _LAST_PORT = 65535
 
 
-def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="run directory, or one above it")
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port", type=_port, help="0 for any; by default 6006 or the next that is free"
+        "run", metavar="RUN", type=Path, help="run directory, or a directory above it"
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        help="port to listen on; 0 for any (default: 6006, or the next free one)",
     )
 
 
@@ -41,42 +45,42 @@ def _run(given: argparse.Namespace) -> str:
     return ""
 
 
-VIEW = Command(
+COMMAND = Command(
     name="view",
-    about="Show a run in TensorBoard, also while it is training; Ctrl-C ends it.",
-    declare=_declare,
+    about="Open a run in TensorBoard, also while it is training; Ctrl-C stops it.",
+    add_arguments=_add_arguments,
     run=_run,
 )
 
 
 def _log_directory(run: Path) -> Path:
-    """A run is seen beside the runs next to it; a directory above runs is what was asked for."""
+    """The folder that holds the run and its neighbours; a folder of runs stands for itself."""
     from trainperf.analysis.run.directory import Run
 
     try:
-        found = Run.open(run)
+        opened = Run.open(run)
     except RunError:
-        # The tab looks deeper, and shows the readable ones of several runs.
+        # The tab searches deeper, and shows those of several runs that can be read.
         if run.is_dir() and next(run.rglob(RECORD_FILES), None):
             return run
         raise
-    files = {file.path.resolve() for attempt in found.attempts for file in attempt}
-    return found.path.parent if run.resolve() in {found.path.resolve(), *files} else run
+    files = {file.path.resolve() for attempt in opened.attempts for file in attempt}
+    return opened.path.parent if run.resolve() in {opened.path.resolve(), *files} else run
 
 
 def _served(logdir: Path, port: int | None) -> str:
-    """Start TensorBoard in this process; its address."""
+    """Start TensorBoard in this process and return its address."""
     try:
         from tensorboard import default, program
     except ModuleNotFoundError:
         raise ConfigError("tensorboard: not installed; pip install tensorboard") from None
     server = program.TensorBoard(default.get_plugins())
-    # Without a port given TensorBoard goes on to the next one where another of it is running.
-    chosen = [] if port is None else ["--port", str(port)]
-    server.configure(argv=["tensorboard", "--logdir", str(logdir), "--host", HOST, *chosen])
+    # Without a port TensorBoard takes the next free one.
+    port_option = [] if port is None else ["--port", str(port)]
+    server.configure(argv=["tensorboard", "--logdir", str(logdir), "--host", HOST, *port_option])
     try:
         address: str = server.launch()
     except program.TensorBoardServerException as error:
-        said = "" if port is None else f"--port {port}: "
-        raise ConfigError(f"{said}{error.msg}; try --port 0") from None
+        where = "" if port is None else f"--port {port}: "
+        raise ConfigError(f"{where}{error.msg}; try --port 0") from None
     return address

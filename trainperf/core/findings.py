@@ -6,7 +6,7 @@ lacks the data to tell.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 
@@ -79,12 +79,17 @@ def severity(fraction: float) -> Level:
     return "medium" if fraction >= LIMITS.notable else "low"
 
 
-def bounded(finding: Finding) -> Finding:
-    """*finding* with the bound and the severity that follow from its fraction, if it has one."""
-    lost = finding.fraction
-    if lost is None:
-        return finding
-    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost), severity=severity(lost))
+class Costs(TypedDict):
+    """The fields of a finding that follow from the share of its scope that is lost."""
+
+    fraction: float
+    gain_upper_bound: float | None
+    severity: Level
+
+
+def costs(lost: float) -> Costs:
+    """`Finding(**costs(lost), …)`: the share itself, Amdahl's bound and the severity."""
+    return Costs(fraction=lost, gain_upper_bound=amdahl(lost), severity=severity(lost))
 
 
 def findings_of(

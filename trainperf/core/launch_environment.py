@@ -1,7 +1,36 @@
-"""What does a process that `trainperf run` launched find?  Both ends of it read these names."""
+"""Environment variable between `trainperf run` and the training that it launches."""
 
-ASKED = "TRAINPERF_RUN"
-"""Environment variable that holds what is wanted, as JSON: options of `TrainPerf`, and `SEEN`."""
+import json
+from dataclasses import asdict, dataclass
 
-SEEN = "seen"
-"""In that: a file that is made when a Trainer was built."""
+
+VARIABLE = "TRAINPERF_RUN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """What `trainperf run` was told: options of `TrainPerf`, and how it learns of a Trainer."""
+
+    dirpath: str | None = None
+    audit_at: int | None = None
+    loader_anatomy: bool = False
+    seen: str | None = None
+    """A file that is created when a Trainer was built; `None` if nobody wants to know."""
+
+    def variable(self) -> dict[str, str]:
+        """For the environment of the training."""
+        return {VARIABLE: json.dumps(asdict(self))}
+
+    @classmethod
+    def parse(cls, text: str) -> "LaunchOptions":
+        """From the variable's value.
+
+        Raises:
+            TypeError: An option is unknown, or of the wrong kind.
+            ValueError: It is not JSON.
+        """
+        options = cls(**json.loads(text))
+        texts, step = (options.dirpath, options.seen), options.audit_at
+        if not all(isinstance(t, str | None) for t in texts) or not isinstance(step, int | None):
+            raise TypeError(f"{VARIABLE}={text}: dirpath and seen are text, audit_at is a number")
+        return options

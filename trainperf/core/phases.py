@@ -1,4 +1,4 @@
-"""What can a moment of a fit belong to?  Phases inside a step, gaps between steps, tags on steps.
+"""Phases inside a step, gaps between steps, and tags on steps: what a moment of a fit belongs to.
 
 Phases and gaps share one numbering (*slots*), because one stack holds them both: a checkpoint may
 nest in a callback or in validation, and every nanosecond of a fit belongs to exactly one slot.

@@ -27,7 +27,7 @@ class Auditing:
         run = session.run if session.writes else None
         self._probe = AuditProbe(module, at, run, session.monitor.guard)
         self._probe.attach(session.recorder)
-        self._probe.ledger = session.ledger
+        self._probe.ledger = session.chosen.ledger
 
     def before_batch(self, *hook: object) -> None:
         """A batch is on the device.  Runs every micro-batch until the audit is over."""

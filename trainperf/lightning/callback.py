@@ -1,27 +1,30 @@
-"""The callback to attach to a Trainer for everything, and the base of those for one thing.
+"""Callback that measures everything of a fit, and the base of those that measure one thing.
 
 Any set of them on one trainer shares one recorder: the first of them leads, the others only say
 what they want measured.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import FINISHED
 from trainperf.lightning.audit_hooks import Auditing
 from trainperf.lightning.report import announce, report
 from trainperf.lightning.session import Session
-from trainperf.recording import measurements
-from trainperf.recording.measurements import Measure
+from trainperf.meters import Measure, Meter
+from trainperf.recording.extensions import Extensions
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.loader import LoaderProbe
-from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.probes.selection import EVERYTHING
+from trainperf.recording.probes.tokens import MaskFunction, demand_mask
+from trainperf.recording.sinks.base import Sink
 
 
 _USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
@@ -54,8 +57,12 @@ class Measurement(Callback):
         # Another callback's `on_exception` that raises keeps ours from being called.
         self._end(trainer, "interrupted")
         attached = self._attached(trainer)
-        asked = frozenset().union(*(callback.measures for callback in attached))
-        self.session = Session(trainer, asked, self._log_every(attached))
+        self.session = Session(
+            trainer,
+            frozenset().union(*(callback.measures for callback in attached)),
+            next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None),
+            next((c.extensions for c in attached if c.extensions is not None), None),
+        )
         self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
         # Lightning has no action of its own around the sanity check: our empty hooks bring one.
         self._listen("on_sanity_check_start", "on_sanity_check_end", "on_train_start")
@@ -81,8 +88,9 @@ class Measurement(Callback):
         if at is not None and session.run is not None:
             auditing = Auditing(session, pl_module, at)
             guard.run(Auditing.part, lambda: self._audit(auditing, measured))
-        if session.scaler is not None:
-            attempt = guard.wrap(session.scaler.name, session.on_before_optimizer_step)
+        scaler = session.chosen.scaler
+        if scaler is not None:
+            attempt = guard.wrap(scaler.name, session.on_before_optimizer_step)
             self._hear("on_before_optimizer_step", attempt)
 
     def on_exception(
@@ -106,6 +114,7 @@ class Measurement(Callback):
     log_every_n_steps: int | None = None
     report: bool = True
     audit_at: int | None = None
+    extensions: Extensions | None = None
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """Probes beyond those of `measures`."""
@@ -192,10 +201,6 @@ class Measurement(Callback):
         """The one that measures most: `TrainPerf` keeps totals, the others none."""
         return max(cls._attached(trainer), key=lambda callback: len(callback.measures))
 
-    @staticmethod
-    def _log_every(attached: "list[Measurement]") -> int | None:
-        return next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None)
-
 
 class TrainPerf(Measurement):
     """Measures everything that applies to the fit it is attached to.
@@ -210,14 +215,18 @@ class TrainPerf(Measurement):
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:
             what a batch costs in `__getitem__`, collate and transport goes to `loader.json`.
+        meters: Your own (`trainperf.meters.Meter`), beside the built-in ones.
+        probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
+            meters need.
+        sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
     """
 
-    measures = measurements.EVERYTHING
+    measures = EVERYTHING
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 options that users name
         self,
         *,
         tokens: MaskFunction | None = None,
@@ -226,13 +235,12 @@ class TrainPerf(Measurement):
         report: bool = True,
         audit_at: int | None = None,
         loader_anatomy: bool = False,
+        meters: Sequence[Meter] = (),
+        probes: Sequence[Probe] = (),
+        sinks: Sequence[Sink] = (),
     ) -> None:
         super().__init__()
-        if tokens is not None and not callable(tokens):
-            raise ConfigError(
-                f"tokens={tokens!r}: must be a function from a batch to a mask; try "
-                "tokens=lambda batch: batch['mask']"
-            )
+        demand_mask(tokens)
         if log_every_n_steps is not None and log_every_n_steps < 1:
             raise ConfigError(
                 f"log_every_n_steps={log_every_n_steps}: must be at least 1; leave it out to use "
@@ -240,6 +248,7 @@ class TrainPerf(Measurement):
             )
         if audit_at is not None and audit_at < 0:
             raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
+        self.extensions = Extensions.of(meters=meters, sinks=sinks, probes=probes)
         self.audit_at = audit_at
         self.loader_anatomy = loader_anatomy
         self.mask = tokens
@@ -261,3 +270,13 @@ class TrainPerf(Measurement):
         """Totals of the fit that a resumed one continues."""
         if isinstance(state_dict, Mapping):
             self._restored = dict(state_dict)
+
+
+class AutoTrainPerf(TrainPerf):
+    """The callback of `trainperf run`; where the script has a `TrainPerf` too, that one leads."""
+
+    @property
+    @override
+    def state_key(self) -> str:
+        """Different from that of `TrainPerf`: Lightning refuses two callbacks of one key."""
+        return "trainperf run"

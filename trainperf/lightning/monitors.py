@@ -1,32 +1,32 @@
 """The callbacks that measure one thing each, to attach where `TrainPerf` is more than is wanted."""
 
 from trainperf.lightning.callback import Measurement
-from trainperf.recording import measurements
+from trainperf.meters import Measure
 from trainperf.recording.probes.tokens import MaskFunction
 
 
 class StepTimeMonitor(Measurement):
     """Step time alone: steady-state median, percentiles, phases, pauses."""
 
-    measures = frozenset({measurements.STEP_TIME})
+    measures = frozenset({Measure.STEP_TIME})
 
 
 class DataWaitMonitor(Measurement):
     """Data wait and data stall alone."""
 
-    measures = frozenset({measurements.DATA_WAIT})
+    measures = frozenset({Measure.DATA_WAIT})
 
 
 class H2DMonitor(Measurement):
     """The batch transfer alone: time, bytes, rate."""
 
-    measures = frozenset({measurements.H2D})
+    measures = frozenset({Measure.H2D})
 
 
 class GradScalerMonitor(Measurement):
     """The GradScaler alone: overflow rate and loss scale."""
 
-    measures = frozenset({measurements.SCALER})
+    measures = frozenset({Measure.SCALER})
 
 
 class TokenThroughputMonitor(Measurement):
@@ -37,7 +37,7 @@ class TokenThroughputMonitor(Measurement):
             nor `labels` tells which tokens count.
     """
 
-    measures = frozenset({measurements.TOKENS})
+    measures = frozenset({Measure.TOKENS})
 
     def __init__(self, *, tokens: MaskFunction | None = None) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class TokenThroughputMonitor(Measurement):
 class AllReduceTailMonitor(Measurement):
     """DDP's all-reduce tail alone."""
 
-    measures = frozenset({measurements.TAIL})
+    measures = frozenset({Measure.TAIL})
 
 
 class MemoryMonitor(Measurement):
     """Memory peaks alone."""
 
-    measures = frozenset({measurements.MEMORY})
+    measures = frozenset({Measure.MEMORY})

@@ -11,7 +11,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.lightning.callback import Measurement
 from trainperf.lightning.relay import ProfilerRelay
 from trainperf.lightning.session import Session
-from trainperf.recording import measurements
+from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.profiling.options import Place, ScheduledProfile, trace_scalars
 
@@ -26,7 +26,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
             and what to do instead.
     """
 
-    measures = frozenset({measurements.STEP_TIME})
+    measures = frozenset({Measure.STEP_TIME})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,8 +7,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from trainperf.audit.chip_cache import note_chip
 from trainperf.lightning.session import Session
-from trainperf.loop.finish import close_run, of_all_ranks, show
-from trainperf.loop.first_answer import first_answer
+from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
 from trainperf.meters.fold import Reading
 
 

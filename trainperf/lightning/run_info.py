@@ -1,6 +1,6 @@
-"""What is a fit made of?  Reads a Trainer once, at its start.
+"""Objects and settings of a fit, read from the Trainer once, at its start.
 
-Beside what every loop has (`trainperf.recording.run_settings`) a Trainer tells:
+Besides what every loop has (`trainperf.recording.run_settings`) a Trainer tells:
 `scheduler_interval` and `scheduler_frequency`, `gradient_clip_val` and
 `gradient_clip_algorithm`, `val_check_interval`, `check_val_every_n_epoch` and
 `limit_val_batches`, and the class names of `callbacks` and `loggers`.
@@ -9,7 +9,8 @@ Beside what every loop has (`trainperf.recording.run_settings`) a Trainer tells:
 import lightning.pytorch as pl
 import torch
 
-from trainperf.core.steps.records import RunInfo, Scalar
+from trainperf.core.loop_kind import LIGHTNING
+from trainperf.core.steps.records import Scalar
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.probes.selection import Objects
 from trainperf.recording.probes.tokens import MaskFunction
@@ -21,7 +22,7 @@ def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
         device=trainer.strategy.root_device,
         module=trainer.model,
         optimizers=trainer.optimizers,
-        schedulers=[one.scheduler for one in trainer.lr_scheduler_configs],
+        schedulers=[config.scheduler for config in trainer.lr_scheduler_configs],
         scaler=getattr(trainer.precision_plugin, "scaler", None),
         world_size=trainer.world_size,
         precision=f"precision {trainer.precision}",
@@ -31,31 +32,13 @@ def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
     )
 
 
-def run_info(trainer: "pl.Trainer", module: "pl.LightningModule", started_at: str) -> RunInfo:
-    """Identity of the run, as comparisons will need it."""
-    device = trainer.strategy.root_device
-    return RunInfo(
-        started_at=started_at,
-        rank=trainer.global_rank,
-        world_size=trainer.world_size,
-        device=device.type,
-        software={**run_identity.software(), "lightning": str(pl.__version__)},
-        hardware=run_identity.hardware(device),
-        config={
-            **run_identity.model(module),
-            **run_settings.settings(
-                trainer.model, trainer.optimizers, getattr(trainer.precision_plugin, "scaler", None)
-            ),
-            **_configuration(trainer, module),
-            **_schedulers(trainer),
-            **run_identity.loader(trainer.train_dataloader),
-        },
-    )
-
-
-def _configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:
+def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:
+    """What comparisons of runs will need to know."""
+    scaler = getattr(trainer.precision_plugin, "scaler", None)
     return {
-        "loop": "lightning",
+        **run_identity.model(module),
+        **run_settings.settings(trainer.model, trainer.optimizers, scaler),
+        "loop": LIGHTNING.name,
         "precision": str(trainer.precision),
         "strategy": type(trainer.strategy).__name__,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
@@ -72,13 +55,15 @@ def _configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[
         "limit_val_batches": trainer.limit_val_batches,
         "callbacks": run_settings.names(trainer.callbacks),
         "loggers": run_settings.names(trainer.loggers),
+        **_schedulers(trainer),
+        **run_identity.loader(trainer.train_dataloader),
     }
 
 
 def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:
     configured = trainer.lr_scheduler_configs
     return {
-        "schedulers": run_settings.names(one.scheduler for one in configured),
-        "scheduler_interval": run_settings.together(one.interval for one in configured),
-        "scheduler_frequency": run_settings.together(one.frequency for one in configured),
+        "schedulers": run_settings.names(config.scheduler for config in configured),
+        "scheduler_interval": run_settings.together(config.interval for config in configured),
+        "scheduler_frequency": run_settings.together(config.frequency for config in configured),
     }

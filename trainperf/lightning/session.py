@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lightning.pytorch as pl
-import msgspec
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
@@ -14,38 +13,28 @@ from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.phases import Tag
-from trainperf.core.steps.records import Totals
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.logged_metrics import LoggedProbe
 from trainperf.lightning.optimizer_updates import Updates
-from trainperf.lightning.run_info import objects, run_info
-from trainperf.meters import METERS
+from trainperf.lightning.run_info import configuration, objects
+from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
-from trainperf.recording.measurements import Measure
+from trainperf.recording.extensions import Extensions
+from trainperf.recording.fit import PATIENCE, FitPlan, start_fit
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import MarksProbe
-from trainperf.recording.probes.interleaving import turns_probe
-from trainperf.recording.probes.loss import LossProbe
-from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.probes.scaler import ScalerProbe
-from trainperf.recording.probes.selection import Chosen, choose
-from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
-from trainperf.recording.run_parts import Parts
-from trainperf.recording.sinks.base import Sink
-from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.sinks.loggers import LoggerSink
+from trainperf.recording.probes.selection import Chosen
+from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.sinks.base import Outputs
 
 
 log = logging.getLogger("trainperf")
 
-PATIENCE = 64
-"""Micro-batches without any optimizer step from which on a batch is taken to be a step."""
-
-BATCH_IS_STEP = "no optimizer step was seen in 64 batches, so every batch counts as a step"
+BATCH_IS_STEP = f"no optimizer step in {PATIENCE} batches, so every batch counts as a step"
 BACKWARD_UNSEEN = (
     "no backward was announced, so it counts as forward: call self.manual_backward(loss) instead "
     "of loss.backward()"
@@ -61,7 +50,11 @@ class Session:
     part = "start of the fit"
 
     def __init__(
-        self, trainer: "pl.Trainer", measures: frozenset[Measure], log_every: int | None
+        self,
+        trainer: "pl.Trainer",
+        measures: frozenset[Measure],
+        log_every: int | None = None,
+        extensions: Extensions | None = None,
     ) -> None:
         self.monitor = Monitor()
         self.recorder = self.monitor.recorder
@@ -73,15 +66,13 @@ class Session:
         self._measures = measures
         self._trainer = trainer
         self._log_every = log_every
+        self._extensions = extensions or Extensions()
         self._updates = Updates(trainer)
         self._step = 0
         self._batch_is_step = False
-        self._found = Chosen()
-        self.ledger: LedgerProbe | None = None
-        self._tokens: TokensProbe | None = None
-        self._loss: LossProbe | None = None
+        self.chosen = Chosen()
+        """The probes of the fit, once it has started."""
         self._accumulation = 1
-        self.scaler: ScalerProbe | None = None
         self._manual = False
         guard = self.monitor.guard
         self.relay = relays.install(trainer, guard.wrap(Boundaries.part, self._bracket))
@@ -100,33 +91,35 @@ class Session:
         trainer = self._trainer
         watched = objects(trainer, mask)
         watched.run = self.run if self.writes else None
-        found = choose(watched, self._measures)
-        found.probes.append(LoggedProbe(trainer))
-        self._found, self.ledger = found, found.ledger
-        self._tokens, self._loss, self.scaler = found.tokens, found.loss, found.scaler
         self._accumulation = trainer.accumulate_grad_batches
-        self._connect(found.marks, found.tail)
-        info = run_info(trainer, module, self.started_at)
-        reasons = {**info.reasons, **found.reasons, **_iterator_reasons(module)}
-        shown = {name for measure in self._measures for name in measure.readings} | {"overhead_s"}
-        self.monitor.start(
-            Parts(
-                info=msgspec.structs.replace(
-                    info,
-                    reasons=reasons,
-                    totals=self.totals,
-                    continues=self.continues,
-                    attempt=run_directory.attempt(),
+        loggers = trainer.loggers if trainer.is_global_zero else ()
+        self.chosen = start_fit(
+            self.monitor,
+            FitPlan(
+                objects=watched,
+                outputs=Outputs(
+                    run=self.run,
+                    rank=trainer.global_rank,
+                    loggers=loggers,
+                    step=lambda: trainer.global_step,
                 ),
-                probes=[*found.probes, *extra, *turns_probe(found.clock, info, self._accumulation)],
-                sinks=self._sinks(),
-                device=found.clock,
+                started_at=self.started_at,
+                config=configuration(trainer, module),
+                software={"lightning": str(pl.__version__)},
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
-                totals=self._totals,
+                notes=self._notes,
+                actions_ns=self._user_hooks_ns,
+                measures=self._measures,
+                probes=lambda _: [LoggedProbe(trainer), *extra],
+                reasons=lambda _: _iterator_reasons(module),
+                extensions=self._extensions,
+                totals=self.totals,
+                continues=self.continues,
+                micro_batches=self._accumulation,
                 first_answer=first_answer,
-                meters=[meter for meter in METERS if meter.name in shown],
-            )
+            ),
         )
+        self._connect(self.chosen.marks, self.chosen.tail)
         self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
         self.boundaries.counts = True
@@ -135,6 +128,16 @@ class Session:
         self._step = self._updates.known.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
+
+    def _user_hooks_ns(self) -> dict[str, int]:
+        """Host time of every hook but those of trainperf's callbacks, which are `overhead_s`."""
+        ours = tuple(
+            Action("Callback", callback.state_key, "").label
+            for callback in self._trainer.callbacks
+            if _is_ours(callback)
+        )
+        hooks_ns = self.boundaries.hooks_ns()
+        return {label: ns for label, ns in hooks_ns.items() if not label.startswith(ours)}
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -165,8 +168,9 @@ class Session:
         """An attempt, with the callback's signature.  Runs every step under a GradScaler."""
         del trainer, module
         # In automatic optimization a `training_step` that returned None ends here too.
-        if self.scaler is not None and (self._manual or self.boundaries.backward_seen):
-            self.scaler.attempt(optimizer)
+        scaler = self.chosen.scaler
+        if scaler is not None and (self._manual or self.boundaries.backward_seen):
+            scaler.attempt(optimizer)
 
     @property
     def writes(self) -> bool:
@@ -222,31 +226,11 @@ class Session:
             boundaries.before_backward = guard.wrap(tail.name, tail.backward_begins)
             boundaries.after_backward = guard.wrap(tail.name, tail.backward_ends)
 
-    def _sinks(self) -> list[Sink]:
-        sinks: list[Sink] = []
-        if self.run is not None:
-            rank, attempt = self._trainer.global_rank, run_directory.attempt()
-            sinks.append(JsonlSink(run_directory.record_file(self.run, rank, attempt)))
-        if self._trainer.is_global_zero and self._trainer.loggers:
-            trainer = self._trainer
-            sinks.append(LoggerSink(trainer.loggers, lambda: trainer.global_step))
-        return sinks
-
-    def _totals(self) -> Totals:
-        lengths = self._tokens.lengths if self._tokens else {}
-        return Totals(
-            at_step=self.recorder.index,
-            actions_ns=self.boundaries.hooks_ns(),
-            sequence_lengths=dict(sorted(lengths.items())),
-            notes=self._notes(),
-            config=self._found.config(self.monitor.guard),
-        )
-
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""
         self._accumulation = accumulation
-        if self._loss is not None:
-            self._loss.rescale(float(accumulation), since=self.recorder.index)
+        if self.chosen.loss is not None:
+            self.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 
     def _notes(self) -> dict[str, str]:
         notes = {"step": BATCH_IS_STEP} if self._batch_is_step else {}
@@ -298,3 +282,8 @@ def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
         return {}
     facts = ("h2d_device_ns", "h2d_bytes", "h2d_tensors")
     return dict.fromkeys((*facts, "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)
+
+
+def _is_ours(callback: "pl.Callback") -> bool:
+    """Whether a callback is, or inherits from, one of trainperf's."""
+    return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)

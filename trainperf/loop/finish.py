@@ -1,17 +1,22 @@
-"""What happens after the fit: summary and page are written and the report printed, by rank 0.
+"""What a user sees of a fit: a first answer after the warm-up, and the report after the end.
 
-The offline tower is loaded only here, when nothing trains any more.
+Rank 0 writes summary and page and prints the report.  The offline tower is loaded only for that,
+when nothing trains any more.
 """
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.run_directory import attempt, has_ended, record_file
+from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import Analyst, Errand
-from trainperf.recording.sinks.tensorboard import PREFIX, Writer, scalars
+from trainperf.recording.sinks.base import Writer
+from trainperf.recording.sinks.tensorboard import PREFIX, scalars
 
 
 WAIT_NS = 5_000_000_000
@@ -19,6 +24,30 @@ WAIT_NS = 5_000_000_000
 
 JOIN_NS = 30_000_000_000
 """Longest wait for traces of several ranks to be read together."""
+
+
+def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | None:
+    """Step time and data wait in a sentence, so that nobody waits for the end of the fit.
+
+    `None` while there is no steady state.  A reading that nobody asked for is not mentioned, and no
+    report is promised where nothing is *written* that it could be made of.
+    """
+    step, waited = readings.get("step_s"), readings.get("data_wait_fraction")
+    if step is None or step.value is None:
+        return None
+    interval = confidence_interval(step.value, step.low, step.high)
+    waiting = ""
+    if waited is not None and waited.value is not None:
+        waiting = f", {share(waited.value)} of it data wait"
+    sentence = (
+        f"trainperf: warm-up over, step time {duration(step.value)}{interval} so far{waiting}"
+    )
+    if not written:
+        return sentence
+    return (
+        f"{sentence}; full report when the fit ends, or now with `trainperf report` on the run "
+        "directory"
+    )
 
 
 def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = None) -> Summary:
@@ -33,14 +62,16 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
     """
     from trainperf.analysis.run.directory import Run  # noqa: PLC0415
     from trainperf.analysis.summarize import save_summary  # noqa: PLC0415
-    from trainperf.reports.html.page_data import look  # noqa: PLC0415
-    from trainperf.reports.html.run import save  # noqa: PLC0415
-    from trainperf.reports.run.terminal import write_report  # noqa: PLC0415
+    from trainperf.reports.html.run import (  # noqa: PLC0415
+        load_page_data,
+        save,
+    )
+    from trainperf.reports.run.formats import write_report  # noqa: PLC0415
 
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    seen = look(Run.open(run))
+    seen = load_page_data(Run.open(run))
     summary = seen.evidence.summary
     try:
         save_summary(summary, run)

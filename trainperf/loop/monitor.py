@@ -1,4 +1,4 @@
-"""For a plain PyTorch loop: the same measurements, the same files, the same report.
+"""Monitor of a plain PyTorch loop: the same measurements, files and report as under Lightning.
 
 Phases are told apart with `with monitor.phase("forward"): …`; what no phase brackets is `other`::
 
@@ -12,14 +12,17 @@ Phases are told apart with `with monitor.phase("forward"): …`; what no phase b
 import atexit
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 import torch
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from typing_extensions import Self
 
 from trainperf.audit.chip_cache import note_chip
@@ -27,14 +30,19 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
-from trainperf.loop.options import Asked
+from trainperf.loop.finish import close_run
 from trainperf.loop.phase_contexts import Brackets
-from trainperf.loop.start import Wishes, begin, end
+from trainperf.loop.start import LoopOptions, device_of, start
+from trainperf.meters import Meter
+from trainperf.recording.extensions import Extensions
+from trainperf.recording.fit import PATIENCE
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.audit import AuditProbe
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import Chosen, Objects
-from trainperf.recording.probes.tokens import MaskFunction
-from trainperf.recording.sinks.tensorboard import Writer
+from trainperf.recording.probes.tokens import MaskFunction, demand_mask
+from trainperf.recording.profiling.options import ScheduledProfile
+from trainperf.recording.sinks.base import Sink, Writer
 
 
 log = logging.getLogger("trainperf")
@@ -44,12 +52,10 @@ T = TypeVar("T")
 _CALLBACKS = int(Phase.CALLBACKS)
 _NO_BATCH = object()
 
-NEVER_ENDED = "end_step() was not called in 64 batches, so every batch counts as a step"
-PATIENCE = 64
-"""Batches without `end_step` after which a batch is taken to be a step."""
+NEVER_ENDED = f"end_step() was not called in {PATIENCE} batches, so every batch counts as a step"
 
 
-class LoopMonitor(Asked):
+class LoopMonitor:
     """Measures a training loop that you wrote yourself.  The fit begins when this is made.
 
     Args:
@@ -60,6 +66,10 @@ class LoopMonitor(Asked):
         log_every_n_steps: Steps between two points in the writer.
         report: Whether to print the report when the fit ends.
         clock: Host clock; tests pass their own.
+        meters: Your own (`trainperf.meters.Meter`), beside the built-in ones.
+        probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
+            meters need.
+        sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
@@ -67,7 +77,7 @@ class LoopMonitor(Asked):
 
     part = "start of the fit"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 options that users name
         self,
         dirpath: str | Path | None = "runs",
         *,
@@ -76,24 +86,22 @@ class LoopMonitor(Asked):
         log_every_n_steps: int = 50,
         report: bool = True,
         clock: HostClock = monotonic_ns,
+        meters: Sequence[Meter] = (),
+        probes: Sequence[Probe] = (),
+        sinks: Sequence[Sink] = (),
     ) -> None:
         if log_every_n_steps < 1:
             raise ConfigError(f"log_every_n_steps={log_every_n_steps}: must be at least 1; try 50")
-        if tokens is not None and not callable(tokens):
-            raise ConfigError(
-                f"tokens={tokens!r}: must be a function from a batch to a mask; try "
-                "tokens=lambda batch: batch['mask']"
-            )
-        super().__init__(
-            Monitor(clock),
-            Objects(device=torch.device("cpu"), mask=tokens),
-            Wishes(
-                base=Path(dirpath) if dirpath is not None else None,
-                writer=writer,
-                log_every=log_every_n_steps,
-                aloud=report,
-                started_at=wall_clock_anchor(),
-            ),
+        demand_mask(tokens)
+        self.monitor = Monitor(clock)
+        self._objects = Objects(device=torch.device("cpu"), mask=tokens)
+        self._options = LoopOptions(
+            base=Path(dirpath) if dirpath is not None else None,
+            writer=writer,
+            log_every=log_every_n_steps,
+            aloud=report,
+            started_at=wall_clock_anchor(),
+            extensions=Extensions.of(meters=meters, sinks=sinks, probes=probes),
         )
         self.run: Path | None = None
         """The run directory, once the first epoch has begun."""
@@ -106,6 +114,78 @@ class LoopMonitor(Asked):
         self._ended, self._unended = False, 0
         self._pid = os.getpid()
         atexit.register(self._at_exit)
+
+    # -- before the first epoch ----------------------------------------------------------------
+
+    def watch(
+        self,
+        model: torch.nn.Module,
+        optimizers: Optimizer | Sequence[Optimizer] = (),
+        scaler: torch.amp.GradScaler | None = None,
+        device: torch.device | str | None = None,
+        schedulers: LRScheduler | Sequence[LRScheduler] = (),
+    ) -> Self:
+        """Say what the loop trains, before the first epoch: names the run and finds its device.
+
+        Args:
+            model: The module as it is trained; wrapped in DDP, its all-reduce tail is measured.
+            optimizers: Those under the scaler.
+            scaler: Its overflows are counted around `phase("optimizer")`.
+            device: Where the model is; by default its first parameter's device.
+            schedulers: Their steps are counted.
+
+        Raises:
+            ConfigError: The first epoch has begun already.
+        """
+        self._demand_not_started("watch")
+        self._objects = replace(
+            self._objects,
+            device=device_of(device, model),
+            module=model,
+            optimizers=[optimizers] if isinstance(optimizers, Optimizer) else list(optimizers),
+            schedulers=[schedulers] if isinstance(schedulers, LRScheduler) else list(schedulers),
+            scaler=scaler,
+        )
+        return self
+
+    def profile(self, profile: ScheduledProfile) -> Self:
+        """Say which steps are traced, before the first epoch.
+
+        Raises:
+            ConfigError: The first epoch has begun already.
+        """
+        self._demand_not_started("profile")
+        self._options = replace(self._options, profiler=profile)
+        return self
+
+    def audit(self, at: int = 20) -> Self:
+        """Ask for an audit of one step: each of its operators goes to `audit.json`.
+
+        That step takes longer, and no statistic counts it.
+
+        Args:
+            at: Its number in this fit, from 0.
+
+        Raises:
+            ConfigError: The first epoch has begun already, or there is no such step.
+        """
+        self._demand_not_started("audit")
+        if at < 0:
+            raise ConfigError(f"at={at}: steps count from 0; try at=20")
+        self._options = replace(self._options, audit_at=at)
+        return self
+
+    def loader_anatomy(self) -> Self:
+        """Ask for a look into the loader before its first batch, for two seconds.
+
+        What a batch costs in `__getitem__`, collate and transport goes to `loader.json`.
+
+        Raises:
+            ConfigError: The first epoch has begun already.
+        """
+        self._demand_not_started("loader_anatomy")
+        self._options = replace(self._options, loader_anatomy=True)
+        return self
 
     # -- the loop -----------------------------------------------------------------------------
 
@@ -183,11 +263,11 @@ class LoopMonitor(Asked):
             self._unended_batch()
         self.monitor.finish(reason)
         if self.run is not None and self._rank == 0:
-            run, wishes = self.run, self._wishes
-            ranks = self._objects.world_size if reason == FINISHED else 1
-            measure = reason == FINISHED
-            self.monitor.guard.run("chip", lambda: note_chip(run, measure=measure))
-            self.monitor.guard.run("report", lambda: end(run, wishes, ranks))
+            run, options, finished = self.run, self._options, reason == FINISHED
+            ranks = self._objects.world_size if finished else 1
+            close = partial(close_run, run, ranks=ranks, aloud=options.aloud, writer=options.writer)
+            self.monitor.guard.run("chip", lambda: note_chip(run, measure=finished))
+            self.monitor.guard.run("report", close)
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +283,10 @@ class LoopMonitor(Asked):
         else:
             self.close("interrupted" if issubclass(kind, KeyboardInterrupt) else kind.__name__)
 
+    def _demand_not_started(self, method: str) -> None:
+        if self.monitor.started:
+            raise ConfigError(f"{method}(): the first epoch has begun; call it before batches()")
+
     def _measures(self, loader: object) -> bool:
         """Whether the fit is measured; it begins here, with the first epoch."""
         guard = self.monitor.guard
@@ -212,9 +296,8 @@ class LoopMonitor(Asked):
         return not off and not self.monitor.recorder.inside_gap and not self.monitor.finished
 
     def _start(self, loader: object) -> None:
-        begun = begin(self.monitor, self._objects, self._wishes, loader, self._notes)
-        self.run, self._rank, self._chosen = begun.run, begun.rank, begun.chosen
-        self._audit = begun.audit
+        fit = start(self.monitor, self._objects, self._options, loader, self._notes)
+        self.run, self._rank, self._chosen, self._audit = fit.run, fit.rank, fit.chosen, fit.audit
         self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
 
     def _unended_batch(self) -> None:
@@ -246,18 +329,18 @@ class LoopMonitor(Asked):
             self.monitor.recorder.epoch_ended()
 
     def _attempt(self, optimizer: Optimizer | None) -> None:
-        known = self._objects.optimizers
-        if optimizer is not None and not any(optimizer is one for one in known):
+        watched = self._objects.optimizers
+        if optimizer is not None and not any(optimizer is other for other in watched):
             raise ConfigError(
                 "phase('optimizer', optimizer): not one of those that watch() was given; name it "
                 "there"
             )
-        if optimizer is None and len(known) != 1:
+        if optimizer is None and len(watched) != 1:
             raise ConfigError(
-                f"phase('optimizer') under a scaler with {len(known)} optimizers: say which, as "
+                f"phase('optimizer') under a scaler with {len(watched)} optimizers: say which, as "
                 "in phase('optimizer', optimizer)"
             )
-        stepped = optimizer or known[0]
+        stepped = optimizer or watched[0]
         if self._chosen.scaler is not None and id(stepped) not in self._attempted:
             self._attempted.add(id(stepped))  # zero_grad and update may have phases of their own
             self._chosen.scaler.attempt(stepped)

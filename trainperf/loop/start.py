@@ -1,8 +1,15 @@
-"""What is a run of a plain loop made of?  Decided once, when its first epoch begins."""
+"""Start of a plain loop's fit: its run directory is agreed upon, and its objects are handed on.
 
+Ranks agree without a collective: a rank without a monitor would never enter it, and the others
+would hang.  The store of the process group, which every backend has, keeps rank 0's answer until
+it is asked for.
+"""
+
+import logging
 import sys
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -11,35 +18,41 @@ import torch.distributed as dist
 
 from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
-from trainperf.core.steps.records import RunInfo, Scalar, Totals
-from trainperf.loop.finish import close_run
-from trainperf.loop.first_answer import first_answer
-from trainperf.loop.shared_run import shared_run_directory
+from trainperf.core.loop_kind import PLAIN
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.steps.records import Scalar
+from trainperf.loop.finish import first_answer
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
-from trainperf.recording.guard import Guard
-from trainperf.recording.measurements import EVERYTHING
+from trainperf.recording.extensions import Extensions
+from trainperf.recording.fit import FitPlan, start_fit
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.interleaving import turns_probe
 from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
-from trainperf.recording.probes.selection import Chosen, Objects, choose
+from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.profiling.options import Place, ScheduledProfile, trace_scalars
-from trainperf.recording.run_parts import Parts
-from trainperf.recording.sinks.base import Sink
-from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.sinks.tensorboard import TensorBoardSink, Writer
+from trainperf.recording.sinks.base import Outputs, Writer
 
+
+log = logging.getLogger("trainperf")
 
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
 
+PATIENCE_NS = 30_000_000_000
+"""How long another rank waits for rank 0's answer before it goes on alone."""
+
+NONE = "-"
+"""Rank 0's answer where it writes no run directory."""
+
+_POLL_S = 0.02
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the user said when the monitor was made."""
+class LoopOptions:
+    """What the user chose when the monitor was made, and before the first epoch."""
 
     base: Path | None
     """Where the run directory is made; `None` makes none."""
@@ -48,6 +61,7 @@ class Wishes:
     aloud: bool
     """Whether anything is printed."""
     started_at: str
+    extensions: Extensions = field(default_factory=Extensions)
     profiler: ScheduledProfile | None = None
     """What is traced."""
     loader_anatomy: bool = False
@@ -57,8 +71,8 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """A run that is being measured."""
+class StartedFit:
+    """A fit that is being measured."""
 
     run: Path | None
     rank: int
@@ -66,13 +80,13 @@ class Begun:
     audit: AuditProbe | None = None
 
 
-def begin(
+def start(
     monitor: Monitor,
     objects: Objects,
-    wishes: Wishes,
+    options: LoopOptions,
     loader: object,
     notes: Callable[[], dict[str, str]],
-) -> Begun:
+) -> StartedFit:
     """Choose directory and probes, and start the monitor.
 
     On several ranks it takes a moment of each, and no collective: a rank may have no monitor.
@@ -80,117 +94,153 @@ def begin(
     rank = 0
     if dist.is_available() and dist.is_initialized():
         rank, objects.world_size = dist.get_rank(), dist.get_world_size()
-    base = wishes.base and Path(directory() or wishes.base)
+    base = options.base and Path(directory() or options.base)
     run = shared_run_directory(base, rank, objects.world_size)
     objects.run = run if rank == 0 else None
-    chosen = choose(objects, EVERYTHING)
-    chosen.probes.append(PlainLoopProbe(objects.module, objects.device.type))
-    if isinstance(objects.module, torch.nn.Module):
-        chosen.probes.append(ValidationProbe(objects.module))
-    if wishes.loader_anatomy and run is not None:
-        chosen.probes.append(LoaderProbe(loader, objects.run))
-    audit = _audit(objects, wishes, monitor.guard, chosen)
-    traced = _traced(objects, wishes, run, rank, monitor.guard)
+    audit = _audit(objects, options, monitor)
+    outputs = Outputs(run=run, rank=rank, writer=options.writer)
     say = partial(_say, written=run is not None)
-    info = _info(objects, chosen, wishes, rank, loader)
-    monitor.start(
-        Parts(
-            info=info,
-            probes=[*chosen.probes, *traced, *turns_probe(chosen.clock, info)],
-            sinks=_sinks(run, wishes, rank),
-            device=chosen.clock,
-            log_every=wishes.log_every,
-            totals=lambda: _totals(chosen, notes(), monitor.guard),
-            first_answer=say if wishes.aloud and rank == 0 else None,
-        )
+
+    def probes(chosen: Chosen) -> list[Probe]:
+        own: list[Probe] = [PlainLoopProbe(objects.module, objects.device.type)]
+        if isinstance(objects.module, torch.nn.Module):
+            own.append(ValidationProbe(objects.module))
+        if options.loader_anatomy and run is not None:
+            own.append(LoaderProbe(loader, objects.run))
+        if audit is not None:
+            audit.ledger = chosen.ledger
+            own.append(audit)
+        return [*own, *_profiler(objects, options, outputs, monitor)]
+
+    chosen = start_fit(
+        monitor,
+        FitPlan(
+            objects=objects,
+            outputs=outputs,
+            started_at=options.started_at,
+            config=_configuration(objects, loader),
+            log_every=options.log_every,
+            notes=notes,
+            probes=probes,
+            reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},
+            extensions=options.extensions,
+            first_answer=say if options.aloud and rank == 0 else None,
+        ),
     )
-    return Begun(run=run, rank=rank, chosen=chosen, audit=audit)
-
-
-def end(run: Path, wishes: Wishes, ranks: int) -> None:
-    """Write the summary of *ranks*, and show it where the user wished; see `close_run`."""
-    close_run(run, ranks=ranks, aloud=wishes.aloud, writer=wishes.writer)
+    return StartedFit(run=run, rank=rank, chosen=chosen, audit=audit)
 
 
 def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torch.device:
-    """What the user said, else where the model's first parameter is."""
+    """The device that the user named, else that of the model's first parameter."""
     if device is not None:
         return torch.device(device)
     first = next(model.parameters(), None)
     return first.device if first is not None else torch.device("cpu")
 
 
-def _audit(objects: Objects, wishes: Wishes, guard: Guard, chosen: Chosen) -> AuditProbe | None:
-    if wishes.audit_at is None:
+def shared_run_directory(
+    base: Path | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
+) -> Path | None:
+    """The run directory of this rank: rank 0's, or one of its own if rank 0 publishes none.
+
+    The k-th run of a rank shares the directory of rank 0's k-th run.
+    """
+    if ranks == 1:
+        return _directory(base, run_directory.choose)
+    try:
+        return _shared(base, rank, patience_ns)
+    except RuntimeError as error:  # the store is gone, e.g. with rank 0's process
+        return _alone(base, rank, f"the process group's store failed ({error})")
+
+
+def _shared(base: Path | None, rank: int, patience_ns: int) -> Path | None:
+    store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 there is no public way
+    number = store.add(f"trainperf/runs/{rank}", 1)
+    key = f"trainperf/run/{number}"
+    if rank == 0:
+        run = _directory(base, run_directory.choose)
+        store.set(key, str(run.resolve()) if run is not None else NONE)
+        return run
+    deadline = monotonic_ns() + patience_ns
+    while not store.check([key]):
+        if monotonic_ns() > deadline:
+            waited_s = patience_ns // 1_000_000_000
+            return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
+        time.sleep(_POLL_S)
+    path = store.get(key).decode()
+    if path == NONE:
+        return None
+    run = Path(path)
+    if run_directory.has_ended(run_directory.record_file(run, 0, run_directory.attempt())):
+        return _alone(base, rank, f"rank 0's run number {number} has ended already")
+    return run
+
+
+def _alone(base: Path | None, rank: int, why: str) -> Path | None:
+    run = _directory(base, run_directory.create)
+    if base is not None:
+        log.warning(
+            "trainperf: %s, so rank %s writes a run of its own (%s): make a LoopMonitor on every "
+            "rank, as often on each",
+            why,
+            rank,
+            run,
+        )
+    return run
+
+
+def _directory(base: Path | None, make: Callable[[Path], Path]) -> Path | None:
+    if base is None:
+        return None
+    try:
+        return make(base)
+    except OSError as error:
+        log.warning(
+            "trainperf: no run directory can be written (%s): nothing is recorded, and no report "
+            "will come",
+            error,
+        )
+        return None
+
+
+def _audit(objects: Objects, options: LoopOptions, monitor: Monitor) -> AuditProbe | None:
+    if options.audit_at is None:
         return None
     module = objects.module if isinstance(objects.module, torch.nn.Module) else None
-    audit = AuditProbe(module, wishes.audit_at, objects.run, guard)
-    audit.ledger = chosen.ledger
-    chosen.probes.append(audit)
-    return audit
+    return AuditProbe(module, options.audit_at, objects.run, monitor.guard)
 
 
-def _traced(
-    objects: Objects, wishes: Wishes, run: Path | None, rank: int, guard: Guard
+def _profiler(
+    objects: Objects, options: LoopOptions, outputs: Outputs, monitor: Monitor
 ) -> list[Probe]:
-    if wishes.profiler is None:
+    if options.profiler is None:
         return []
-    writer = wishes.writer if rank == 0 else None
+    writer = outputs.writer if outputs.rank == 0 else None
     place = Place(
-        run=run,
-        rank=rank,
+        run=outputs.run,
+        rank=outputs.rank,
         world_size=objects.world_size,
         device=objects.device.type,
         show=partial(_show, writer) if writer is not None else None,
     )
-    probe = wishes.profiler.probe(place, guard)
+    probe = options.profiler.probe(place, monitor.guard)
     return [] if probe is None else [probe]
 
 
-def _sinks(run: Path | None, wishes: Wishes, rank: int) -> list[Sink]:
-    sinks: list[Sink] = []
-    if run is not None:
-        sinks.append(JsonlSink(run_directory.record_file(run, rank, run_directory.attempt())))
-    if wishes.writer is not None and rank == 0:
-        sinks.append(TensorBoardSink(wishes.writer))
-    return sinks
-
-
-def _info(objects: Objects, chosen: Chosen, wishes: Wishes, rank: int, loader: object) -> RunInfo:
-    device, model = objects.device, objects.module
-    reasons = dict(chosen.reasons)
-    if chosen.marks is not None:
-        reasons.setdefault("h2d_device_ns", NO_DEVICE_COPY)
-    return RunInfo(
-        started_at=wishes.started_at,
-        rank=rank,
-        world_size=objects.world_size,
-        device=device.type,
-        attempt=run_directory.attempt(),
-        reasons=reasons,
-        software=run_identity.software(),
-        hardware=run_identity.hardware(device),
-        config={
-            **(_model(model) if isinstance(model, torch.nn.Module) else {}),
-            "loop": "plain",
-            "optimizers": run_settings.names(objects.optimizers),
-            "schedulers": run_settings.names(objects.schedulers),
-            **run_settings.settings(model, objects.optimizers, objects.scaler),
-            "seed": torch.initial_seed(),
-            **run_identity.loader(loader),
-        },
-    )
-
-
-def _model(module: torch.nn.Module) -> dict[str, Scalar]:
-    return {**run_identity.model(module), "precision": run_identity.precision(module)}
-
-
-def _totals(chosen: Chosen, notes: dict[str, str], guard: Guard) -> Totals:
-    tokens = chosen.tokens
-    lengths = dict(sorted(tokens.lengths.items())) if tokens else {}
-    config = chosen.config(guard)
-    return Totals(at_step=0, sequence_lengths=lengths, notes=notes, config=config)
+def _configuration(objects: Objects, loader: object) -> dict[str, Scalar]:
+    model = objects.module
+    of_model: dict[str, Scalar] = {}
+    if isinstance(model, torch.nn.Module):
+        of_model = {**run_identity.model(model), "precision": run_identity.precision(model)}
+    return {
+        **of_model,
+        "loop": PLAIN.name,
+        "optimizers": run_settings.names(objects.optimizers),
+        "schedulers": run_settings.names(objects.schedulers),
+        **run_settings.settings(model, objects.optimizers, objects.scaler),
+        "seed": torch.initial_seed(),
+        **run_identity.loader(loader),
+    }
 
 
 def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:
@@ -200,7 +250,7 @@ def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:
 
 
 def _say(readings: dict[str, Reading], *, written: bool) -> None:
-    said = first_answer(readings, written=written)
-    if said is not None:
-        sys.stdout.write(f"{said}\n")
+    sentence = first_answer(readings, written=written)
+    if sentence is not None:
+        sys.stdout.write(f"{sentence}\n")
         sys.stdout.flush()

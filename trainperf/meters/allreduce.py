@@ -3,7 +3,7 @@
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter
+from trainperf.meters.base import Measure, Meter
 from trainperf.meters.folds import share_of_wall
 
 
@@ -17,6 +17,7 @@ class AllReduceTail(Meter):
 
     name = "allreduce_tail_s"
     unit = "s"
+    measure = Measure.TAIL
     better = "lower"
     needs = ("tail_ns",)
 
@@ -32,9 +33,16 @@ class AllReduceTailFraction(Meter):
 
     name = "allreduce_tail_fraction"
     unit = "1"
+    measure = Measure.TAIL
     better = "lower"
     needs = ("tail_ns",)
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Tail nanoseconds over wall nanoseconds."""
         return share_of_wall(block, "tail_ns")
+
+
+METERS = (
+    AllReduceTail(),
+    AllReduceTailFraction(),
+)

@@ -3,7 +3,7 @@
 from trainperf.core.phases import Phase
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import Measure, Meter, Scope
 from trainperf.meters.folds import share_of_wall
 
 
@@ -16,6 +16,7 @@ class DataWait(Meter):
 
     name = "data_wait_fraction"
     unit = "1"
+    measure = Measure.DATA_WAIT
     better = "lower"
 
     def observe(self, block: StepBlock) -> Ratio | None:
@@ -43,6 +44,7 @@ class DataStall(Meter):
 
     name = "data_stall_fraction"
     unit = "1"
+    measure = Measure.DATA_WAIT
     better = "lower"
     needs = ("data_stall_ns",)
 
@@ -51,3 +53,10 @@ class DataStall(Meter):
         if block.schema.synchronous:
             return DataWait().observe(block)
         return share_of_wall(block, "data_stall_ns")
+
+
+METERS = (
+    DataWait(),
+    DataWaitAll(),
+    DataStall(),
+)

@@ -1,4 +1,4 @@
-"""How do blocks become readings?  By merging what each meter makes of them, in order."""
+"""Readings from blocks of steps: what each meter makes of them is merged, in order."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,9 @@ from trainperf.meters.base import Meter, Scope
 
 
 NO_STEADY_STATE = "no steady state: the warm-up was not seen to end in the steps recorded"
+
+
+NO_EVENT = "not measured: the event never occurred (0 in the denominator)"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,6 +29,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     per_rank: tuple[float | None, ...] = ()
     reason: str | None = None
     """Why there is no value."""
+    title: str = ""
+    """Name for people, of a meter that has one."""
+    better: str | None = None
+    """`lower` or `higher`; said of a user's own meter only, others are in `METERS`."""
 
 
 class Fold:
@@ -71,20 +78,32 @@ def readings(folds: Sequence[Fold], info: RunInfo) -> dict[str, Reading]:
 
 
 def _reading(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> Reading:
-    found = [fold.reduction(meter.name) for fold in folds]
-    present = [reduction for reduction in found if reduction is not None]
+    of_ranks = [fold.reduction(meter.name) for fold in folds]
+    present = [reduction for reduction in of_ranks if reduction is not None]
     # A probe that sees other steps may give what this run cannot measure.
     if not present or meter.name in info.reasons:
-        return Reading(value=None, unit=meter.unit, reason=_reason(meter, folds, info))
+        return _without(meter, _reason(meter, folds, info))
     combined = type(present[0]).across(present) if len(present) > 1 else present[0]
     value = combined.value()
     if value is None:
-        return Reading(value=None, unit=meter.unit, reason="nothing to divide by: no such event")
+        return _without(meter, NO_EVENT)
     low, high = combined.interval() or (None, None)
-    per_rank = tuple(r.value() if r else None for r in found) if len(found) > 1 else ()
+    per_rank = tuple(r.value() if r else None for r in of_ranks) if len(of_ranks) > 1 else ()
     # Ranks ran the same steps: pooling their amounts does not make them more.
     steps = max(reduction.n for reduction in present)
-    return Reading(value=value, unit=meter.unit, n=steps, low=low, high=high, per_rank=per_rank)
+    return Reading(
+        value=value,
+        unit=meter.unit,
+        n=steps,
+        low=low,
+        high=high,
+        per_rank=per_rank,
+        title=meter.title,
+    )
+
+
+def _without(meter: Meter, reason: str) -> Reading:
+    return Reading(value=None, unit=meter.unit, reason=reason, title=meter.title)
 
 
 def _reason(meter: Meter, folds: Sequence[Fold], info: RunInfo) -> str:

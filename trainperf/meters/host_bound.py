@@ -2,7 +2,7 @@
 
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter
+from trainperf.meters.base import Measure, Meter
 
 
 class HostBound(Meter):
@@ -16,6 +16,7 @@ class HostBound(Meter):
 
     name = "host_bound_fraction"
     unit = "1"
+    measure = Measure.DATA_WAIT
     better = "lower"
     needs = ("lead_backward",)
 
@@ -26,3 +27,6 @@ class HostBound(Meter):
         if ahead is None:
             return None
         return Ratio(float((ahead == 0).sum()), float(len(ahead)), len(ahead))
+
+
+METERS = (HostBound(),)

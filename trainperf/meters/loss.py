@@ -2,7 +2,7 @@
 
 from trainperf.core.stats.reductions import Last
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import Measure, Meter, Scope
 from trainperf.meters.folds import latest
 
 
@@ -15,6 +15,7 @@ class Loss(Meter):
 
     name = "loss"
     unit = "1"
+    measure = Measure.LOSS
     better = "lower"
     scope = Scope.ALL
     needs = ("loss",)
@@ -22,3 +23,6 @@ class Loss(Meter):
     def observe(self, block: StepBlock) -> Last | None:
         """The latest value in the block."""
         return latest(block, "loss")
+
+
+METERS = (Loss(),)

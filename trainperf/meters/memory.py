@@ -3,7 +3,7 @@
 from trainperf.core.stats.reductions import LargestLast, Maximum
 from trainperf.core.stats.trend import Trend
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import Measure, Meter, Scope
 from trainperf.meters.folds import largest
 
 
@@ -15,6 +15,7 @@ class MemoryPeak(Meter):
 
     name = "memory_peak_bytes"
     unit = "B"
+    measure = Measure.MEMORY
     better = "lower"
     scope = Scope.ALL
     needs = ("peak_bytes",)
@@ -29,6 +30,7 @@ class MemoryReservedPeak(Meter):
 
     name = "memory_reserved_peak_bytes"
     unit = "B"
+    measure = Measure.MEMORY
     better = "lower"
     scope = Scope.ALL
     needs = ("reserved_peak_bytes",)
@@ -47,6 +49,7 @@ class Fragmentation(Meter):
 
     name = "fragmentation_bytes"
     unit = "B"
+    measure = Measure.MEMORY
     better = "lower"
     scope = Scope.ALL
     needs = ("peak_bytes", "reserved_peak_bytes")
@@ -69,6 +72,7 @@ class ResidentPeak(Meter):
 
     name = "resident_peak_bytes"
     unit = "B"
+    measure = Measure.MEMORY
     better = "lower"
     scope = Scope.ALL
     needs = ("resident_bytes",)
@@ -89,6 +93,7 @@ class MemorySlope(Meter):
 
     name = "memory_slope_bytes_per_step"
     unit = "B"
+    measure = Measure.MEMORY
     better = "lower"
 
     def observe(self, block: StepBlock) -> Trend | None:
@@ -99,3 +104,12 @@ class MemorySlope(Meter):
             if known is not None and values is not None:
                 return Trend.of(known.index, values)
         return None
+
+
+METERS = (
+    MemoryPeak(),
+    MemoryReservedPeak(),
+    Fragmentation(),
+    ResidentPeak(),
+    MemorySlope(),
+)

@@ -2,7 +2,7 @@
 
 from trainperf.core.stats.reductions import Last, Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import Measure, Meter, Scope
 from trainperf.meters.folds import latest
 
 
@@ -16,6 +16,7 @@ class OverflowRate(Meter):
 
     name = "overflow_rate"
     unit = "1"
+    measure = Measure.SCALER
     better = "lower"
     scope = Scope.ALL
     needs = ("attempts", "overflows")
@@ -33,9 +34,16 @@ class LossScale(Meter):
 
     name = "loss_scale"
     unit = "1"
+    measure = Measure.SCALER
     scope = Scope.ALL
     needs = ("loss_scale",)
 
     def observe(self, block: StepBlock) -> Last | None:
         """The latest value in the block."""
         return latest(block, "loss_scale")
+
+
+METERS = (
+    OverflowRate(),
+    LossScale(),
+)

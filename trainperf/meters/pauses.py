@@ -1,9 +1,9 @@
-"""Pauses: time lost to the garbage collector, graphs recompiled, and what trainperf costs."""
+"""Pauses: time lost to the garbage collector, and graphs recompiled."""
 
-from trainperf.core.stats.reductions import Ratio, Total
+from trainperf.core.stats.reductions import Total
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
-from trainperf.meters.folds import mean, total
+from trainperf.meters.base import Measure, Meter, Scope
+from trainperf.meters.folds import total
 
 
 class GarbageCollection(Meter):
@@ -11,6 +11,7 @@ class GarbageCollection(Meter):
 
     name = "gc_s"
     unit = "s"
+    measure = Measure.STEP_TIME
     better = "lower"
     scope = Scope.ALL
     needs = ("gc_ns",)
@@ -26,6 +27,7 @@ class Recompiles(Meter):
 
     name = "recompiles"
     unit = "1"
+    measure = Measure.STEP_TIME
     better = "lower"
     scope = Scope.ALL
     needs = ("recompiles",)
@@ -35,19 +37,7 @@ class Recompiles(Meter):
         return total(block, "recompiles")
 
 
-class Overhead(Meter):
-    """Host time trainperf itself takes per steady step, in seconds.
-
-    Its own hooks and flushes as measured, plus each bracket at a cost calibrated at the start.
-    What the relay *saves* against Lightning's own brackets is not subtracted.
-    """
-
-    name = "overhead_s"
-    unit = "s"
-    better = "lower"
-    needs = ("overhead_ns",)
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Mean over steps."""
-        spent = mean(block, "overhead_ns")
-        return None if spent is None else Ratio(spent.numerator / 1e9, spent.denominator, spent.n)
+METERS = (
+    GarbageCollection(),
+    Recompiles(),
+)

@@ -3,7 +3,7 @@
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter
+from trainperf.meters.base import Measure, Meter
 
 
 _MEANING = {
@@ -27,6 +27,7 @@ class PhaseTime(Meter):
     """
 
     unit = "s"
+    measure = Measure.STEP_TIME
     better = "lower"
 
     def __init__(self, phase: Phase) -> None:
@@ -40,4 +41,4 @@ class PhaseTime(Meter):
         return Ratio(spent / 1e9, float(len(block)), len(block))
 
 
-PHASE_METERS = tuple(PhaseTime(phase) for phase in PHASES)
+METERS = tuple(PhaseTime(phase) for phase in PHASES)

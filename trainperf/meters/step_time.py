@@ -3,7 +3,7 @@
 from trainperf.core.stats.quantiles import Distribution, InterquartileRange
 from trainperf.core.stats.reductions import First, Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter, Scope
+from trainperf.meters.base import Measure, Meter, Scope
 
 
 class StepTime(Meter):
@@ -15,6 +15,7 @@ class StepTime(Meter):
 
     name = "step_s"
     unit = "s"
+    measure = Measure.STEP_TIME
     better = "lower"
     percentile = 50.0
 
@@ -42,6 +43,7 @@ class StepMean(Meter):
 
     name = "step_mean_s"
     unit = "s"
+    measure = Measure.STEP_TIME
     better = "lower"
 
     def observe(self, block: StepBlock) -> Ratio | None:
@@ -54,6 +56,7 @@ class StepIQR(Meter):
 
     name = "step_iqr_s"
     unit = "s"
+    measure = Measure.STEP_TIME
     better = "lower"
 
     def observe(self, block: StepBlock) -> InterquartileRange | None:
@@ -69,9 +72,20 @@ class FirstStep(Meter):
 
     name = "first_step_s"
     unit = "s"
+    measure = Measure.STEP_TIME
     better = "lower"
     scope = Scope.ALL
 
     def observe(self, block: StepBlock) -> First | None:
         """Wall time of the block's earliest step."""
         return First(float(block.index[0]), float(block.wall_ns[0]) / 1e9)
+
+
+METERS = (
+    StepTime(),
+    StepTimeP95(),
+    StepTimeP99(),
+    StepIQR(),
+    StepMean(),
+    FirstStep(),
+)

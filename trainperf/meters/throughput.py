@@ -2,7 +2,7 @@
 
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter
+from trainperf.meters.base import Measure, Meter
 from trainperf.meters.folds import per_second
 
 
@@ -15,6 +15,7 @@ class EffectiveTokens(Meter):
 
     name = "effective_tokens_per_s"
     unit = "1/s"
+    measure = Measure.TOKENS
     better = "higher"
     needs = ("tokens_effective",)
 
@@ -31,6 +32,7 @@ class PaddedTokens(Meter):
 
     name = "padded_tokens_per_s"
     unit = "1/s"
+    measure = Measure.TOKENS
     needs = ("tokens_padded",)
 
     def observe(self, block: StepBlock) -> Rate | None:
@@ -43,6 +45,7 @@ class Padding(Meter):
 
     name = "padding_fraction"
     unit = "1"
+    measure = Measure.TOKENS
     better = "lower"
     needs = ("tokens_effective", "tokens_padded")
 
@@ -60,6 +63,7 @@ class Samples(Meter):
 
     name = "samples_per_s"
     unit = "1/s"
+    measure = Measure.TOKENS
     better = "higher"
     needs = ("samples",)
 
@@ -73,8 +77,18 @@ class OptimizerSteps(Meter):
 
     name = "optimizer_steps_per_s"
     unit = "1/s"
+    measure = Measure.STEP_TIME
     better = "higher"
 
     def observe(self, block: StepBlock) -> SharedRate | None:
         """Steps over wall seconds."""
         return SharedRate(float(len(block)), block.total_wall_ns / 1e9, len(block))
+
+
+METERS = (
+    EffectiveTokens(),
+    PaddedTokens(),
+    Padding(),
+    Samples(),
+    OptimizerSteps(),
+)

@@ -3,7 +3,7 @@
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter
+from trainperf.meters.base import Measure, Meter
 from trainperf.meters.folds import mean, share_of_wall
 
 
@@ -16,6 +16,7 @@ class H2DTime(Meter):
 
     name = "h2d_s"
     unit = "s"
+    measure = Measure.H2D
     better = "lower"
     needs = ("h2d_device_ns",)
 
@@ -34,6 +35,7 @@ class H2DRate(Meter):
 
     name = "h2d_bytes_per_s"
     unit = "B/s"
+    measure = Measure.H2D
     better = "higher"
     needs = ("h2d_device_ns", "h2d_bytes")
 
@@ -50,6 +52,7 @@ class H2DFraction(Meter):
 
     name = "h2d_fraction"
     unit = "1"
+    measure = Measure.H2D
     better = "lower"
     needs = ("h2d_device_ns",)
 
@@ -63,6 +66,7 @@ class H2DBytes(Meter):
 
     name = "h2d_bytes"
     unit = "B"
+    measure = Measure.H2D
     needs = ("h2d_bytes",)
 
     def observe(self, block: StepBlock) -> Ratio | None:
@@ -75,9 +79,19 @@ class H2DTensors(Meter):
 
     name = "h2d_tensors"
     unit = "1"
+    measure = Measure.H2D
     better = "lower"
     needs = ("h2d_tensors",)
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Total tensors over steps."""
         return mean(block, "h2d_tensors")
+
+
+METERS = (
+    H2DTime(),
+    H2DRate(),
+    H2DFraction(),
+    H2DBytes(),
+    H2DTensors(),
+)

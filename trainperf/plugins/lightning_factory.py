@@ -1,37 +1,37 @@
-"""Is this Trainer to be measured though its script does not say so?  Lightning asks, at every one.
+"""Lightning entry point behind `trainperf run`.
 
-The entry point of `trainperf run`: imports next to nothing and returns nothing unless that command
-started the process, and never raises: an installed trainperf cannot break anybody's training.
+Lightning calls it for every Trainer of every user.  It imports next to nothing and returns nothing
+unless that command started the process, and never raises: an installed trainperf cannot break
+anybody's training.
 """
 
 import contextlib
-import json
 import os
 
-from trainperf.core.launch_environment import ASKED, SEEN
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions
 
 
 def callbacks() -> list[object]:
-    """What Lightning attaches to a new Trainer: a `TrainPerf` if it was asked for, else nothing.
+    """What Lightning attaches to a new Trainer: under `trainperf run` a `TrainPerf`, else nothing.
 
-    Beside a `TrainPerf` of the script's own it measures nothing.
+    Where the script has a `TrainPerf` of its own, the attached one measures nothing.
     """
-    asked = os.environ.get(ASKED)
-    if not asked:
+    text = os.environ.get(VARIABLE)
+    if not text:
         return []
-    from trainperf.recording.guard import Guard  # noqa: PLC0415 only where it was asked for
+    from trainperf.recording.guard import Guard  # noqa: PLC0415 only under `trainperf run`
 
-    return Guard().run("trainperf run", lambda: [_asked_for(asked)]) or []
+    return Guard().run("trainperf run", lambda: [_callback(LaunchOptions.parse(text))]) or []
 
 
-def _asked_for(asked: str) -> object:
-    wanted = json.loads(asked)
-    seen = wanted.pop(SEEN, None)
-    if seen is not None:
+def _callback(options: LaunchOptions) -> object:
+    if options.seen is not None:
         # On another machine its folder is missing: a rank that did not take part would leave the
         # others waiting where all of them choose the directory.
         with contextlib.suppress(OSError):
-            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY))
-    from trainperf.lightning.launched import unasked  # noqa: PLC0415 only where it was asked for
+            os.close(os.open(options.seen, os.O_CREAT | os.O_WRONLY))
+    from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 only under that command
 
-    return unasked(wanted)
+    return AutoTrainPerf(
+        dirpath=options.dirpath, audit_at=options.audit_at, loader_anatomy=options.loader_anatomy
+    )

@@ -7,7 +7,7 @@ device's queue, and the group is written once the fence has been reached, which 
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -17,16 +17,16 @@ from trainperf.core.phases import Gap, Tag
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
+from trainperf.meters import METERS, Meter
+from trainperf.meters.fold import Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.base import Batch, overriding
-from trainperf.recording.progress import counted
+from trainperf.recording.live_readings import OwnMeters, Window, switched_off
+from trainperf.recording.probes.base import Batch, Probe, overriding
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.run_parts import Parts
 from trainperf.recording.schedule import FlushSchedule, Interval, Thinning
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
-from trainperf.recording.window import Window
 
 
 TOTALS_EVERY_NS = 10_000_000_000
@@ -38,6 +38,25 @@ _READINGS = "readings"
 
 SHOW_BUDGET = 100
 """Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RunParts:
+    """What a run is made of, decided by the adapter once model and optimizers exist."""
+
+    info: RunInfo
+    """Everything about the run except its columns."""
+    probes: Sequence[Probe] = ()
+    sinks: Sequence[Sink] = ()
+    device: DeviceClock | None = None
+    log_every: int = 50
+    totals: Callable[[], Totals] | None = None
+    """Completes the cumulative facts, e.g. with the time of each user hook."""
+    first_answer: Callable[[dict[str, Reading]], None] | None = None
+    """Called once, with the first readings after the warm-up."""
+    meters: Sequence[Meter] = field(default=METERS)
+    own_meters: Sequence[Meter] = ()
+    """The user's."""
 
 
 @dataclass(slots=True)
@@ -61,8 +80,9 @@ class Monitor:
         self._pace = self.guard.wrap("pace", partial(pace_ns, clock))
         self._warmup = WarmupDetector()
         self._groups: deque[_Group] = deque()
-        self._parts = Parts(info=RunInfo())
+        self._parts = RunParts(info=RunInfo())
         self._window = Window(())
+        self._own = OwnMeters((), self.guard)
         self._watched = self._has_readers = False
         self._schema = StepSchema()
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
@@ -86,11 +106,12 @@ class Monitor:
         self.started = False
         self.finished = False
 
-    def start(self, parts: Parts) -> None:
+    def start(self, parts: RunParts) -> None:
         """Attach the probes and write the header."""
         probes = [probe for probe in parts.probes if probe.name not in self.guard.faults]
         fed = {fact for probe in probes for fact in probe.facts} | {"overhead_ns"}
-        columns = tuple(name for name in FACTS if name in fed)
+        own = (fact for probe in probes for fact in probe.facts if fact not in FACTS)
+        columns = (*(name for name in FACTS if name in fed), *dict.fromkeys(own))
         counts = {fact for probe in probes for fact in probe.counts} | {"overhead_ns"}
         self.recorder.set_columns(columns, counts)
         self._overhead = columns.index("overhead_ns")
@@ -100,7 +121,10 @@ class Monitor:
         pace = self._pace()
         self._parts.info = msgspec.structs.replace(parts.info, columns=columns, pace_ns=pace)
         self._window = Window(parts.meters)
-        self._has_readers = any(type(one).readings is not Sink.readings for one in parts.sinks)
+        self._own = OwnMeters(parts.own_meters, self.guard)
+        self._has_readers = bool(parts.own_meters) or any(
+            type(sink).readings is not Sink.readings for sink in parts.sinks
+        )
         self._watched = self._has_readers or parts.first_answer is not None
         self._flush_schedule = FlushSchedule(parts.log_every)
         self._switch_ns = calibrate(self._clock)
@@ -192,15 +216,16 @@ class Monitor:
     def totals(self) -> Totals:
         """The cumulative facts now."""
         ask, probes = self.guard.run, self._parts.probes
-        made = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
+        base = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
         notes = [ask(probe.name, probe.notes) or {} for probe in probes]
         dropped = {probe.name: ask(probe.name, probe.dropped) for probe in probes}
         return msgspec.structs.replace(
-            made,
+            base,
             at_step=self.recorder.index,
             dropped={name: number for name, number in dropped.items() if number},
-            notes={**made.notes, **{k: v for several in notes for k, v in several.items()}},
-            reasons={**made.reasons, **self._reasons()},
+            notes={**base.notes, **{k: v for several in notes for k, v in several.items()}},
+            reasons={**base.reasons, **self._reasons()},
+            readings=dict(self._own.fit(self._info_now())),
             faults=dict(self.guard.faults),
         )
 
@@ -253,6 +278,7 @@ class Monitor:
             if self._watched:
                 block = StepBlock.from_rows(self._schema, rows)
                 self.guard.run(_READINGS, lambda: self._window.observe(block))
+                self._own.observe(block)
         if group.gaps:
             self._tell("entries", list(group.gaps))
 
@@ -270,8 +296,8 @@ class Monitor:
         waiting = steps < self._parts.log_every or begun < self._show_next_ns
         if not steps or (waiting and not self.finished):
             return
-        reasons = {**self._parts.info.reasons, **self._reasons()}
-        readings = self._window.take(msgspec.structs.replace(self._parts.info, reasons=reasons))
+        info = self._info_now()
+        readings = self._window.take(info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
         settled = readings.get("step_s")
         if not self._answered and settled is not None and settled.value is not None:
@@ -282,17 +308,36 @@ class Monitor:
         now = self._clock()
         self._show_next_ns = now + SHOW_BUDGET * (now - begun)
 
+    def _info_now(self) -> RunInfo:
+        info = self._parts.info
+        return msgspec.structs.replace(info, reasons={**info.reasons, **self._reasons()})
+
     def _reasons(self) -> dict[str, str]:
         """Why facts are missing, as far as the probes know by now."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for probe in self._parts.probes:
-            found |= self.guard.run(probe.name, probe.reasons) or {}
+            reasons |= self.guard.run(probe.name, probe.reasons) or {}
             fault = self.guard.faults.get(probe.name)
             if fault is not None:
-                said = f"not measured: {probe.name} was switched off after an error ({fault})"
-                found |= dict.fromkeys(probe.facts, said)
-        return found
+                reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))
+        return reasons
 
     def _tell(self, what: str, *args: object) -> None:
         for sink in self._parts.sinks:
             self.guard.wrap(sink.name, getattr(sink, what))(*args)
+
+
+_COUNTED = ("samples", "tokens_effective")
+
+
+def counted(
+    progress: dict[str, int], columns: tuple[str, ...], steps: Sequence[Draft]
+) -> dict[str, int]:
+    """*progress* and these steps, for a checkpoint; a fact that none of them has adds no total."""
+    total = {**progress, "steps": progress.get("steps", 0) + len(steps)}
+    for place, fact in enumerate(columns):
+        if fact in _COUNTED:
+            amounts = [amount for step in steps if (amount := step.facts[place]) is not None]
+            if amounts:
+                total[fact] = total.get(fact, 0) + int(sum(amounts))
+    return total

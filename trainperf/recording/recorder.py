@@ -1,4 +1,4 @@
-"""Which part of the timeline is which step?  Steps are cut out of it at the loop's boundaries."""
+"""Steps of a fit, cut out of its host timeline at the loop's boundaries."""
 
 from collections.abc import Callable, Collection
 
@@ -139,8 +139,12 @@ class Recorder(Timeline):
     def last_hook_left(self) -> None:
         """`leave` and `last_hook_done` at one moment.  Runs every step."""
         stack = self._stack
-        inside_gap = self._slot >= FIRST_GAP or stack[0] >= FIRST_GAP if stack else True
-        if inside_gap or len(stack) > 1 or self.listener is not None:
+        if (
+            len(stack) != 1
+            or self._slot >= FIRST_GAP
+            or stack[0] >= FIRST_GAP
+            or self.listener is not None
+        ):
             self.leave()
             self.last_hook_done()
             return

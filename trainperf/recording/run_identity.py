@@ -2,13 +2,12 @@
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping
 
 import torch
 from torch.nn.parameter import is_lazy
-from torch.utils.data import DataLoader
 
 import trainperf
+from trainperf.audit.loader.probe_loader import loaders
 from trainperf.core.machine.limits import cpu_count, memory_bytes
 from trainperf.core.steps.records import Scalar
 
@@ -68,7 +67,7 @@ def type_name(dtype: torch.dtype) -> str:
 
 def loader(source: object) -> dict[str, Scalar]:
     """Settings of the first `DataLoader` in *source* that decide how fast it can be."""
-    first = next(iter(_loaders(source)), None)
+    first = next(loaders(source), None)
     if first is None:
         return {"loader": type(source).__name__}
     return {
@@ -80,17 +79,6 @@ def loader(source: object) -> dict[str, Scalar]:
         "prefetch_factor": first.prefetch_factor,
         "persistent_workers": first.persistent_workers,
     }
-
-
-def _loaders(source: object) -> Iterable["DataLoader[object]"]:
-    if isinstance(source, DataLoader):
-        yield source
-    elif isinstance(source, Mapping):
-        for value in source.values():
-            yield from _loaders(value)
-    elif isinstance(source, list | tuple):
-        for value in source:
-            yield from _loaders(value)
 
 
 def _processor() -> str:

@@ -1,4 +1,4 @@
-"""What was captured in a run?  The analysed traces, in words and as a picture, and the files.
+"""The captures of a run: its analysed traces, those without an analysis, and their files.
 
 An analysis is a `TraceReport` as JSON in `traces/*.analysis.json`.  A trace that none of them
 mentions is listed too: it can be downloaded, opened in Perfetto and given to `trainperf trace`.
@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
 from trainperf.tensorboard.held import Stamp, stamp
 from trainperf.traces.results import TraceReport
@@ -22,7 +23,7 @@ _LARGEST_ANALYSIS = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TraceListing:
     """What the folder of traces holds, by name."""
 
     analyses: dict[str, Stamp]
@@ -30,14 +31,14 @@ class Found:
     """Trace file to its size in bytes."""
 
 
-class TraceFile(msgspec.Struct, frozen=True, kw_only=True):
+class TraceDownload(msgspec.Struct, frozen=True, kw_only=True):
     """An original trace that can be downloaded."""
 
     file: str
     bytes: int
 
 
-class Capture(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One capture in the list: enough to choose it."""
 
     key: str
@@ -50,7 +51,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
     """Why there is no analysis to show."""
     ranks: list[int | None]
-    traces: list[TraceFile]
+    traces: list[TraceDownload]
 
 
 class Captures:
@@ -60,7 +61,7 @@ class Captures:
         self._folder = run / TRACES
         self._known: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
-    def found(self) -> Found:
+    def listing(self) -> TraceListing:
         """What is there now."""
         analyses: dict[str, Stamp] = {}
         traces: dict[str, int] = {}
@@ -69,32 +70,32 @@ class Captures:
                 analyses[path.name] = stamp(path)
             elif path.name.endswith(TRACE_SUFFIXES) and not path.name.startswith("."):
                 traces[path.name] = path.stat().st_size
-        return Found(analyses=analyses, traces=traces)
+        return TraceListing(analyses=analyses, traces=traces)
 
-    def listed(self, found: Found) -> list[Capture]:
+    def listed(self, listing: TraceListing) -> list[CaptureEntry]:
         """Every capture, analysed or not, in the order of their steps.
 
         The analysis of one rank is left out once there is one of all ranks.
         """
-        every = {name: self.report(name, found) for name in found.analyses}
+        every = {name: self.report(name, listing) for name in listing.analyses}
         reports = {name: report for name, report in every.items() if not _joined(report, every)}
-        used = {name: _own(report, found) for name, report in reports.items()}
+        used = {name: _own(report, listing) for name, report in reports.items()}
         mentioned = {file for files in used.values() for file in files}
-        analysed = [_analysed(name, reports[name], used[name], found) for name in reports]
-        alone = [_alone(file, found) for file in found.traces if file not in mentioned]
+        analysed = [_analysed(name, reports[name], used[name], listing) for name in reports]
+        alone = [_alone(file, listing) for file in listing.traces if file not in mentioned]
         return sorted([*analysed, *alone], key=lambda capture: _order(capture.key))
 
-    def report(self, name: str, found: Found) -> TraceReport | str:
+    def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
-        now = found.analyses[name]
+        now = listing.analyses[name]
         known = self._known.get(name)
         if known is None or known[0] != now:
             known = self._known[name] = (now, _decoded(self._folder / name, now))
         return known[1]
 
-    def trace(self, file: str, found: Found) -> Path | None:
+    def trace(self, file: str, listing: TraceListing) -> Path | None:
         """Where a trace that was found is; `None` for any other name."""
-        return self._folder / file if file in found.traces else None
+        return self._folder / file if file in listing.traces else None
 
 
 def _files(folder: Path) -> list[Path]:
@@ -137,47 +138,49 @@ def _title(stem: str) -> str:
     if named is None:
         return plain(stem)
     first, steps = named.first_step, named.steps
-    said = f"step {first:,}" if steps == 1 else f"steps {first:,}–{first + steps - 1:,}"
+    title = step_range(first, first + steps - 1)
     rank = "" if named.rank is None else f" · rank {named.rank}"
     again = "" if named.again is None else f" · again ({named.again})"
-    return f"{said}{rank}{again}"
+    return f"{title}{rank}{again}"
 
 
-def _own(report: TraceReport | str, found: Found) -> list[str]:
+def _own(report: TraceReport | str, listing: TraceListing) -> list[str]:
     """The trace files of an analysis that are still there."""
     if isinstance(report, str):
         return []
-    return [rank.file for rank in report.ranks if rank.file in found.traces]
+    return [rank.file for rank in report.ranks if rank.file in listing.traces]
 
 
-def _analysed(name: str, report: TraceReport | str, files: Iterable[str], found: Found) -> Capture:
+def _analysed(
+    name: str, report: TraceReport | str, files: Iterable[str], listing: TraceListing
+) -> CaptureEntry:
     problem, answer, ranks = "", "", []
     if isinstance(report, str):
         problem = report
     else:
         answer = plain(report.answer)
         ranks = [rank.rank for rank in report.ranks]
-    return Capture(
+    return CaptureEntry(
         key=name,
-        version="-".join(map(str, found.analyses[name][1:])),
+        version="-".join(map(str, listing.analyses[name][1:])),
         title=_title(name.removesuffix(ANALYSIS_SUFFIX)),
         answer=answer,
         problem=problem,
         ranks=ranks,
-        traces=[TraceFile(file=file, bytes=found.traces[file]) for file in files],
+        traces=[TraceDownload(file=file, bytes=listing.traces[file]) for file in files],
     )
 
 
-def _alone(file: str, found: Found) -> Capture:
+def _alone(file: str, listing: TraceListing) -> CaptureEntry:
     title = file
     for ending in TRACE_SUFFIXES:
         title = title.removesuffix(ending)
-    return Capture(
+    return CaptureEntry(
         key=file,
-        version=str(found.traces[file]),
+        version=str(listing.traces[file]),
         title=_title(title),
         answer="",
         problem=f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}",
         ranks=[],
-        traces=[TraceFile(file=file, bytes=found.traces[file])],
+        traces=[TraceDownload(file=file, bytes=listing.traces[file])],
     )

@@ -1,4 +1,4 @@
-"""What does each route of the tab answer?  JSON about runs below a log directory, nothing else.
+"""The data of the tab's routes: JSON about runs below a log directory.
 
 No TensorBoard and no HTTP here.  A run is read again only when its files changed, and then only
 what was added; what was answered is kept until then.
@@ -20,12 +20,12 @@ from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import rank_and_attempt
-from trainperf.reports.run.tab_words import Words, words_of
+from trainperf.reports.run.run_view import RunView, run_view
+from trainperf.reports.series.columns import SeriesFold
 from trainperf.reports.series.decimate import Groups
-from trainperf.reports.series.fold import SeriesFold
 from trainperf.reports.series.steps import Series, series
-from trainperf.reports.trace.tab_words import capture_words
-from trainperf.tensorboard.captures import Capture, Captures
+from trainperf.reports.trace.view import trace_view
+from trainperf.tensorboard.captures import CaptureEntry, Captures
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
 from trainperf.tensorboard.picture import picture
 from trainperf.tensorboard.runs import FoundRun, find_runs
@@ -82,12 +82,12 @@ class RunList(msgspec.Struct, frozen=True, kw_only=True):
     """The log directories."""
 
 
-class RunView(msgspec.Struct, frozen=True, kw_only=True):
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the page shows of a run but the captures' contents."""
 
-    words: Words
+    words: RunView
     series: Series
-    captures: list[Capture]
+    captures: list[CaptureEntry]
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Store:
         return _answer(RunList(runs=items, where=[str(root) for root in self._roots]))
 
     def run(self, run_id: str, view: View) -> Answer:
-        """`RunView`; raises `RunError` with the sentence to show."""
+        """`RunPage`; raises `RunError` with the sentence to show."""
         with self._lock:
             known = self._current(run_id)
             key = (known.version, view)
@@ -146,8 +146,8 @@ class Store:
             return known.answers[key]
 
     def capture(self, run_id: str, key: str) -> Answer:
-        """`CaptureWords` of an analysis."""
-        return _answer(capture_words(self._report(run_id, key)))
+        """`TraceView` of an analysis."""
+        return _answer(trace_view(self._report(run_id, key)))
 
     def picture(
         self, run_id: str, key: str, place: int, window: tuple[float | None, float | None]
@@ -161,7 +161,7 @@ class Store:
     def trace(self, run_id: str, file: str) -> Path:
         """Where an original trace is."""
         captures = Captures(self._find(run_id).path)
-        path = captures.trace(file, captures.found())
+        path = captures.trace(file, captures.listing())
         if path is None:
             raise NotFoundError(f"{file}: no such trace in this run")
         return path
@@ -176,7 +176,7 @@ class Store:
         path = self._find(run_id).path
         with self._lock:
             captures = self._known[run_id].captures if run_id in self._known else Captures(path)
-            found = captures.found()
+            found = captures.listing()
             if key not in found.analyses:
                 raise NotFoundError(f"{key}: no such analysis in this run")
             report = captures.report(key, found)
@@ -226,7 +226,7 @@ class Store:
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     """Changes when a file of the run does."""
     records = [path for path in sorted(directory.iterdir()) if rank_and_attempt(path.name)]
-    found = captures.found()
+    found = captures.listing()
     traces = [(file, 0, size, 0) for file, size in found.traces.items()]
     return (*map(stamp, records), *found.analyses.values(), *traces)
 
@@ -238,16 +238,16 @@ def _may_be_dead(known: _Known, now_s: float) -> bool:
     return now_s - known.run.last_write_s() > SILENT_S
 
 
-def _viewed(known: _Known, view: View) -> RunView:
+def _viewed(known: _Known, view: View) -> RunPage:
     assert known.run is not None  # noqa: S101 it was read just before
     assert known.summary is not None  # noqa: S101 likewise
     ranks = known.summary.run.ranks
     rank = view.rank if view.rank in ranks else None
     groups = _groups(known.run, None if rank is None else ranks.index(rank), view)
-    return RunView(
-        words=words_of(known.summary),
+    return RunPage(
+        words=run_view(known.summary),
         series=series(groups, known.summary, rank),
-        captures=known.captures.listed(known.captures.found()),
+        captures=known.captures.listed(known.captures.listing()),
     )
 
 

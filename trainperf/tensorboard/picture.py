@@ -1,4 +1,4 @@
-"""What is drawn of a trace in a window of time?  Slices of each lane, no more than can be seen."""
+"""The slices of a trace in a window of time, no more than can be seen."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import msgspec
 
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration
-from trainperf.traces.results import Lane, RankTrace, Slice
+from trainperf.traces.results import RankTrace, Slice, TraceLane
 
 
 MOST_SLICES = 400
@@ -82,7 +82,7 @@ class _Block:
         self.end_s = max(self.end_s, piece.end_s)
 
 
-def _lane(lane: Lane, first_s: float, last_s: float) -> LanePicture:
+def _lane(lane: TraceLane, first_s: float, last_s: float) -> LanePicture:
     inside = [piece for piece in lane.slices if piece.end_s >= first_s and piece.start_s <= last_s]
     blocks = _joined(inside, (last_s - first_s) / MOST_SLICES)
     return LanePicture(

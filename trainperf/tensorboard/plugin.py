@@ -1,4 +1,4 @@
-"""How does TensorBoard find and show the tab?  The class that its entry point names.
+"""The TensorBoard plugin: the class that its entry point names, and the routes of the tab.
 
 A plugin without a build step: `/index.js` sends the frame that TensorBoard makes for it to our own
 page.  Loading this module must stay cheap and must not fail: every TensorBoard does it at start.
@@ -14,6 +14,7 @@ from werkzeug.wrappers import Request, Response
 
 from trainperf.core.errors import TrainPerfError
 from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.html.palette import tab_style
 from trainperf.tensorboard import responses
 from trainperf.tensorboard.data import NotFoundError, Store, View
 
@@ -65,6 +66,7 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
             "/picture": self._picture,
             "/trace": self._trace,
             f"/{_PLOTLY}": _plotly,
+            "/palette.css": _palette,
         }
         for path in sorted(STATIC.iterdir()):
             if path.suffix in _KINDS:
@@ -141,6 +143,11 @@ def _file(path: Path) -> Handler:
         return responses.static(request, path, _KINDS[path.suffix])
 
     return handler
+
+
+def _palette(request: Request) -> Response:
+    """The colours, the same as those of the pages."""
+    return responses.generated(request, tab_style().encode(), _KINDS[".css"])
 
 
 def _plotly(request: Request) -> Response:

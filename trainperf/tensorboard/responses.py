@@ -1,11 +1,12 @@
-"""How does an answer travel to a browser?  With a policy on every response, and only if new.
+"""Responses to a browser: a policy on every one, and a body only if it is new.
 
 The policy lets the page load from this server and nothing else: a name in a file that reads like
 markup could neither run nor fetch anything, even if it became markup.
 """
 
 import gzip
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -52,12 +53,14 @@ def problem(sentence: str, status: int) -> Response:
 
 def static(request: Request, path: Path, kind: str) -> Response:
     """A file of the page, asked for again only when it has changed."""
-    known = path.stat()
-    etag = f"{known.st_size:x}-{known.st_mtime_ns:x}"
-    headers = {"Cache-Control": "no-cache", "ETag": f'"{etag}"'}
-    if etag in request.if_none_match:
-        return _response(b"", 304, kind, headers)
-    return _response(path.read_bytes(), 200, kind, headers)
+    status = path.stat()
+    etag = f"{status.st_size:x}-{status.st_mtime_ns:x}"
+    return _cached(request, etag, kind, path.read_bytes)
+
+
+def generated(request: Request, body: bytes, kind: str) -> Response:
+    """A file of the page that is made from the code."""
+    return _cached(request, hashlib.blake2b(body, digest_size=12).hexdigest(), kind, lambda: body)
 
 
 def download(path: Path) -> Response:
@@ -67,6 +70,13 @@ def download(path: Path) -> Response:
     response.headers.set("Content-Disposition", "attachment", filename=path.name)
     response.content_length = path.stat().st_size
     return response
+
+
+def _cached(request: Request, etag: str, kind: str, body: Callable[[], bytes]) -> Response:
+    headers = {"Cache-Control": "no-cache", "ETag": f'"{etag}"'}
+    if etag in request.if_none_match:
+        return _response(b"", 304, kind, headers)
+    return _response(body(), 200, kind, headers)
 
 
 def _response(body: bytes, status: int, kind: str, headers: dict[str, str]) -> Response:

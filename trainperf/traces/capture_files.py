@@ -1,4 +1,4 @@
-"""Which steps of a run was a trace of, and what did it say?  The files `traces/*.analysis.json`.
+"""The analyses of captures on disk, `traces/*.analysis.json`, and which steps each is of.
 
 One file per capture: of a single rank while the fit goes on, of all ranks that traced the same
 steps once it has ended.
@@ -19,8 +19,8 @@ from trainperf.core.run_directory import (
     write_atomically,
 )
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
-from trainperf.traces.reading.source import Limits, Source
-from trainperf.traces.reading.splitter import Document, Value, Window
+from trainperf.traces.reading.source import ReadLimits, Source
+from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
 from trainperf.traces.results import TraceReport
 
 
@@ -52,7 +52,9 @@ def facts_of(trace: Path) -> CaptureFacts:
     Raises:
         TraceError: It is no trace of ours.
     """
-    for part in Document(Window(Source(trace, Limits()).blocks()), EventDecoder()).parts():
+    for part in TraceDocument(
+        ByteWindow(Source(trace, ReadLimits()).blocks()), EventDecoder()
+    ).parts():
         if isinstance(part, Value) and part.key == OURS:
             try:
                 return msgspec.json.decode(part.body, type=CaptureFacts)
@@ -101,8 +103,8 @@ def write(report: CaptureReport, target: Path) -> None:
 
 def read_all(run: Path) -> list[CaptureReport]:
     """The analyses of a run in order of their steps, without lanes; damaged ones are left out."""
-    found = map(_read, sorted((run / TRACES).glob(f"*{ANALYSIS_SUFFIX}")))
-    return sorted(filter(None, found), key=lambda report: report.capture.first_index)
+    reports = map(_read, sorted((run / TRACES).glob(f"*{ANALYSIS_SUFFIX}")))
+    return sorted(filter(None, reports), key=lambda report: report.capture.first_index)
 
 
 def groups(run: Path) -> list[list[Path]]:

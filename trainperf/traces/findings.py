@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from trainperf.core.findings import LIMITS, Finding, bounded, ranked
+from trainperf.core.findings import LIMITS, Finding, costs, ranked
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.traces.results import Collective, Operator, RankTrace, Straggler, TraceReport
 
@@ -29,7 +29,7 @@ Rule = Callable[[RankTrace], Finding | None]
 def findings(report: TraceReport) -> tuple[Finding, ...]:
     """The findings of all rules, largest gain first; of several ranks the one it costs most."""
     candidates = (*(_worst(rule, report.ranks) for rule in _RULES), _straggler(report))
-    return ranked(bounded(finding) for finding in candidates if finding is not None)
+    return ranked(finding for finding in candidates if finding is not None)
 
 
 def period_s(rank: RankTrace) -> float:
@@ -82,7 +82,7 @@ def _data_wait(rank: RankTrace) -> Finding | None:
         evidence=(f"the loop waits {duration(waited_s)} per step in the DataLoader{idle}",),
         action="more workers (num_workers, persistent_workers=True, prefetch_factor), or less work "
         "per batch",
-        fraction=lost,
+        **costs(lost),
         confirm=AGAIN.format("the data wait falls"),
     )
 
@@ -106,7 +106,7 @@ def _host_bound(rank: RankTrace) -> Finding | None:
             ),
         ),
         action="torch.compile, a fused or foreach optimizer, CUDA graphs, or a larger batch",
-        fraction=fraction,
+        **costs(fraction),
         effort="hours",
         confirm=AGAIN.format("GPU idle, host-bound falls"),
     )
@@ -128,7 +128,7 @@ def _communication(rank: RankTrace) -> Finding | None:
             f"no computation hides {duration(exposed_s)} of {duration(total_s)} per step{after}",
         ),
         action=_about_communication(rank.collectives, tail_s / whole_s),
-        fraction=lost,
+        **costs(lost),
         effort="hours",
         confirm=AGAIN.format("exposed communication falls"),
     )
@@ -146,7 +146,7 @@ def _host_communication(rank: RankTrace) -> Finding | None:
         advice="Check what overlaps the collectives",
         evidence=(f"{duration(total_s)} per step; whether anything overlaps them is unknown",),
         action="look at what the threads do meanwhile; fewer and larger messages (bucket_cap_mb), "
-        "or more work per step (accumulate_grad_batches)",
+        "or more work per step (gradient accumulation)",
         confidence="low",
         severity="low",
         effort="hours",
@@ -164,7 +164,7 @@ def _about_communication(collectives: Sequence[Collective], tail: float) -> str:
     if tail >= LIMITS.worth:
         return (
             "a smaller first bucket (bucket_cap_mb), a gradient hook that halves the bytes "
-            "(bf16_compress_hook), or more work per step (accumulate_grad_batches)"
+            "(bf16_compress_hook), or more work per step (gradient accumulation)"
         )
     if collectives and collectives[0].kind == "all_to_all":
         return "start the all-to-all before work that does not need it, on a stream of its own"
@@ -185,7 +185,7 @@ def _syncs(rank: RankTrace) -> Finding | None:
         evidence=(f"{_short(site.call)}{at}: {count(site.count)} times, {duration(site.total_s)}",),
         action="no .item(), .cpu() or print of a tensor in the step; read losses later, or "
         "non_blocking=True from pinned memory",
-        fraction=fraction,
+        **costs(fraction),
         where=frame,
         confirm=AGAIN.format("GPU idle, synchronising falls"),
     )
@@ -210,7 +210,7 @@ def _transfer(rank: RankTrace) -> Finding | None:
         ),
         action="pin_memory=True with non_blocking=True, and copy the next batch on a stream of "
         "its own",
-        fraction=lost,
+        **costs(lost),
         confirm=AGAIN.format("the H2D time that nothing hides falls"),
     )
 
@@ -274,7 +274,7 @@ def _straggler(report: TraceReport) -> Finding | None:
         ),
         action=f"find what rank {rank} does before them that the others do not: its data, its "
         "host, its device's clock",
-        fraction=lost,
+        **costs(lost),
         effort="hours",
         confirm=AGAIN.format("the wait for the last rank falls"),
     )

@@ -1,4 +1,8 @@
-"""What do the traces of all ranks say together?  Finds them, reads them, sets them side by side."""
+"""The traces of a job together: found, read in two processes where they are large, and compared.
+
+A second process starts before this one loads numpy and all that stands on it, so that both load at
+the same time; this is why the analysis is imported where it is used.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -10,19 +14,33 @@ from trainperf.core.errors import TraceError
 from trainperf.core.formatting.units import plural
 from trainperf.traces.findings import findings
 from trainperf.traces.headline import answer
-from trainperf.traces.rank_results import Analysed, RankCollectives, Wanted
-from trainperf.traces.results import RankTrace, TraceReport
+from trainperf.traces.results import (
+    AnalysisOptions,
+    RankAnalysis,
+    RankCollectives,
+    RankTrace,
+    TraceReport,
+)
 from trainperf.traces.trace_files import NAMED, TraceFile, some, trace_files
-from trainperf.traces.worker_pool import Outcome, outcomes
 
 
-__all__ = ["Wanted", "report"]
+PROCESSES = 2
+"""This one among them: as many tables are in memory at the same time."""
+
+LARGE_BYTES = 4 << 20
+"""Files that are together smaller than this are read sooner than a second process starts."""
+
+_AHEAD = 2
+"""Files that each other process has been given: the one it reads, and the next."""
 
 _MOST_RANKS = 1 << 20
 """A job of more is not believed, and none has to be counted."""
 
+Outcome = RankAnalysis | str
+"""The analysis of a file, or what is wrong with it."""
 
-def report(paths: Sequence[Path], wanted: Wanted | None = None) -> TraceReport:
+
+def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> TraceReport:
     """Analyse traces: files, or directories with one per rank.
 
     Of a directory that holds several captures, the last one.
@@ -31,79 +49,130 @@ def report(paths: Sequence[Path], wanted: Wanted | None = None) -> TraceReport:
         TraceError: nothing of a named file, or of a whole directory, can be used.
         OSError: a file cannot be read.
     """
-    files, said = trace_files([Path(path) for path in paths])
-    found, unusable = _usable(files, outcomes(files, wanted or Wanted()))
-    said += unusable
-    # Numpy, which `outcomes` loads while other processes do.
-    from trainperf.traces.stragglers import stragglers  # noqa: PLC0415
+    files, notes = trace_files([Path(path) for path in paths])
+    outcomes = _outcomes(files, options or AnalysisOptions())
+    analyses = [outcome for outcome in outcomes if isinstance(outcome, RankAnalysis)]
+    problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if not analyses:
+        why = f": {problems[0]}" if problems else ""
+        raise TraceError(f"{files[0].path.parent}: no usable trace in this directory{why}")
+    return _together(analyses, [*notes, *(f"left out: {problem}" for problem in problems)])
 
-    found.sort(key=lambda one: (one.trace.rank is None, one.trace.rank or 0, one.trace.file))
-    by_rank, doubled = _by_rank(found)
+
+def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceReport:
+    """All ranks in order, what only shows between them, and what must be known of each."""
+    from trainperf.traces.stragglers import stragglers  # noqa: PLC0415 loads numpy: see above
+
+    ordered = sorted(
+        analyses, key=lambda each: (each.trace.rank is None, each.trace.rank or 0, each.trace.file)
+    )
+    by_rank, ambiguous = _by_rank(ordered)
     late, unlike = stragglers(by_rank)
-    ranks = tuple(one.trace for one in found)
-    warnings = (*said, *doubled, *_missing(ranks), *unlike, *_of_ranks(ranks))
+    ranks = tuple(each.trace for each in ordered)
+    warnings = (*notes, *ambiguous, *_missing(ranks), *unlike, *_of_ranks(ranks))
     out = TraceReport(ranks=ranks, stragglers=late, warnings=warnings)
     out = msgspec.structs.replace(out, findings=findings(out))
     return msgspec.structs.replace(out, answer=answer(out))
 
 
-def _usable(
-    files: Sequence[TraceFile], results: Sequence[Outcome]
-) -> tuple[list[Analysed], list[str]]:
-    found = [one for one in results if isinstance(one, Analysed)]
-    wrong = [one for one in results if isinstance(one, str)]
-    if not found:
-        said = f": {wrong[0]}" if wrong else ""
-        raise TraceError(f"{files[0].path.parent}: no usable trace in this directory{said}")
-    return found, [f"left out: {one}" for one in wrong]
+def _outcomes(files: Sequence[TraceFile], options: AnalysisOptions) -> list[Outcome]:
+    """What each of the files gives; several large ones are shared with another process."""
+    size = {file: file.path.stat().st_size if file.path.exists() else 0 for file in files}
+    if len(files) > 1 and sum(size.values()) >= LARGE_BYTES:
+        shared = _shared(sorted(files, key=lambda file: -size[file]), options)
+        if shared is not None:
+            return [shared[file] for file in files]
+    return [_outcome(file, options) for file in files]
 
 
-def _by_rank(found: Sequence[Analysed]) -> tuple[dict[int, RankCollectives], list[str]]:
-    """The ranks to compare; of two traces of one rank the first, which is said."""
+def _shared(
+    files: Sequence[TraceFile], options: AnalysisOptions
+) -> dict[TraceFile, Outcome] | None:
+    """`None` if other processes do not work, as in a script that starts itself anew."""
+    # Loading these takes longer than reading a small trace.
+    from concurrent.futures import Future, ProcessPoolExecutor  # noqa: PLC0415
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
+    from multiprocessing import get_context  # noqa: PLC0415
+
+    left = list(files)
+    own: dict[TraceFile, Outcome] = {}
+    others: dict[TraceFile, Future[Outcome]] = {}
+    try:
+        with ProcessPoolExecutor(PROCESSES - 1, mp_context=get_context("spawn")) as pool:
+            while left:
+                busy = sum(not other.done() for other in others.values())
+                given = min(_AHEAD * (PROCESSES - 1) - busy, len(left) - 1)
+                for file in left[:given]:
+                    others[file] = pool.submit(_outcome, file, options)
+                left = left[given:]
+                # The others have the largest, so that the last one to end has a small one.
+                mine = left.pop()
+                own[mine] = _outcome(mine, options)
+            return own | {file: other.result() for file, other in others.items()}
+    except BrokenProcessPool:
+        return None
+
+
+def _outcome(file: TraceFile, options: AnalysisOptions) -> Outcome:
+    """The analysis; of a file that nobody named and that is no trace, what is wrong with it."""
+    from trainperf.traces.rank_report import analyse_file  # noqa: PLC0415 loads numpy: see above
+
+    try:
+        return analyse_file(file.path, options)
+    except TraceError as error:
+        if file.demanded:
+            raise
+        return str(error)
+
+
+def _by_rank(
+    analyses: Sequence[RankAnalysis],
+) -> tuple[dict[int, RankCollectives], list[str]]:
+    """The ranks to compare, of two traces of one rank the first; and notes about such traces."""
     by_rank: dict[int, RankCollectives] = {}
     files: dict[int, list[str]] = defaultdict(list)
-    for one in found:
-        rank = one.trace.rank
+    for each in analyses:
+        rank = each.trace.rank
         if rank is not None:
-            by_rank.setdefault(rank, one.collectives)
-            files[rank].append(one.trace.file)
-    said = [
-        f"{len(names)} traces say they are of rank {rank}: {some(names)}; ranks are compared "
-        "with the first of them"
+            by_rank.setdefault(rank, each.collectives)
+            files[rank].append(each.trace.file)
+    notes = [
+        f"{len(names)} traces claim rank {rank}: {some(names)}; ranks are compared with the "
+        "first of them"
         for rank, names in files.items()
         if len(names) > 1
     ]
-    unknown = sum(one.trace.rank is None for one in found)
-    if unknown and len(found) > 1:
-        said.append(f"{plural(unknown, 'trace')} without a rank: not compared with the others")
-    return by_rank, said
+    unknown = sum(each.trace.rank is None for each in analyses)
+    if unknown and len(analyses) > 1:
+        notes.append(f"{plural(unknown, 'trace')} without a rank: not compared with the others")
+    return by_rank, notes
 
 
 def _missing(ranks: Sequence[RankTrace]) -> list[str]:
-    present = {one.rank for one in ranks if one.rank is not None}
-    sizes = {one.world_size for one in ranks if one.world_size is not None}
-    said = []
+    present = {trace.rank for trace in ranks if trace.rank is not None}
+    sizes = {trace.world_size for trace in ranks if trace.world_size is not None}
+    notes = []
     if len(sizes) > 1:
-        said.append(f"the traces are of jobs of different size: {some(sorted(map(str, sizes)))}")
+        notes.append(f"the traces are of jobs of different size: {some(sorted(map(str, sizes)))}")
     size = max(sizes, default=1)
     missing = size - len(present & set(range(min(size, _MOST_RANKS))))
     if missing > 0 and present:
         first = [str(rank) for rank in range(len(present) + NAMED) if rank not in present][:NAMED]
         named = ", ".join(first[:missing])
         more = f" and {missing - NAMED:,} more" if missing > NAMED else ""
-        said.append(
-            f"{len(present)} of {size:,} ranks read, without {named}{more}: who is waited for may "
-            "be one of those"
+        notes.append(
+            f"{len(present)} of {size:,} ranks read, without {named}{more}: the straggler may be "
+            "one of those"
         )
-    return said
+    return notes
 
 
 def _of_ranks(ranks: Sequence[RankTrace]) -> list[str]:
-    """What each trace must say, with its file where there are several; the same thing once."""
-    said: Mapping[str, list[str]] = defaultdict(list)
-    for one in ranks:
-        for warning in one.warnings:
-            said[warning].append(one.file)
+    """The warnings of each trace, with its file where there are several; the same thing once."""
+    files: Mapping[str, list[str]] = defaultdict(list)
+    for trace in ranks:
+        for warning in trace.warnings:
+            files[warning].append(trace.file)
     if len(ranks) == 1:
-        return list(said)
-    return [f"{some(files)}: {warning}" for warning, files in said.items()]
+        return list(files)
+    return [f"{some(names)}: {warning}" for warning, names in files.items()]

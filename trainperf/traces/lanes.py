@@ -1,4 +1,4 @@
-"""What does the picture of a trace show?  Few enough slices to draw, the long ones all kept."""
+"""The lanes of a trace's picture: few enough slices to draw, the long ones all kept."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.idle import Idle
+from trainperf.traces.metrics.idle import IdleSplit
 from trainperf.traces.metrics.intervals import Spans
-from trainperf.traces.metrics.steps import Rows, Steps
-from trainperf.traces.results import Lane, Slice
+from trainperf.traces.metrics.steps import Rows, StepSpans
+from trainperf.traces.results import Slice, TraceLane
 
 
 MOST = 4_000
@@ -31,11 +31,11 @@ NAME = 160
 """Letters of a name that are kept: those of templates are pages long."""
 
 _KINDS = {
-    Use.COMPUTE: "compute",
-    Use.COMMUNICATION: "communication",
-    Use.TO_DEVICE: "copy",
-    Use.FROM_DEVICE: "copy",
-    Use.OTHER_COPY: "copy",
+    DeviceUse.COMPUTE: "compute",
+    DeviceUse.COMMUNICATION: "communication",
+    DeviceUse.TO_DEVICE: "copy",
+    DeviceUse.FROM_DEVICE: "copy",
+    DeviceUse.OTHER_COPY: "copy",
 }
 
 
@@ -54,8 +54,8 @@ class _Row:
 
 
 def lanes_of(
-    table: EventTable, steps: Steps, device: DeviceWork, host: HostWork, idle: Idle
-) -> tuple[Lane, ...]:
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, idle: IdleSplit
+) -> tuple[TraceLane, ...]:
     """The lanes from top to bottom; times are from the start of the first step."""
     marks = [f"step {number}" for number in steps.number.tolist()]
     rows = [("steps", _plain(steps.spans, "step", marks))]
@@ -68,7 +68,7 @@ def lanes_of(
     if len(idle.pauses):
         rows.append(("device idle", _plain(idle.pauses, "idle", ["idle"])))
     origin = int(steps.start[0]) if len(steps) else 0
-    return tuple(Lane(name=name, slices=_slices(row, origin)) for name, row in rows)
+    return tuple(TraceLane(name=name, slices=_slices(row, origin)) for name, row in rows)
 
 
 def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
@@ -78,17 +78,17 @@ def _plain(spans: Spans, kind: str, names: list[str]) -> _Row:
     return _Row(start=spans.start, end=spans.end, kind=kinds, kinds=(kind,), names=names, name=name)
 
 
-def _threads(table: EventTable, steps: Steps, host: HostWork) -> list[tuple[str, _Row]]:
+def _threads(table: EventTable, steps: StepSpans, host: HostWork) -> list[tuple[str, _Row]]:
     """The outermost operators of the threads that ran most of them, that of the steps first."""
     thread = table.thread[host.operators]
     busiest = _busiest(thread, table.duration_ns[host.operators], THREADS)
     lanes = []
-    for one in sorted(busiest, key=lambda code: code != steps.thread):
-        rows = host.operators[thread == one]
+    for code in sorted(busiest, key=lambda code: code != steps.thread):
+        rows = host.operators[thread == code]
         reach = np.maximum.accumulate(table.end_ns[rows])
         outer = np.ones(len(rows), bool)
         outer[1:] = table.start_ns[rows[1:]] >= reach[:-1]
-        label = f"host thread {table.threads[one][1]}"
+        label = f"host thread {table.threads[code][1]}"
         lanes.append((label, _of_rows(table, rows[outer], "operator")))
     return lanes
 
@@ -107,10 +107,10 @@ def _of_rows(table: EventTable, rows: Rows, kind: str) -> _Row:
 def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
     stream = table.stream[device.row]
     kinds = tuple(sorted(set(_KINDS.values())))
-    of_use = np.array([kinds.index(_KINDS[use]) for use in Use], np.int64)
+    of_use = np.array([kinds.index(_KINDS[use]) for use in DeviceUse], np.int64)
     lanes = []
-    for one in sorted(_busiest(stream, device.end - device.start, STREAMS)):
-        mine = np.flatnonzero(stream == one)
+    for number in sorted(_busiest(stream, device.end - device.start, STREAMS)):
+        mine = np.flatnonzero(stream == number)
         row = _Row(
             start=device.start[mine],
             end=device.end[mine],
@@ -119,7 +119,7 @@ def _streams(table: EventTable, device: DeviceWork) -> list[tuple[str, _Row]]:
             names=table.names,
             name=table.name[device.row[mine]].astype(np.int64),
         )
-        label = "stream" if one == NONE else f"stream {one}"
+        label = "stream" if number == NONE else f"stream {number}"
         lanes.append((label, row))
     return lanes
 
@@ -134,23 +134,36 @@ def _busiest(
 
 
 def _slices(row: _Row, origin: int) -> tuple[Slice, ...]:
-    if len(row.start) <= MOST:
-        return tuple(_slice(row, origin, (place, place), 1) for place in range(len(row.start)))
-    alone = np.zeros(len(row.start), bool)
-    alone[np.argsort(row.start - row.end, kind="stable")[:LONGEST]] = True
-    width = max(1, (int(row.end.max()) - int(row.start[0])) // CELLS + 1)
-    cell = (row.start - row.start[0]) // width
-    before = np.cumsum(alone)
-    kept = [_slice(row, origin, (int(place), int(place)), 1) for place in np.flatnonzero(alone)]
-    short = np.flatnonzero(~alone)
-    key = (before[short] * (CELLS + 1) + cell[short]) * len(row.kinds) + row.kind[short]
-    short = short[np.argsort(key, kind="stable")]
-    cuts = np.flatnonzero(np.diff(np.sort(key))) + 1
-    merged = [
-        _slice(row, origin, (int(mine[0]), int(mine[np.argmax(row.end[mine])])), len(mine))
-        for mine in np.split(short, cuts)
-    ]
-    return tuple(sorted(kept + merged, key=lambda one: (one.start_s, one.end_s)))
+    """The events of a lane; of too many the longest, and the others merged into few.
+
+    Shorter ones are merged that start in the same cell of time, are of one kind, and have no long
+    one between them.  Of the starts 0 1 2 | 10 11, of one kind, with a long event at 1 and cells
+    of 10, there remain: 0; 1, the long one; 2; and 10 to 11 as `2 × operator`.
+    """
+    count = len(row.start)
+    if count <= MOST:
+        return tuple(_slice(row, origin, (place, place), 1) for place in range(count))
+    is_long = np.zeros(count, bool)
+    is_long[np.argsort(row.start - row.end, kind="stable")[:LONGEST]] = True
+    slices = [_slice(row, origin, (place, place), 1) for place in np.flatnonzero(is_long).tolist()]
+    for merged in _merged(row, is_long):
+        ends = int(merged[0]), int(merged[np.argmax(row.end[merged])])
+        slices.append(_slice(row, origin, ends, len(merged)))
+    return tuple(sorted(slices, key=lambda each: (each.start_s, each.end_s)))
+
+
+def _merged(row: _Row, is_long: npt.NDArray[np.bool_]) -> list[Rows]:
+    """The places of the shorter events, those of one slice together and in order of start."""
+    first, last = int(row.start[0]), int(row.end.max())
+    cell_ns = max(1, (last - first) // CELLS + 1)
+    short = np.flatnonzero(~is_long)
+    cell = (row.start[short] - first) // cell_ns
+    long_before = np.cumsum(is_long)[short]
+    # One number for the three, each in a range of its own.
+    group = (long_before * (CELLS + 1) + cell) * len(row.kinds) + row.kind[short]
+    order = np.argsort(group, kind="stable")
+    bounds = np.flatnonzero(np.diff(group[order])) + 1
+    return np.split(short[order], bounds)
 
 
 def _slice(row: _Row, origin: int, ends: tuple[int, int], count: int) -> Slice:

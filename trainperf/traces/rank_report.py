@@ -1,7 +1,9 @@
-"""What does the trace of one rank say?  Puts the answers of the single questions together."""
+"""The report of one trace: read, taken apart, measured and summed up."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,33 +14,33 @@ from trainperf.traces.metrics.collectives import Collectives, collectives_of
 from trainperf.traces.metrics.columns import (
     StepColumns,
     Value,
-    by_step,
     median,
-    not_measured,
     seconds,
 )
 from trainperf.traces.metrics.communication import comm_columns, kinds
-from trainperf.traces.metrics.device import DeviceWork, Use, device_work
+from trainperf.traces.metrics.device import DeviceWork, device_work
+from trainperf.traces.metrics.device_columns import device_columns
 from trainperf.traces.metrics.host import HostWork, host_columns, host_work
-from trainperf.traces.metrics.idle import Idle, idle_split
+from trainperf.traces.metrics.idle import IdleSplit, idle_split
 from trainperf.traces.metrics.intervals import clipped
-from trainperf.traces.metrics.kernels import kernel_columns
 from trainperf.traces.metrics.links import Nest, nest
-from trainperf.traces.metrics.memory import memory_peak
-from trainperf.traces.metrics.operators import top_operators
-from trainperf.traces.metrics.steps import Steps, find_steps
+from trainperf.traces.metrics.operators import memory_peak, top_operators
+from trainperf.traces.metrics.steps import StepSpans, find_steps
 from trainperf.traces.metrics.syncs import sync_columns, sync_sites
-from trainperf.traces.metrics.transfers import transfer_columns
 from trainperf.traces.missing_values import reasons_of, warnings_of
-from trainperf.traces.results import RankTrace, Totals, TraceStep
+from trainperf.traces.reader import read
+from trainperf.traces.results import (
+    AnalysisOptions,
+    RankAnalysis,
+    RankTrace,
+    TraceStep,
+    TraceTotals,
+)
+from trainperf.traces.stragglers import rank_collectives
 
 
-_DEVICE_FIELDS = (
-    "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
-    "idle_sync_s", "idle_other_s", "compute_s", "h2d_s", "h2d_bytes", "h2d_overlap_fraction",
-    "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "kernels", "launches", "short_kernels",
-    "short_kernels_s", "tensor_core_fraction",
-)  # fmt: skip
+_RANK = re.compile(r"(?:^|[^a-z])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+"""The rank in the name of a file, where the trace does not say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +48,31 @@ class Parts:
     """A trace taken apart: what every question is asked of."""
 
     table: EventTable
-    steps: Steps
+    steps: StepSpans
     device: DeviceWork
     host: HostWork
     forest: Nest
     """The operators."""
-    idle: Idle
+    idle: IdleSplit
     collectives: Collectives
+
+
+def analyse_file(path: Path, options: AnalysisOptions) -> RankAnalysis:
+    """Read and analyse one file; raises `TraceError` if nothing of it can be used."""
+    table = read(path)
+    parts = take_apart(table)
+    trace = summed_up(parts, path.name, lanes=options.lanes)
+    rank_in_name = _RANK.search(path.name)
+    if trace.rank is None and rank_in_name:
+        trace = msgspec.structs.replace(trace, rank=int(rank_in_name[1]))
+    if options.hta:
+        from trainperf.traces.hta import hta_breakdown  # noqa: PLC0415 seldom asked for
+
+        breakdown = hta_breakdown(table)
+        note = () if breakdown else ("HTA has no figures for a trace without a device",)
+        trace = msgspec.structs.replace(trace, hta=breakdown, warnings=(*trace.warnings, *note))
+    compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
+    return RankAnalysis(trace=trace, collectives=compared)
 
 
 def analyse(table: EventTable, file: str, *, lanes: bool = True) -> RankTrace:
@@ -115,30 +135,10 @@ def step_columns(parts: Parts) -> StepColumns:
     return {
         "step": steps.number.tolist(),
         "step_s": seconds(steps.end - steps.start),
-        **(_device_columns(parts) if worked else not_measured(_DEVICE_FIELDS, len(steps))),
+        **device_columns(table, steps, device, parts.idle),
         **host_columns(steps, host, device.busy if worked else None),
         **comm_columns(table, steps, device, host, parts.collectives),
         **sync_columns(table, steps, host, parts.forest, has_device=worked),
-    }
-
-
-def _device_columns(parts: Parts) -> StepColumns:
-    steps, device, idle = parts.steps, parts.device, parts.idle
-    count = len(steps)
-    spans = by_step(device, device.in_steps, count)
-    compute = by_step(device, device.kernel & device.used_for(Use.COMPUTE), count)
-    bounds = [one.bounds for one in spans]
-    return {
-        "device_span_s": [(one[1] - one[0]) / 1e9 if one else None for one in bounds],
-        "gpu_busy_s": seconds([one.total for one in spans]),
-        "gpu_idle_s": seconds(idle.total),
-        "idle_data_wait_s": seconds(idle.data_wait),
-        "idle_host_bound_s": seconds(idle.host_bound),
-        "idle_sync_s": seconds(idle.sync),
-        "idle_other_s": seconds(idle.other),
-        "compute_s": seconds([one.total for one in compute]),
-        **transfer_columns(parts.table, device, count),
-        **kernel_columns(parts.table, steps, device),
     }
 
 
@@ -147,7 +147,7 @@ def _steps(columns: StepColumns, count: int) -> tuple[TraceStep, ...]:
     return tuple(msgspec.convert(row, TraceStep) for row in rows)
 
 
-def _totals(parts: Parts, columns: StepColumns) -> Totals:
+def _totals(parts: Parts, columns: StepColumns) -> TraceTotals:
     step_s = [value for value in columns["step_s"] if value is not None]
     means = {name: _mean(columns[name]) for name in _MEANS}
     overlaps = {
@@ -156,14 +156,14 @@ def _totals(parts: Parts, columns: StepColumns) -> Totals:
         )
         for what in ("h2d", "d2h", "comm")
     }
-    found: dict[str, Value] = {
+    values_: dict[str, Value] = {
         "steps": len(parts.steps),
         "step_s": median(step_s) if step_s else 0.0,
         **means,
         **overlaps,
         **_fractions(parts),
     }
-    return msgspec.convert(found, Totals)
+    return msgspec.convert(values_, TraceTotals)
 
 
 _MEANS = (
@@ -173,19 +173,19 @@ _MEANS = (
 
 
 def _mean(values: Sequence[Value]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
 
 
 def _weighted(shares: Sequence[Value], weights: Sequence[Value]) -> float | None:
     """A quotient of sums again: the shares by what they are shares of."""
-    known = [
+    products = [
         (part * weight, weight)
         for part, weight in zip(shares, weights, strict=True)
         if part is not None and weight is not None
     ]
-    whole = sum(weight for _, weight in known)
-    return sum(part for part, _ in known) / whole if whole else None
+    whole = sum(weight for _, weight in products)
+    return sum(part for part, _ in products) / whole if whole else None
 
 
 def _fractions(parts: Parts) -> Mapping[str, float]:

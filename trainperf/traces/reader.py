@@ -1,26 +1,46 @@
-"""How does a trace file become a table?  In one pass, chunk by chunk, in bounded memory."""
+"""The reader of trace files: one pass, chunk by chunk, in bounded memory."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from trainperf.core.errors import TraceError
-from trainperf.traces.event_table import EventTable, Losses, TraceInfo
-from trainperf.traces.reading.assembly import assemble
-from trainperf.traces.reading.columns import Columns
+from trainperf.traces.event_table import NONE, Column, EventTable, Losses
+from trainperf.traces.reading.columns import Columns, Growing
 from trainperf.traces.reading.decode import EventDecoder
 from trainperf.traces.reading.meta import KEYS, clock_ns, info_of, values_of
 from trainperf.traces.reading.numbers import InexactError
-from trainperf.traces.reading.source import Limits, Source
-from trainperf.traces.reading.splitter import Document, Value, Window
+from trainperf.traces.reading.source import ReadLimits, Source
+from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
 
 
-def read(path: Path, *, limits: Limits | None = None) -> EventTable:
+_TIES = ("python_id", "external", "kind")
+"""What says which of two events of the same time is the outer one, the last first."""
+
+_DTYPES: dict[str, type[np.int32 | np.int64 | np.uint8]] = {
+    "duration_ns": np.int64,
+    "kind": np.uint8,
+    **dict.fromkeys(("bytes", "elements", "total_bytes"), np.int64),
+    **dict.fromkeys(
+        ("name", "thread", "correlation", "external", "stream", "device", "shapes", "collective",
+         "group", "dtype", "sequence", "python_id", "python_parent"),
+        np.int32,
+    ),
+}  # fmt: skip
+"""The columns of a table after `start_ns`, each with what it is where no event fills it."""
+
+
+def read(path: Path, *, limits: ReadLimits | None = None) -> EventTable:
     """Read one trace, `.json` or `.json.gz`; what is damaged is left out and counted in `losses`.
 
     Raises:
         TraceError: nothing of it can be used; says why in one line.
     """
-    limits = limits or Limits()
+    limits = limits or ReadLimits()
     try:
         try:
             return _read(path, limits, EventDecoder())
@@ -31,9 +51,9 @@ def read(path: Path, *, limits: Limits | None = None) -> EventTable:
         raise TraceError(f"{path}: {error}") from None
 
 
-def _read(path: Path, limits: Limits, decoder: EventDecoder) -> EventTable:
+def _read(path: Path, limits: ReadLimits, decoder: EventDecoder) -> EventTable:
     source = Source(path, limits)
-    document = Document(Window(source.blocks()), decoder)
+    document = TraceDocument(ByteWindow(source.blocks()), decoder)
     columns = Columns(limits.text_characters)
     bodies: dict[str, bytes] = {}
     dropped = repaired = 0
@@ -59,5 +79,56 @@ def _read(path: Path, limits: Limits, decoder: EventDecoder) -> EventTable:
         trailing=document.trailing or source.trailing,
     )
     values = values_of(bodies)
-    table = assemble(columns, info=TraceInfo(), losses=losses, clock_ns=clock_ns(values))
+    table = _assemble(columns, losses=losses, clock_ns=clock_ns(values))
     return replace(table, info=info_of(values, table))
+
+
+def _assemble(columns: Columns, *, losses: Losses, clock_ns: int) -> EventTable:
+    """The table of all *columns*, which are used up; *clock_ns* is where their times count from.
+
+    Each column is freed where it grew once its sorted copy is made: both together are the peak of
+    memory.
+    """
+    growing, rows = columns.growing, columns.rows
+    start_ns = growing.pop("start_ns").finished(rows)
+    base_ns = int(start_ns.min())
+    start_ns -= base_ns
+    first_ns = int(start_ns[0])
+    order = _order(start_ns, growing, rows)
+    sorted_columns: dict[str, Any] = {"start_ns": start_ns[order]}
+    del start_ns
+    for name, dtype in _DTYPES.items():
+        if name in growing:
+            sorted_columns[name] = growing.pop(name).finished(rows)[order]
+        else:  # one value seen many times
+            sorted_columns[name] = np.broadcast_to(dtype(NONE), rows)
+    has_stack = "stack" in growing
+    return EventTable(
+        **sorted_columns,
+        stack=growing.pop("stack").finished(rows)[order] if has_stack else None,
+        names=columns.names.texts(),
+        texts=columns.texts.names.texts(),
+        threads=list(columns.threads.pairs),
+        base_ns=clock_ns + base_ns,
+        clock_ns=clock_ns,
+        first_ns=first_ns,
+        losses=losses,
+    )
+
+
+def _order(start_ns: Column, growing: Mapping[str, Growing], rows: int) -> npt.NDArray[np.intp]:
+    """The rows by start; where starts are equal, the outer event first.
+
+    It does not depend on the order of the file, unless two events are the same in all.
+    """
+    order = np.argsort(start_ns, kind="stable")
+    ordered = start_ns[order]
+    same = np.zeros(rows + 1, dtype=np.bool_)
+    np.equal(ordered[1:], ordered[:-1], out=same[1:-1])
+    tied = np.flatnonzero(same[1:] | same[:-1])
+    if len(tied):
+        ties = order[tied]
+        keys = [growing[name].finished(rows)[ties] for name in _TIES if name in growing]
+        outer = np.lexsort((*keys, -growing["duration_ns"].finished(rows)[ties], start_ns[ties]))
+        order[tied] = ties[outer]
+    return order

@@ -1,8 +1,11 @@
-"""What does a trace say?  The answer as data: what `trainperf trace --format json` prints.
+"""Results of analysing traces, as data: what `trainperf trace --format json` prints.
 
 Times are seconds.  `None` is *not measured* or *does not apply*; `reasons` says which.  A device
 event belongs to the step that launched it; shares are of the step's own time on the host clock.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -113,7 +116,7 @@ class SyncSite(msgspec.Struct, frozen=True, kw_only=True):
     """Innermost Python frame first; empty where the trace has no stacks."""
 
 
-class Totals(msgspec.Struct, frozen=True, kw_only=True):
+class TraceTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over the recorded steps of a rank; fractions are quotients of sums."""
 
     steps: int
@@ -156,7 +159,7 @@ class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """`step`, `compute`, `communication`, `copy`, `idle`, `operator`, `loader`, `sync`."""
 
 
-class Lane(msgspec.Struct, frozen=True, kw_only=True):
+class TraceLane(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the picture: a stream of the device, or a thread of the host."""
 
     name: str
@@ -175,7 +178,7 @@ class HtaStream(msgspec.Struct, frozen=True, kw_only=True):
 class HtaBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of Holistic Trace Analysis 0.5, with its rounding and without its last step.
 
-    For side-by-side use only; `docs/traces.md` says how they differ from ours.
+    For side-by-side use only; `docs/reference/traces.md` says how they differ from ours.
     """
 
     kernel_time_s: float
@@ -199,7 +202,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     step_source: str = ""
     """What the steps were cut by: `ProfilerStep`, `Optimizer.step`, or `none` (one window)."""
     steps: tuple[TraceStep, ...] = ()
-    totals: Totals
+    totals: TraceTotals
     top_operators: tuple[Operator, ...] = ()
     """By self device time; by self CPU time without a device."""
     top_cpu_operators: tuple[Operator, ...] = ()
@@ -207,7 +210,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     sync_sites: tuple[SyncSite, ...] = ()
     memory_peak_bytes: int | None = None
     memory_peak_operator: str | None = None
-    lanes: tuple[Lane, ...] = ()
+    lanes: tuple[TraceLane, ...] = ()
     reasons: dict[str, str] = {}
     """Field to the sentence that says why it is `None`."""
     warnings: tuple[str, ...] = ()
@@ -245,3 +248,36 @@ class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     """Largest gain first."""
     answer: str = ""
     """One sentence: what the device does with its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalysisOptions:
+    """How each trace is to be analysed."""
+
+    lanes: bool = True
+    """Whether to make the lanes for drawing."""
+    hta: bool = False
+    """Whether to add the figures by HTA's definitions."""
+
+
+CollectiveKey = tuple[int, str, str, int]
+"""Step number, process group, kind, and how many of these came before it in the step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCollectives:
+    """What one rank spent in each collective, to be set beside the others."""
+
+    seconds: Mapping[CollectiveKey, float]
+    backward: frozenset[CollectiveKey]
+    """Those that were asked for once backward had begun."""
+    first: CollectiveKey | None
+    """The first of the recording."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankAnalysis:
+    """What the analysis of one file gives."""
+
+    trace: RankTrace
+    collectives: RankCollectives

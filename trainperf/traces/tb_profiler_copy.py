@@ -1,4 +1,4 @@
-"""How is a trace rewritten so that torch-tb-profiler 0.4.3 shows right figures of it?
+"""A copy of a trace, rewritten so that torch-tb-profiler 0.4.3 shows right figures of it.
 
 It knows the categories of 2021, takes a kernel for communication only if its `External id` is that
 of a collective it knows by name, and counts the host's time in the collective along.  The original
@@ -7,7 +7,9 @@ is never touched; times of the copy are as the plugin reads them, 64-bit floats 
 
 import gzip
 import re
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, cast
 
@@ -16,13 +18,20 @@ import msgspec
 from trainperf.core.errors import TraceError
 from trainperf.core.run_directory import drafted
 from trainperf.traces.event_table import Kind
-from trainperf.traces.metrics.collective_ids import Collectives
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
 from trainperf.traces.reading.kinds import kind_of
 from trainperf.traces.reading.mend import mend
-from trainperf.traces.reading.source import Limits, Source
-from trainperf.traces.reading.splitter import Batch, Document, Value, Window
+from trainperf.traces.reading.source import ReadLimits, Source
+from trainperf.traces.reading.splitter import Batch, ByteWindow, TraceDocument, Value
 
+
+_KERNELS = ("nccl", "rccl", "msccl")
+"""How the names of kernels of communication begin, whatever their case."""
+
+_LARGEST_NUMBER = 2**63
+
+Event = Mapping[str, object]
+"""One event as the file has it."""
 
 Record = dict[str, object]
 """One event with everything that is in it."""
@@ -40,14 +49,93 @@ _KNOWN = ("broadcast", "all_reduce", "all_gather", "reduce_scatter", "reduce")
 """The collectives of the plugin; the longer names first."""
 
 
-def normalise(trace: Path, copy: Path, *, limits: Limits | None = None) -> None:
+class CollectiveLaunches:
+    """Collects events in any order; after `link` knows the `External id` of each collective.
+
+    Holds three numbers per launch: a trace of a gigabyte has some millions.
+    """
+
+    def __init__(self) -> None:
+        self._threads: dict[tuple[str, str], int] = {}
+        self._spans: dict[int, list[tuple[float, float, int]]] = {}
+        self._kernels: set[object] = set()
+        self._correlations = array("q")
+        self._callers = array("i")
+        self._times = array("d")
+        self._external: dict[int, int] = {}
+
+    def look(self, event: Event) -> None:
+        """Take the next event."""
+        args, category, name = event.get("args"), event.get("cat"), event.get("name")
+        if event.get("ph") != "X" or not isinstance(args, dict) or not isinstance(category, str):
+            return
+        kind = kind_of(category)
+        if kind is Kind.RUNTIME:
+            self._call(event, args.get("correlation"))
+        elif kind is Kind.KERNEL and is_communication(str(name)):
+            self._kernels.add(args.get("correlation"))
+        elif kind in (Kind.ANNOTATION, Kind.CPU_OP) and str(name).startswith("nccl:"):
+            self._span(event, args.get("External id", args.get("external id")))
+
+    def link(self) -> None:
+        """All events have been seen: find the collective around each launch."""
+        for spans in self._spans.values():
+            spans.sort(key=lambda span: span[0])
+        starts = {thread: [span[0] for span in spans] for thread, spans in self._spans.items()}
+        for correlation, thread, time in zip(
+            self._correlations, self._callers, self._times, strict=True
+        ):
+            if correlation not in self._kernels or thread not in starts:
+                continue
+            place = bisect_right(starts[thread], time) - 1
+            # The innermost one began last; one that has ended may lie inside one that goes on.
+            while place >= 0 and self._spans[thread][place][1] < time:
+                place -= 1
+            if place >= 0:
+                self._external[correlation] = self._spans[thread][place][2]
+
+    def external(self, correlation: object, name: object, kind: Kind) -> int | None:
+        """`External id` of the collective behind a kernel or its launch; `None` without one."""
+        if kind is Kind.KERNEL and not is_communication(str(name)):
+            return None
+        return self._external.get(correlation) if isinstance(correlation, int) else None
+
+    def _call(self, event: Event, correlation: object) -> None:
+        ts = event.get("ts")
+        if (
+            isinstance(correlation, int)
+            and 0 < correlation < _LARGEST_NUMBER
+            and isinstance(ts, int | float)
+        ):
+            self._correlations.append(correlation)
+            self._callers.append(self._thread(event))
+            self._times.append(ts)
+
+    def _span(self, event: Event, external: object) -> None:
+        ts, dur = event.get("ts"), event.get("dur")
+        if not isinstance(ts, int | float) or not isinstance(dur, int | float):
+            return
+        if isinstance(external, int):
+            self._spans.setdefault(self._thread(event), []).append((ts, ts + dur, external))
+
+    def _thread(self, event: Event) -> int:
+        thread = (str(event.get("pid")), str(event.get("tid")))
+        return self._threads.setdefault(thread, len(self._threads))
+
+
+def is_communication(name: str) -> bool:
+    """Whether a kernel of this name moves data between ranks."""
+    return name.lower().startswith(_KERNELS)
+
+
+def normalise(trace: Path, copy: Path, *, limits: ReadLimits | None = None) -> None:
     """Write a copy of *trace* for torch-tb-profiler, gzipped, whole or not at all.
 
     Raises:
         TraceError: Nothing of it can be used.
         OSError: The copy cannot be written.
     """
-    limits = limits or Limits()
+    limits = limits or ReadLimits()
     head, collectives = _first_pass(trace, limits)
     copy.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -58,20 +146,20 @@ def normalise(trace: Path, copy: Path, *, limits: Limits | None = None) -> None:
         _write(cast(IO[bytes], out), head, _events(trace, limits, collectives))
 
 
-def _first_pass(trace: Path, limits: Limits) -> tuple[dict[str, bytes], Collectives]:
+def _first_pass(trace: Path, limits: ReadLimits) -> tuple[dict[str, bytes], CollectiveLaunches]:
     """What stands beside the events, and which collective launched which kernel."""
     head: dict[str, bytes] = {}
-    collectives = Collectives()
-    seen = False
+    collectives = CollectiveLaunches()
+    has_events = False
     for part in _parts(trace, limits):
         if isinstance(part, Value):
             body = _valid(part)
             if body is not None:
                 head[part.key] = body
             continue
-        seen = True
+        has_events = True
         collectives.look(part)
-    if not seen:
+    if not has_events:
         raise TraceError(f"{trace}: holds no events")
     collectives.link()
     return head, collectives
@@ -89,14 +177,14 @@ def _valid(value: Value) -> bytes | None:
     return None
 
 
-def _events(trace: Path, limits: Limits, collectives: Collectives) -> Iterator[Record]:
+def _events(trace: Path, limits: ReadLimits, collectives: CollectiveLaunches) -> Iterator[Record]:
     for part in _parts(trace, limits):
         if not isinstance(part, Value):
             yield from _rewritten(part, collectives)
 
 
-def _parts(trace: Path, limits: Limits) -> Iterator[Value | Record]:
-    for part in Document(Window(Source(trace, limits).blocks()), _WholeDecoder()).parts():
+def _parts(trace: Path, limits: ReadLimits) -> Iterator[Value | Record]:
+    for part in TraceDocument(ByteWindow(Source(trace, limits).blocks()), _WholeDecoder()).parts():
         if isinstance(part, Batch):
             yield from cast(list[Record], part.events)
         else:
@@ -115,7 +203,7 @@ def _write(out: IO[bytes], head: dict[str, bytes], events: Iterator[Record]) -> 
     out.write(b"\n]}\n")
 
 
-def _rewritten(event: Record, collectives: Collectives) -> Iterator[Record]:
+def _rewritten(event: Record, collectives: CollectiveLaunches) -> Iterator[Record]:
     """The event as the plugin understands it; nothing for one on which it would fail."""
     name, category = event.get("name"), event.get("cat")
     if not isinstance(name, str) or not _sound(event):
@@ -124,11 +212,11 @@ def _rewritten(event: Record, collectives: Collectives) -> Iterator[Record]:
         yield event
         return
     kind = kind_of(category)
-    found = _COLLECTIVE.match(name)
+    collective = _COLLECTIVE.match(name)
     if kind in (Kind.RUNTIME, Kind.KERNEL):
         yield _pointed(event, kind, collectives)
-    elif found and kind in (Kind.ANNOTATION, Kind.CPU_OP):
-        yield from _split(event, found["what"])
+    elif collective and kind in (Kind.ANNOTATION, Kind.CPU_OP):
+        yield from _split(event, collective["what"])
     elif kind is Kind.DEVICE_ANNOTATION and name.startswith((_STEP, "nccl:")):
         # Else a step is there twice, and a collective beside its kernels.
         yield {**event, "name": f"{_DEVICE_COPY}{name}"}
@@ -150,7 +238,7 @@ def _sound(event: Record) -> bool:
     return not host or str(event.get("tid")).lstrip("-").isdigit()
 
 
-def _pointed(event: Record, kind: Kind, collectives: Collectives) -> Record:
+def _pointed(event: Record, kind: Kind, collectives: CollectiveLaunches) -> Record:
     args = event.get("args")
     args = args if isinstance(args, dict) else {}
     changed = {**event, "cat": "runtime"} if kind is Kind.RUNTIME else event
@@ -170,9 +258,9 @@ def _split(event: Record, what: str) -> Iterator[Record]:
     args = dict(args) if isinstance(args, dict) else {}
     rest = {key: value for key, value in args.items() if key.lower() != "external id"}
     what = what.replace("allreduce", "all_reduce")
-    known = next((known for known in _KNOWN if known in what), "all_gather")
+    name = next((name for name in _KNOWN if name in what), "all_gather")
     yield {**event, "cat": "cpu_op", "name": f"{event['name']} (host)", "args": rest}
-    yield {**event, "cat": "user_annotation", "name": f"nccl:{known}", "dur": 0}
+    yield {**event, "cat": "user_annotation", "name": f"nccl:{name}", "dur": 0}
 
 
 class _WholeDecoder(EventDecoder):

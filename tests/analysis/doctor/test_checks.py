@@ -9,13 +9,12 @@ from support.doctor import HEALTHY_MS, NAMES, Planted, checked, make_capture
 from support.light import CHIP, COMPUTE, MEMORY, make_audit, make_use
 from support.runs import make_step, make_steps
 
-from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.phases import Tag
-from trainperf.traces.results import Totals, TraceStep
+from trainperf.traces.results import TraceStep, TraceTotals
 
 
 PLAIN = Planted()
@@ -70,7 +69,7 @@ HOLDER = Holder(
     kind="list", name="Model.losses", where="model.py:5", count=200, graphs=200, size_bytes=800
 )
 COMPILED = Compilation(graphs=2, compile_s=3.0)
-TRACED = Totals(
+TRACED = TraceTotals(
     steps=3,
     step_s=0.050,
     gpu_busy_fraction=0.9,
@@ -323,7 +322,7 @@ def test_a_trace_that_contradicts_the_records_decides_nothing_else(tmp_path: Pat
     found = checked("profiler_evidence", tmp_path, replace(GPU, steps=steps, capture=capture))
 
     assert found.status == "fail"
-    assert "by the records and 80.0 ms in the trace" in found.evidence[0]
+    assert "in the records and 80.0 ms in the trace" in found.evidence[0]
 
 
 def test_a_direction_that_no_trace_shows_is_not_judged_by_one(tmp_path: Path) -> None:

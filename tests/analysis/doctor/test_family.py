@@ -11,7 +11,7 @@ from trainperf.analysis.rules import RULES
 
 EACH = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 KNOWN = {rule.__name__ for rule in RULES}
-DOCS = (Path(__file__).parents[3] / "docs" / "doctor.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "reference" / "checks.md").read_text(encoding="utf-8")
 
 
 @EACH
@@ -25,7 +25,7 @@ def test_it_is_documented_and_lives_in_a_file_of_its_name(check: Check) -> None:
 def test_the_rules_it_asks_exist(check: Check) -> None:
     """A rule of another name would never find anything, and the check always pass."""
     module = importlib.import_module(check.__module__)
-    names = ("RULES", "MORE_EXACT")
+    names = ("FAILS_ON", "RULES", "MORE_EXACT")
     asked = {rule for name in names for rule in getattr(module, name, ())}
 
     assert asked <= KNOWN

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.light import COMPUTE, MEMORY, make_light, make_use
 
-from trainperf.analysis.roofline.time_split import NAMES, DeviceShares, Facts, dimensions
+from trainperf.analysis.roofline.time_split import NAMES, DeviceShares, StepFacts, dimensions
 
 
 PHASES: Mapping[str, float] = {
@@ -24,7 +24,7 @@ PHASES: Mapping[str, float] = {
 }
 """A step of 100 ms, of which 70 are forward, backward and update."""
 
-PLAIN = Facts(phases_s=PHASES, tail_s=0.010, loop_wait_s=0.003)
+PLAIN = StepFacts(phases_s=PHASES, tail_s=0.010, loop_wait_s=0.003)
 """Ten of the seventy are spent waiting for ranks."""
 
 TRACE = DeviceShares(
@@ -39,7 +39,7 @@ TRACE = DeviceShares(
 )
 
 
-def shares(facts: Facts) -> dict[str, float]:
+def shares(facts: StepFacts) -> dict[str, float]:
     """By name."""
     found = dimensions(facts)
     assert found is not None
@@ -125,7 +125,7 @@ def test_a_trace_says_what_the_device_did() -> None:
         }
     )
     assert found.basis == "trace"
-    assert found.evidence == ("trace of steps 5–7, 1,234 kernels a step", "no step was audited")
+    assert found.evidence == ("trace of steps 5–7, 1,234 kernels per step", "no step was audited")
 
 
 def test_an_audit_divides_the_kernels_of_a_trace() -> None:
@@ -140,9 +140,9 @@ def test_an_audit_divides_the_kernels_of_a_trace() -> None:
 
 def test_what_no_phase_brackets_is_not_zero() -> None:
     """A loop that brackets nothing may compute all the time; an unseen transfer is in `other`."""
-    assert dimensions(Facts(phases_s={})) is None
-    assert dimensions(Facts(phases_s={"data_wait": 0.1, "other": 0.9})) is None
-    unseen = dimensions(Facts(phases_s={"forward": 0.5, "backward": 0.3, "other": 0.2}))
+    assert dimensions(StepFacts(phases_s={})) is None
+    assert dimensions(StepFacts(phases_s={"data_wait": 0.1, "other": 0.9})) is None
+    unseen = dimensions(StepFacts(phases_s={"forward": 0.5, "backward": 0.3, "other": 0.2}))
 
     assert unseen is not None
     assert unseen.transfer is None
@@ -177,7 +177,7 @@ def test_the_shares_always_sum_to_one_and_none_is_negative(
     parts = dict(zip(names, (part / whole for part in traced), strict=True))
     uses = [make_use(flops=f, memory=b, host_s=s) for f, b, s in operators]
     found = dimensions(
-        Facts(
+        StepFacts(
             phases_s=phases,
             tail_s=tail_s,
             loop_wait_s=loop_wait_s,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.compiler.compile_latency import COMPILED_GAIN, compile_latency
 from trainperf.analysis.rules.compiler.first_step import first_step
 from trainperf.analysis.rules.compiler.graph_breaks import graph_breaks

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import RULES, Rule
+from trainperf.analysis.rules.base import Evidence
 
 
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

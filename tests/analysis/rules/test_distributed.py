@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.runs import MS, RankSpec, make_info, make_step, summary_of
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import diagnose
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.distributed.allreduce_tail import allreduce_tail
 from trainperf.analysis.rules.distributed.data_parallel import data_parallel
 from trainperf.analysis.rules.distributed.no_sync import no_sync
@@ -16,7 +16,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.steps.records import Scalar
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import Collective, RankTrace, Totals
+from trainperf.traces.results import Collective, RankTrace, TraceTotals
 
 
 ACCUMULATES: Mapping[str, Scalar] = {"allreduces_per_step": 4.0, "micro_batches_per_step": 4.0}
@@ -62,7 +62,7 @@ def captured(summary: Summary, *, comm_s: float, bus: float | None = None) -> Ev
         RankTrace(
             file=f"rank{rank}",
             rank=rank,
-            totals=Totals(steps=3, step_s=0.1, comm_s=comm_s / (1 + rank)),
+            totals=TraceTotals(steps=3, step_s=0.1, comm_s=comm_s / (1 + rank)),
             collectives=(kinds,),
         )
         for rank in (0, 1)

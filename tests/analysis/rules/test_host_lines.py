@@ -8,19 +8,19 @@ import pytest
 from support.audits import USE
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.host.base import host_lines
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
 from trainperf.analysis.rules.host.host_code import host_code
-from trainperf.analysis.rules.host.host_lines import host_lines
+from trainperf.analysis.rules.host.launch_bound import named_fraction
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.analysis.rules.host.loop import loop
 from trainperf.analysis.rules.host.metrics_every_batch import metrics_every_batch
-from trainperf.analysis.rules.host.named_lines import named_fraction
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.steps.records import Scalar
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import RankTrace, SyncSite, Totals, TraceStep
+from trainperf.traces.results import RankTrace, SyncSite, TraceStep, TraceTotals
 
 
 def use(  # noqa: PLR0913 one operator has as many facts
@@ -186,7 +186,7 @@ def traced(made: Evidence, *, idle: float, sync_s: float) -> Evidence:
     rank = RankTrace(
         file="rank0",
         steps=(step, step),
-        totals=Totals(steps=2, step_s=0.1, idle_sync_fraction=idle),
+        totals=TraceTotals(steps=2, step_s=0.1, idle_sync_fraction=idle),
         sync_sites=(site,),
     )
     facts = CaptureFacts(first_step=30, first_index=30, complete_steps=2)

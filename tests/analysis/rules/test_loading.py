@@ -7,7 +7,7 @@ import pytest
 from support.batches import Batch
 from support.runs import MS, RankSpec, make_info, make_run_dir, make_steps
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.input.transfer import transfer
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
@@ -17,7 +17,7 @@ from trainperf.core.findings import Finding
 from trainperf.core.steps.records import Scalar
 from trainperf.reports.run.headline import headline
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
-from trainperf.traces.results import RankTrace, Totals
+from trainperf.traces.results import RankTrace, TraceTotals
 
 
 def found(
@@ -185,8 +185,8 @@ def test_without_an_anatomy_the_reader_is_told_how_to_get_one(tmp_path: Path) ->
     lightning = only(found(tmp_path / "a", data_wait=30, forward=20))
     plain = only(found(tmp_path / "b", config={"loop": "plain"}, data_wait=30, forward=20))
 
-    assert lightning.evidence[-1].startswith("TrainPerf(loader_anatomy=True) says")
-    assert plain.evidence[-1].startswith("LoopMonitor.loader_anatomy() says")
+    assert lightning.evidence[-1].startswith("TrainPerf(loader_anatomy=True) shows")
+    assert plain.evidence[-1].startswith("monitor.loader_anatomy() shows")
 
 
 def test_the_summary_says_how_many_workers_keep_up(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_copying_that_a_trace_shows_beside_computing_is_not_counted(
     """10 of 50 ms are copying; as far as kernels run meanwhile, nothing is lost."""
     facts = {"h2d_device_ns": 10 * MS, "h2d_bytes": 20_000_000, "h2d_tensors": 3}
     summary = found(tmp_path, device="cuda", facts=facts, h2d=10, forward=40)
-    totals = Totals(steps=3, step_s=0.05, h2d_s=0.01, h2d_overlap_fraction=overlap)
+    totals = TraceTotals(steps=3, step_s=0.05, h2d_s=0.01, h2d_overlap_fraction=overlap)
     capture = CaptureReport(
         ranks=(RankTrace(file="rank0", totals=totals),),
         capture=CaptureFacts(first_step=100, first_index=100, complete_steps=3),

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_step, summary_of
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import diagnose
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.memory.fragmentation import fragmentation
 from trainperf.analysis.rules.memory.graph_held import graph_held
 from trainperf.analysis.rules.memory.leak import leak

@@ -9,7 +9,7 @@ import pytest
 from support.audits import evidence_of, product
 from support.runs import WARMUP_STEPS, RankSpec, make_info, make_step, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.debug_modes import debug_modes
 from trainperf.analysis.rules.host.garbage import garbage

@@ -8,7 +8,7 @@ import pytest
 from support.audits import capture_of, evidence_of, product, use
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.compiler.graph_breaks import graph_breaks
 from trainperf.analysis.rules.compiler.recompiles import recompiles
 from trainperf.analysis.rules.host.debug_modes import debug_modes

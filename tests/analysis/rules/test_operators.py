@@ -6,13 +6,13 @@ import msgspec
 import pytest
 from support.audits import CHIP, SMALL, capture_of, evidence_of, product, use
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import Rule
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.host.host_bound import host_bound
 from trainperf.analysis.rules.host.launch_bound import launch_bound
 from trainperf.analysis.rules.operators.attention import attention
-from trainperf.analysis.rules.operators.audited import audited
 from trainperf.analysis.rules.operators.autocast_casts import autocast_casts
+from trainperf.analysis.rules.operators.base import audited
 from trainperf.analysis.rules.operators.constant_rebuilt import constant_rebuilt
 from trainperf.analysis.rules.operators.elementwise_chain import elementwise_chain
 from trainperf.analysis.rules.operators.half_sensitive import half_sensitive
@@ -132,7 +132,7 @@ def test_an_audit_of_another_batch_size_carries_no_diagnosis(tmp_path: Path) -> 
     evidence = evidence_of(tmp_path / "b", [copies, BACKWARD, UPDATE])
     readings = {**evidence.summary.readings}
     readings["flops_per_s"] = type(readings["flops_per_s"])(
-        value=None, unit="FLOP/s", reason="the audited step is not like the others"
+        value=None, unit="FLOP/s", reason="the audited step differs from the others"
     )
     unlike = msgspec.structs.replace(evidence.summary, readings=readings)
     assert layout_copies(Evidence(**{**fields(evidence), "summary": unlike})) is None

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from support.audits import CHIP, evidence_of, product, use
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.rules import Rule
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.operators.channels_last import channels_last
 from trainperf.analysis.rules.operators.matmul_precision import matmul_precision
 from trainperf.analysis.rules.operators.matmul_shapes import matmul_shapes, odd_sizes

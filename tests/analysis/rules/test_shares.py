@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.checkpoint import checkpoint
 from trainperf.analysis.rules.fit.validation import validation
 from trainperf.analysis.rules.input.padding import padding

@@ -7,7 +7,7 @@ import pytest
 from support.audits import evidence_of, product, use
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.compiler.compile_latency import compile_latency
 from trainperf.analysis.rules.compiler.first_step import first_step
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs

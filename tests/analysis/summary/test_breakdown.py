@@ -11,12 +11,12 @@ from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import MS, RankSpec, make_info, make_steps, summary_of
 from support.traces import TRACES, needs_traces
 
-from trainperf.analysis.summary.breakdown import broken_down
+from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.schema import encode_summary
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.job_report import report
-from trainperf.traces.results import Totals
+from trainperf.traces.results import TraceTotals
 
 
 STEPS = make_steps(200, data_wait=10, forward=25, backward=50, optimizer=15)
@@ -27,7 +27,7 @@ AUDIT = make_audit(
     step=20,
 )
 AUDITED = replace(PLAIN, documents=(AUDIT, MeasuredChip(chip=CHIP)))
-TRACED = Totals(
+TRACED = TraceTotals(
     steps=3,
     step_s=0.1,
     gpu_busy_fraction=0.75,
@@ -97,7 +97,7 @@ def test_a_trace_on_disk_is_what_counts(tmp_path: Path) -> None:
 
 def test_a_trace_without_a_device_divides_nothing(tmp_path: Path) -> None:
     """A CPU's trace has operators, and no idle time to tell apart."""
-    traced = make_capture(Totals(steps=3, step_s=0.1), on_device=False)
+    traced = make_capture(TraceTotals(steps=3, step_s=0.1), on_device=False)
     dimensions = replace(PLAIN, capture=traced).evidence(tmp_path).summary.dimensions
 
     assert dimensions is not None
@@ -124,7 +124,7 @@ def test_waiting_for_ranks_is_synchronisation(tmp_path: Path) -> None:
     assert sum(dimensions.shares.values()) == pytest.approx(1.0)
 
 
-def test_a_run_that_never_settled_is_broken_down_over_all_steps(tmp_path: Path) -> None:
+def test_a_run_that_never_settled_is_with_time_split_over_all_steps(tmp_path: Path) -> None:
     """Better than nothing, and no speed of light: a warm-up says nothing about that."""
     summary = replace(AUDITED, steps=STEPS[:9]).evidence(tmp_path).summary
 
@@ -153,7 +153,9 @@ def test_real_traces_divide_the_whole_of_the_devices_time(name: str, tmp_path: P
         ranks=read.ranks,
         capture=CaptureFacts(first_step=0, first_index=0, complete_steps=3),
     )
-    dimensions = broken_down(PLAIN.evidence(tmp_path).summary, None, None, (capture,)).dimensions
+    dimensions = with_time_split(
+        PLAIN.evidence(tmp_path).summary, None, None, (capture,)
+    ).dimensions
     totals = read.ranks[0].totals
 
     assert dimensions is not None

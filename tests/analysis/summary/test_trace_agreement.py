@@ -57,7 +57,7 @@ def test_records_and_trace_say_the_same_of_the_same_steps(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        ({"step_s": 0.5}, "steps 7–9 (rank 0): a step takes"),
+        ({"step_s": 0.5}, "steps 7–9 (rank 0): step time is"),
         ({"data_wait_s": 0.001}, "steps 7–9 (rank 0): data wait is"),
     ],
 )

@@ -155,8 +155,8 @@ def test_pinning_is_timed_where_the_loader_pins() -> None:
             nap()
             return "pinned"
 
-    made = BatchTiming(worker=0, samples=1, getitem_ns=1, collate_ns=1)
-    parcel = Parcel(Pinned(), made).pin_memory()
+    timing = BatchTiming(worker=0, samples=1, getitem_ns=1, collate_ns=1)
+    parcel = Parcel(Pinned(), timing).pin_memory()
 
     assert parcel.batch == "pinned"
     assert parcel.pinning_ns is not None
@@ -359,7 +359,7 @@ def test_a_stream_from_an_open_file_is_refused(tmp_path: Path) -> None:
     path.write_text("a\nb\nc\n")
     loader = DataLoader(FromFile(path), batch_size=1)
 
-    with pytest.raises(ConfigError, match=r"FromFile: it holds an open file.*__iter__"):
+    with pytest.raises(ConfigError, match=r"FromFile: holds an open file.*__iter__"):
         loader_anatomy(loader)
 
     assert [line for [line] in loader] == ["a\n", "b\n", "c\n"]
@@ -409,7 +409,7 @@ def test_the_first_of_several_loaders_counts() -> None:
 
 def test_a_loader_without_batches_is_told_so() -> None:
     """Rather than divided by."""
-    with pytest.raises(ConfigError, match="Rows: it gave no batch"):
+    with pytest.raises(ConfigError, match="Rows: it yields no batch"):
         loader_anatomy(DataLoader(Rows(number=0), batch_size=4))
 
 

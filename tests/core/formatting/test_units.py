@@ -4,7 +4,7 @@ import pytest
 
 from trainperf.core.formatting.units import (
     Scale,
-    bracket,
+    confidence_interval,
     count,
     duration,
     fine_share,
@@ -48,9 +48,9 @@ def test_parts_are_shown_in_the_unit_of_the_whole() -> None:
 
 def test_an_interval_is_shown_in_the_unit_of_its_value() -> None:
     """And not at all where its ends look the same."""
-    assert bracket(0.0551, 0.0548, 0.0554) == " [54.8–55.4]"
-    assert bracket(0.0551, 0.05508, 0.05512) == ""
-    assert bracket(0.0551, None, None) == ""
+    assert confidence_interval(0.0551, 0.0548, 0.0554) == " (95 % CI 54.8–55.4)"
+    assert confidence_interval(0.0551, 0.05508, 0.05512) == ""
+    assert confidence_interval(0.0551, None, None) == ""
 
 
 @pytest.mark.parametrize(

@@ -179,8 +179,8 @@ def test_a_side_that_dies_in_its_turn_gives_way(address: Path, referee: Referee)
         mine = baton(address, 0)
         mine.join(0)
         seen.extend([0, 0])
-        assert mine._line is not None
-        mine._line.close()
+        assert mine._connection is not None
+        mine._connection.close()
 
     at_once(dies, lambda: fit(baton(address, 1), 4, lambda: seen.append(1)))
 
@@ -200,8 +200,8 @@ def test_a_side_that_dies_while_it_waits_gives_no_second_turn(
         end = threading.Thread(target=lambda: mine.join(0), daemon=True)
         end.start()
         joined.wait(PATIENCE_S)
-        assert mine._line is not None
-        mine._line.end.shutdown(socket.SHUT_RDWR)
+        assert mine._connection is not None
+        mine._connection.end.shutdown(socket.SHUT_RDWR)
         end.join(PATIENCE_S)
         mine.leave()
 

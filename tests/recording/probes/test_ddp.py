@@ -11,10 +11,9 @@ from support.live import MS, DeviceFit, HostFit
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.core.phases import Tag
-from trainperf.recording.measurements import EVERYTHING
 from trainperf.recording.probes.ddp import RELEARN_EVERY, TailProbe
 from trainperf.recording.probes.device_marks import Mark
-from trainperf.recording.probes.selection import Objects, choose
+from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
 from trainperf.testing import FakeClock
 
 

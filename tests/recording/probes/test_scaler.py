@@ -9,9 +9,8 @@ from support.live import HostFit
 from torch.optim import Optimizer
 
 from trainperf.core.phases import Tag
-from trainperf.recording.measurements import EVERYTHING
 from trainperf.recording.probes.scaler import ScalerProbe
-from trainperf.recording.probes.selection import Objects, choose
+from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
 
 
 Parameters = Sequence[torch.nn.Parameter]

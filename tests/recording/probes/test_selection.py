@@ -4,9 +4,14 @@ import pytest
 import torch
 
 from trainperf.core.steps.records import FACTS
-from trainperf.recording import measurements
-from trainperf.recording.measurements import EVERYTHING, MEASURES, NOT_ASKED, Measure
-from trainperf.recording.probes.selection import Objects, choose
+from trainperf.meters import Measure
+from trainperf.recording.probes.selection import (
+    EVERYTHING,
+    FACTS_OF,
+    NOT_REQUESTED,
+    Objects,
+    choose,
+)
 
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -21,14 +26,14 @@ def names(device: torch.device, *asked: Measure) -> list[str]:
 @pytest.mark.parametrize(
     ("measure", "on_cpu", "on_cuda"),
     [
-        (measurements.STEP_TIME, ["compile", "gc"], ["compile", "gc"]),
-        (measurements.DATA_WAIT, [], ["device marks"]),
-        (measurements.H2D, [], ["device marks", "transfer"]),
-        (measurements.SCALER, [], []),
-        (measurements.TOKENS, ["samples", "tokens"], ["samples", "tokens"]),
-        (measurements.TAIL, [], ["device marks"]),
-        (measurements.MEMORY, ["memory"], ["memory"]),
-        (measurements.LOSS, ["loss"], ["loss"]),
+        (Measure.STEP_TIME, ["compile", "gc"], ["compile", "gc"]),
+        (Measure.DATA_WAIT, [], ["device marks"]),
+        (Measure.H2D, [], ["device marks", "transfer"]),
+        (Measure.SCALER, [], []),
+        (Measure.TOKENS, ["samples", "tokens"], ["samples", "tokens"]),
+        (Measure.TAIL, [], ["device marks"]),
+        (Measure.MEMORY, ["memory"], ["memory"]),
+        (Measure.LOSS, ["loss"], ["loss"]),
     ],
     ids=lambda value: value.name if isinstance(value, Measure) else None,
 )
@@ -41,13 +46,13 @@ def test_a_measurement_alone_brings_its_own_probes(
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
-@pytest.mark.parametrize("measure", [*MEASURES, None], ids=lambda m: m.name if m else "all")
+@pytest.mark.parametrize("measure", [*Measure, None], ids=lambda m: m.name if m else "all")
 def test_every_fact_has_a_probe_or_a_reason(device: torch.device, measure: Measure | None) -> None:
     """`None` in a report is explained."""
     asked = frozenset([measure]) if measure else EVERYTHING
     chosen = choose(Objects(device=device), asked)
     fed = {fact for probe in chosen.probes for fact in probe.facts}
-    promised = {fact for measure in MEASURES for fact in measure.facts} - {"data_stall_ns"}
+    promised = {fact for measure in Measure for fact in FACTS_OF[measure]} - {"data_stall_ns"}
 
     assert promised <= fed | chosen.reasons.keys()
     assert fed <= FACTS.keys()
@@ -56,10 +61,10 @@ def test_every_fact_has_a_probe_or_a_reason(device: torch.device, measure: Measu
 
 def test_what_was_not_asked_for_says_so() -> None:
     """And not that it cannot be measured."""
-    chosen = choose(Objects(device=CPU), frozenset([measurements.LOSS]))
+    chosen = choose(Objects(device=CPU), frozenset([Measure.LOSS]))
 
-    assert chosen.reasons["tokens_effective"] == NOT_ASKED
-    assert chosen.reasons["effective_tokens_per_s"] == NOT_ASKED
+    assert chosen.reasons["tokens_effective"] == NOT_REQUESTED
+    assert chosen.reasons["effective_tokens_per_s"] == NOT_REQUESTED
     assert "loss" not in chosen.reasons
 
 

@@ -13,8 +13,7 @@ from support.tab import a_run, steps_of
 
 from trainperf.analysis.run.directory import Run
 from trainperf.commands._comparison import ComparisonOptions, compare_sides
-from trainperf.reports.html.page_data import look
-from trainperf.reports.html.run import render
+from trainperf.reports.html.run import load_page_data, render
 
 
 if TYPE_CHECKING:
@@ -58,7 +57,9 @@ def opened(browser: "Browser", tmp_path: Path) -> Iterator[Opened]:
 
 def page_of(case: str, path: Path) -> str:
     """The page of a run of the catalogue."""
-    return render(look(Run.open(make_run_dir(path / case / "trainperf", CASES[case]().ranks))))
+    return render(
+        load_page_data(Run.open(make_run_dir(path / case / "trainperf", CASES[case]().ranks)))
+    )
 
 
 def first_bar(tab: "Page") -> float:
@@ -79,7 +80,7 @@ def test_what_is_on_the_disk_is_what_is_drawn(
 ) -> None:
     """Other records, another bar: as wide as the phase is long."""
     run = a_run(tmp_path, steps=steps_of(100, data_wait=data_wait_ms))
-    tab = opened(render(look(Run.open(run))))
+    tab = opened(render(load_page_data(Run.open(run))))
 
     # Beside it 14 to 16 ms of forward, 13 of backward and 3 of the optimizer.
     assert first_bar(tab) == pytest.approx(data_wait_ms / (data_wait_ms + 31), abs=0.005)
@@ -89,7 +90,7 @@ def test_a_slow_step_is_where_it_was(tmp_path: Path, opened: Opened) -> None:
     """The line of the slowest steps rises at its place, in the picture over the fit."""
     steps = steps_of(1000)
     steps[700] = steps_of(1, first=700, data_wait=45.0)[0]
-    tab = opened(render(look(Run.open(a_run(tmp_path, steps=steps)))))
+    tab = opened(render(load_page_data(Run.open(a_run(tmp_path, steps=steps)))))
 
     line = tab.locator("path.slowest").first.get_attribute("d") or ""
     points = [tuple(map(float, pair.split())) for pair in re.split("[ML]", line) if pair]
@@ -125,7 +126,7 @@ def test_it_is_dark_where_the_reader_is_and_white_on_paper(tmp_path: Path, opene
 def test_names_are_words(tmp_path: Path, opened: Opened) -> None:
     """A directory that is called like markup is read as it is called."""
     run = a_run(tmp_path, "<img src=x onerror=document.title='gone'>")
-    tab = opened(render(look(Run.open(run))))
+    tab = opened(render(load_page_data(Run.open(run))))
 
     assert "<img src=x" in tab.title()
     assert tab.locator("img").count() == 0

@@ -12,14 +12,13 @@ from trainperf.commands import main
 from trainperf.core.formatting.escape import plain
 from trainperf.core.run_directory import REPORT
 from trainperf.loop.finish import close_run
-from trainperf.reports.html.page_data import Seen, look
-from trainperf.reports.html.run import render
+from trainperf.reports.html.run import PageData, load_page_data, render
 from trainperf.reports.run.headline import headline
 
 
-def seen_of(case: str, path: Path) -> Seen:
+def seen_of(case: str, path: Path) -> PageData:
     """A run of the catalogue, read for its page."""
-    return look(Run.open(make_run_dir(path / case / "trainperf", CASES[case]().ranks)))
+    return load_page_data(Run.open(make_run_dir(path / case / "trainperf", CASES[case]().ranks)))
 
 
 @pytest.mark.parametrize("case", list(CASES))
@@ -52,7 +51,7 @@ def test_the_end_of_a_fit_leaves_the_page_in_the_run_directory(tmp_path: Path) -
 
     close_run(run, ranks=1, aloud=False)
 
-    assert (run / REPORT).read_text(encoding="utf-8") == render(look(Run.open(run)))
+    assert (run / REPORT).read_text(encoding="utf-8") == render(load_page_data(Run.open(run)))
     assert sorted(path.name for path in run.iterdir()) == [
         "report.html",
         "steps-rank0.jsonl",
@@ -70,4 +69,4 @@ def test_the_command_prints_the_page_in_any_encoding(
     assert main() == 0
     page = capfd.readouterr().out
     assert page.isascii()
-    assert Page(page).words == Page(render(look(Run.open(run)))).words
+    assert Page(page).words == Page(render(load_page_data(Run.open(run)))).words

@@ -8,14 +8,13 @@ from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.chip import MeasuredChip
+from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
 from trainperf.core.findings import Finding
 from trainperf.reports.run import markdown
-from trainperf.reports.run.full_text import full_lines
-from trainperf.reports.run.text import MOST_LINES, lines
+from trainperf.reports.run.text import MOST_LINES, full_lines, lines
 
 
 def anatomy() -> LoaderAnatomy:
@@ -132,7 +131,7 @@ FULL = """\
     transfer          0.0 %
     synchronisation   0.0 %
     the rest         40.0 %
-    the work is divided by the audited step
+    split according to the audited step
     ← largest: mm (gpt.py:31) 100 % of it
 
   How far from the speed of light
@@ -141,42 +140,42 @@ FULL = """\
     forward     14.0 ms  1.00 ms  1.00 ms               14×
     backward    14.0 ms  1.00 ms   250 µs               14×
     optimizer   2.00 ms        –        –                 –
-    on planted (this test)
-    1 GFLOP a step, MFU 2.0 %
+    peaks of planted (this test)
+    1 GFLOP/step, MFU 2.0 %
 
   Operators of the audited step 20
     operator     where      part      bound    in    calls     time    floor   share
     mm           gpt.py:31  forward   compute  fp32      1  20.0 ms  1.00 ms  95.2 %
     add.Tensor*  –          backward  memory   fp32      1  1.00 ms  1.00 ms   4.8 %
-    * three quarters of its roof or more: leave it alone, or fuse it away
+    * at 75 % of its roof or more: leave it alone, or fuse it away
 
-  What a batch takes to make
+  Time to make a batch
                   mean      p95
     samples    20.0 ms  25.0 ms
     collate    1.00 ms  2.00 ms
     transport   500 µs  1.00 ms
-    8 samples in 2 tensors, 64.0 KiB a batch; timed: 20
+    8 samples in 2 tensors, 64.0 KiB per batch; timed 20 times
     2 workers; 1 would keep up with this step
 
   What torch.compile did
                 where      times / step  why
     break       gpt.py:33  2             call to print
     recompiled  gpt.py:30  step 41       size mismatch at index 1
-    3 graphs in 4.50 s, 1 graph break, 1 compiled again
+    3 graphs in 4.50 s, 1 graph break, 1 recompilation
 
   What fills the memory
-                               size  bytes a parameter
-    parameters             3.81 MiB                4.0
-    gradients              3.81 MiB                4.0
-    optimizer: exp_avg     3.81 MiB                4.0
-    optimizer: exp_avg_sq  3.81 MiB                4.0
-    activations            10.0 MiB                  –
-      in GPT.blocks.0      6.00 MiB                  –
-    16.0 bytes a parameter for the model and its update; the textbook has 16 for half precision with
-    Adam; under 16-mixed the parameters stay in fp32, so it is 4 + 4 + 4 + 4 without a master copy
+                               size  bytes per parameter
+    parameters             3.81 MiB                  4.0
+    gradients              3.81 MiB                  4.0
+    optimizer: exp_avg     3.81 MiB                  4.0
+    optimizer: exp_avg_sq  3.81 MiB                  4.0
+    activations            10.0 MiB                    –
+      in GPT.blocks.0      6.00 MiB                    –
+    16.0 bytes per parameter for the model and its update; the textbook figure is 16 for half
+    precision with Adam; under 16-mixed parameters stay in fp32: 4 + 4 + 4 + 4, no master copy
     peak of the audited step 30.0 MiB: activations 10.0 MiB, parameters 3.81 MiB
-    there is room for 32.0 GiB
-    GPT.losses (gpt.py:12) gathered 3 tensors, 12 B, 3 with a graph
+    capacity 32.0 GiB
+    GPT.losses (gpt.py:12) accumulated 3 tensors, 12 B, 3 with a graph
 
   What would need less memory
                                                  saves at most
@@ -184,9 +183,9 @@ FULL = """\
     half the micro-batch, twice as many of them       5.00 MiB
     an optimizer sharded over 8 ranks (ZeRO-1): torch.distributed.optim.ZeroRedundancyOptimizer; the
     updated parameters are broadcast each step
-    half the micro-batch, twice as many of them: batch_size // 2 and accumulate_grad_batches=2;
-    smaller products, and twice the launches
-    reckoned from the ledger: nothing was measured with the change made
+    half the micro-batch, twice as many of them: batch_size // 2, gradients accumulated over
+    2 micro-batches; smaller products, and twice the launches
+    estimated from the ledger, not measured with the change made
 
   Findings, the largest gain first
     1. 37 % of the step is spent waiting for data: at most 1.58× faster
@@ -231,8 +230,8 @@ def test_the_answer_stays_within_its_lines_whatever_is_known(tmp_path: Path) -> 
     answer = [line.plain for line in lines(summary(tmp_path))]
 
     assert len(answer) <= MOST_LINES
-    assert any(line.startswith("  spent on compute 40 %") for line in answer)
-    assert any(line.startswith("  speed of light 2.00 ms: the step takes") for line in answer)
+    assert any(line.startswith("  time spent on compute 40 %") for line in answer)
+    assert any(line.startswith("  speed of light 2.00 ms; the step takes") for line in answer)
     assert "  next  DataLoader(num_workers=3)" in answer
     assert "  where train.py:31" in answer
 
@@ -246,7 +245,7 @@ def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
         "#### What the step is spent on",
         "#### How far from the speed of light",
         "#### Operators of the audited step 20",
-        "#### What a batch takes to make",
+        "#### Time to make a batch",
         "#### What torch.compile did",
         "#### What fills the memory",
         "#### What would need less memory",

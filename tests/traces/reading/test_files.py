@@ -12,14 +12,14 @@ from support.trace_files import compact, labels, operators, read_bytes
 from trainperf.core.errors import TraceError
 from trainperf.traces.event_table import Losses
 from trainperf.traces.reader import read
-from trainperf.traces.reading.source import Limits
+from trainperf.traces.reading.source import ReadLimits
 
 
 BODY = compact(operators(3)).encode()
 MANY = compact(operators(5_000)).encode()
 
 
-def refused(path: Path, limits: Limits | None = None) -> str:
+def refused(path: Path, limits: ReadLimits | None = None) -> str:
     """What the reader says when it refuses a file."""
     with pytest.raises(TraceError) as caught:
         read(path, limits=limits)
@@ -182,8 +182,8 @@ def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(MANY)
 
-    assert "more than" in refused(path, Limits(unpacked_bytes=100_000))
-    assert len(read(path, limits=Limits(unpacked_bytes=len(MANY)))) == 5_000
+    assert "more than" in refused(path, ReadLimits(unpacked_bytes=100_000))
+    assert len(read(path, limits=ReadLimits(unpacked_bytes=len(MANY)))) == 5_000
 
 
 def test_more_events_than_memory_has_room_for_are_refused(tmp_path: Path) -> None:
@@ -191,8 +191,8 @@ def test_more_events_than_memory_has_room_for_are_refused(tmp_path: Path) -> Non
     path = tmp_path / "trace.json"
     path.write_bytes(MANY)
 
-    assert "more than 4,999 events" in refused(path, Limits(events=4_999))
-    assert len(read(path, limits=Limits(events=5_000))) == 5_000
+    assert "more than 4,999 events" in refused(path, ReadLimits(events=4_999))
+    assert len(read(path, limits=ReadLimits(events=5_000))) == 5_000
 
 
 def test_texts_without_end_are_refused_before_memory_is_full(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_texts_without_end_are_refused_before_memory_is_full(tmp_path: Path) -> 
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
 
-    assert "names" in refused(path, Limits(text_characters=40_000))
+    assert "names" in refused(path, ReadLimits(text_characters=40_000))
     assert len(read(path)) == 50
 
 

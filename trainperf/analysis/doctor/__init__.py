@@ -1,10 +1,13 @@
 """The family of checks of a training run.
 
 To add a check: a file that defines a function of its own name, and a line in `CHECKS`.  Offline
-only: a check reads what was recorded, and where a rule decides, it asks the rule.
+only: a check reads what was recorded.  Where rules decide, the file lists them as `FAILS_ON`: a
+finding of theirs fails the check, which otherwise does not look at it again.
 """
 
-from trainperf.analysis.doctor.base import Case, Check, Checked, Checkup, Outcome, Status
+import sys
+
+from trainperf.analysis.doctor.base import Case, Check, Checked, Checkup, Outcome, Status, failed_by
 from trainperf.core.families import each
 
 
@@ -44,7 +47,8 @@ def examined(case: Case) -> Checkup:
 
 
 def _checked(check: Check, case: Case) -> Checked:
-    outcome = check(case)
+    ids = getattr(sys.modules[check.__module__], "FAILS_ON", ())
+    outcome = failed_by(case, ids) or check(case)
     return Checked(
         id=check.__name__,
         title=title_of(check),

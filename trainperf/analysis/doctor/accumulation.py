@@ -1,12 +1,12 @@
 """Is the batch that an update stands on the one that was meant?"""
 
-from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, refused, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
+from trainperf.analysis.rules.base import setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import count, plural
 
 
-RULES = ("no_sync", "scheduler_per_micro_batch", "data_parallel", "zero_grad")
+FAILS_ON = ("no_sync", "scheduler_per_micro_batch", "data_parallel", "zero_grad")
 
 APART = 0.25
 """Relative difference of configured and recorded samples: short last batches explain less, and a
@@ -15,14 +15,11 @@ factor that was forgotten is at least two."""
 
 def accumulation(case: Case) -> Outcome:
     """DDP global batch, accumulation and scheduler steps agree."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary = case.summary
     recorded, product = _recorded(summary), _configured(summary)
     if recorded is None:
         why = "the samples of a step were not counted"
-        return unknown(why, "TrainPerf() or TokenThroughputMonitor()")
+        return unknown(why, case.loop.measures["samples"])
     if product is None:
         said = "batch_size or accumulation is not known, or not the same in all updates"
         return unknown(said, "load with a DataLoader of a fixed batch_size")
@@ -43,7 +40,7 @@ def accumulation(case: Case) -> Outcome:
 
 def _recorded(summary: Summary) -> float | None:
     """Samples of a mean update, over all ranks."""
-    samples, updates = value(summary, "samples_per_s"), value(summary, "optimizer_steps_per_s")
+    samples, updates = summary.value("samples_per_s"), summary.value("optimizer_steps_per_s")
     return samples / updates if samples is not None and updates else None
 
 

@@ -1,4 +1,4 @@
-"""What is a check?  A pure function from a run's evidence to pass, fail, not applicable, unknown.
+"""Definition of a check: a pure function from a run's evidence to one of four outcomes.
 
 *Unknown* means that nobody looked: the action then says how to look.
 """
@@ -9,12 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.operators.audited import audited
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.operators.base import audited
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
+from trainperf.core.loop_kind import LoopKind
 
 
 Status = Literal["pass", "fail", "not_applicable", "unknown"]
@@ -33,6 +34,11 @@ class Case:
     def summary(self) -> Summary:
         """Of the run itself."""
         return self.evidence.summary
+
+    @property
+    def loop(self) -> LoopKind:
+        """What its loop is, and calls things."""
+        return self.summary.run.loop
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,21 +92,16 @@ def unknown(why: str, action: str) -> Outcome:
     return Outcome(status="unknown", evidence=(why,), action=action)
 
 
-def found(case: Case, ids: tuple[str, ...]) -> list[Finding]:
-    """What the rules of these names found, in their rank."""
-    return [finding for finding in case.summary.findings if finding.id in ids]
-
-
-def refused(case: Case, ids: tuple[str, ...]) -> Outcome | None:
-    """Failed where one of these rules found something: a check decides nothing a second time."""
-    findings = found(case, ids)
+def failed_by(case: Case, ids: tuple[str, ...]) -> Outcome | None:
+    """Failed where one of these rules has a finding: a check decides nothing a second time."""
+    findings = [finding for finding in case.summary.findings if finding.id in ids]
     if not findings:
         return None
-    said = [fact for finding in findings for fact in (_said(finding), *finding.evidence[:2])]
-    return failed(findings[0].action, *said)
+    evidence = [fact for finding in findings for fact in (_claim(finding), *finding.evidence[:2])]
+    return failed(findings[0].action, *evidence)
 
 
-def _said(finding: Finding) -> str:
+def _claim(finding: Finding) -> str:
     """E.g. `37 % of the step is spent waiting for data: at most 1.58× faster`."""
     where = f" ({finding.where})" if finding.where else ""
     bound = finding.gain_upper_bound
@@ -110,17 +111,12 @@ def _said(finding: Finding) -> str:
 
 def to_audit(case: Case) -> str:
     """How to look at every operator of one step, in this kind of loop."""
-    if _under_lightning(case):
-        return "TrainPerf(audit_at=20) looks at every operator of one step"
-    return "monitor.audit(at=20) looks at every operator of one step"
+    return f"{case.loop.audit} looks at every operator of one step"
 
 
 def to_trace(case: Case) -> str:
     """How to record a trace, in this kind of loop."""
-    schedule = "(wait=5, warmup=2, active=3, repeat=1)"
-    if _under_lightning(case):
-        return f"ScheduledProfiler{schedule} beside TrainPerf() records a trace"
-    return f"monitor.profile(ScheduledProfile{schedule}) records a trace"
+    return f"{case.loop.capture} records a trace"
 
 
 def not_judged(case: Case) -> str:
@@ -135,10 +131,6 @@ def not_judged(case: Case) -> str:
     if summary.readings["flops_per_s"].value is None:
         return reason(summary, "flops_per_s")
     return f"too few steady steps: {summary.run.steady_steps}"
-
-
-def _under_lightning(case: Case) -> bool:
-    return case.summary.run.config.get("loop") == "lightning"
 
 
 def reason(summary: Summary, name: str) -> str:

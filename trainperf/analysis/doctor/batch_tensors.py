@@ -1,20 +1,16 @@
 """Is the batch moved in a few pieces?"""
 
-from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, refused, unknown
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, unknown
 from trainperf.core.formatting.units import count, size
 
 
-RULES = ("many_small_tensors",)
+FAILS_ON = ("many_small_tensors",)
 
 
 def batch_tensors(case: Case) -> Outcome:
     """The batch is not many small tensors."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary, anatomy = case.summary, case.evidence.documents.loader
-    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
     if tensors is None and anatomy is not None:
         tensors, copied = anatomy.tensors, anatomy.batch_bytes
     if tensors is not None:
@@ -22,4 +18,4 @@ def batch_tensors(case: Case) -> Outcome:
         return passed(f"{count(tensors)} tensors a step{each}")
     if summary.run.device == "cpu":
         return not_applicable("the batch is copied to no device (CPU)")
-    return unknown("the batch's tensors were not counted", "TrainPerf() or H2DMonitor()")
+    return unknown("the batch's tensors were not counted", case.loop.measures["h2d"])

@@ -1,23 +1,19 @@
 """Do batches of different shapes cost compilations or padding?"""
 
-from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, refused, unknown
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, unknown
 from trainperf.core.formatting.units import count, share
 
 
-RULES = ("recompiles", "padding")
+FAILS_ON = ("recompiles", "padding")
 
 
 def dynamic_shapes(case: Case) -> Outcome:
     """Dynamic shapes do not cause recompiles or padding waste."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary, known = case.summary, case.evidence.documents.compilation
-    graphs, wasted = value(summary, "recompiles"), value(summary, "padding_fraction")
+    graphs, wasted = summary.value("recompiles"), summary.value("padding_fraction")
     again = None if known is None else len(known.recompiled)
     if graphs is None and again is None and wasted is None:
-        return unknown(reason(summary, "recompiles"), "TrainPerf() counts graphs and padding")
+        return unknown(reason(summary, "recompiles"), f"{case.loop.everything} counts both")
     built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"
     anew = "" if again is None else f"{again} of them compiled again"
     padded = (

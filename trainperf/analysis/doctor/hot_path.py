@@ -1,11 +1,11 @@
 """Does the step stop to look at a value?"""
 
-from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, refused, to_audit, unknown
-from trainperf.analysis.rules.host.host_lines import reads
+from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, to_audit, unknown
+from trainperf.analysis.rules.host.base import reads
 from trainperf.core.formatting.units import count, plural
 
 
-RULES = ("hidden_syncs", "host_code")
+FAILS_ON = ("hidden_syncs", "host_code")
 
 _LISTED = 3
 
@@ -16,9 +16,6 @@ def hot_path(case: Case) -> Outcome:
     A value that is read fails also on a CPU, where it costs nothing by itself: the same script
     stops a GPU.  A print that reads no tensor is seen where it takes notable time.
     """
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     audit, traced = case.evidence.documents.audit, _traced(case)
     if audit is None:
         return (

@@ -1,35 +1,31 @@
 """Does the device wait for its batches?"""
 
-from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, refused, unknown
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.input.loading import lost_to_loader
+from trainperf.analysis.doctor.base import Case, Outcome, failed, failed_by, passed, reason, unknown
+from trainperf.analysis.rules.input.base import lost_to_loader
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
 
 
-RULES = ("data_wait", "epoch_start")
+FAILS_ON = ("data_wait", "epoch_start")
 MORE_EXACT = ("many_small_tensors", "straggler")
 """Rules to which `data_wait` leaves a wait whose cause they name."""
 
 
 def loader(case: Case) -> Outcome:
     """The DataLoader does not make the device wait."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary = case.summary
-    waited, stalled = value(summary, "data_wait_fraction"), value(summary, "data_stall_fraction")
+    waited, stalled = summary.value("data_wait_fraction"), summary.value("data_stall_fraction")
     lost = lost_to_loader(summary)
     if waited is None or lost is None:
         few = "too few steady steps"
         why = reason(summary, "data_wait_fraction") if waited is None else few
-        return unknown(why, "train past the warm-up with TrainPerf() or DataWaitMonitor()")
+        return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
     said = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:
         more = failed("give the DataLoader more workers", said)
-        return refused(case, MORE_EXACT) or more
+        return failed_by(case, MORE_EXACT) or more
     if summary.run.device == "cpu":
         return passed(said)
     if stalled is None:
-        return unknown(f"{said}; what the device lost to it was not measured", "TrainPerf()")
+        return unknown(f"{said}; what the device lost to it was not measured", case.loop.everything)
     return passed(said, f"the device was idle because of it for {share(stalled)}")

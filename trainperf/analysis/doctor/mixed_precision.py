@@ -4,12 +4,11 @@ from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
+    failed_by,
     not_applicable,
     passed,
-    refused,
     unknown,
 )
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, size, times
 
@@ -24,7 +23,7 @@ def mixed_precision(case: Case) -> Outcome:
     used = precision(summary)
     if used is None:
         return not_applicable("the run computes in fp32")
-    bad = refused(case, RULES)
+    bad = failed_by(case, RULES)
     if bad is not None:
         return bad
     if base is None:
@@ -47,7 +46,7 @@ def _compared(after: Summary, before: Summary, used: str) -> Outcome:
     said = f"{speed}: {times(old.value / new.value)} as fast"
     # Where an interval is missing, its value stands for both ends.
     fast = (new.high or new.value) < (old.low or old.value)
-    peaks = [value(one, "memory_peak_bytes") for one in (before, after)]
+    peaks = [one.value("memory_peak_bytes") for one in (before, after)]
     if None in peaks:
         memory, small = "memory of the device was not measured", True
     else:

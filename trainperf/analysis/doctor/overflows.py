@@ -1,32 +1,20 @@
 """Are updates thrown away?"""
 
-from trainperf.analysis.doctor.base import (
-    Case,
-    Outcome,
-    not_applicable,
-    passed,
-    reason,
-    refused,
-    unknown,
-)
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, reason, unknown
 from trainperf.core.formatting.units import scale_factor, share
 
 
-RULES = ("overflow",)
+FAILS_ON = ("overflow",)
 
 
 def overflows(case: Case) -> Outcome:
     """GradScaler does not overflow often."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary = case.summary
-    lost, scale = value(summary, "overflow_rate"), value(summary, "loss_scale")
+    lost, scale = summary.value("overflow_rate"), summary.value("loss_scale")
     if lost is None:
         why = reason(summary, "overflow_rate")
         if "not applicable" in why or "no GradScaler" in why:
             return not_applicable(why.removeprefix("not applicable: "))
-        return unknown(why, "TrainPerf() or GradScalerMonitor()")
+        return unknown(why, case.loop.measures["scaler"])
     at = "" if scale is None else f"loss scale {scale_factor(scale)}"
     return passed(f"{share(lost)} of the updates overflowed", at)

@@ -1,13 +1,12 @@
 """Is memory held that nobody needs?"""
 
-from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, refused, to_audit, unknown
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_audit, unknown
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import size
 
 
-RULES = (
+FAILS_ON = (
     "out_of_memory",
     "graph_held",
     "leak",
@@ -19,19 +18,16 @@ RULES = (
 
 def peak_memory(case: Case) -> Outcome:
     """Peak memory is not raised by activations kept, temporaries or logging references."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary, ledger = case.summary, case.evidence.documents.memory
-    peak, resident = value(summary, "memory_peak_bytes"), value(summary, "resident_peak_bytes")
+    peak, resident = summary.value("memory_peak_bytes"), summary.value("resident_peak_bytes")
     if ledger is None and peak is None and resident is None:
-        return unknown("memory was not measured", "TrainPerf() or MemoryMonitor()")
+        return unknown("memory was not measured", case.loop.measures["memory"])
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
-    slope = value(summary, "memory_slope_bytes_per_step")
+    slope = summary.value("memory_slope_bytes_per_step")
     if slope is None:
         said = reason(summary, "memory_slope_bytes_per_step")
-        return unknown(f"whether memory grows: {said}", "TrainPerf() or MemoryMonitor()")
+        return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
         said = f"{size(resident or 0.0)} resident; no tensor was counted"

@@ -1,7 +1,7 @@
 """Does the batch reach the device beside the work?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, not_applicable, passed, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, share, size
 
@@ -25,7 +25,7 @@ def pinned_transfer(case: Case) -> Outcome:
     if pinned is None:
         return unknown(told, "load with torch.utils.data.DataLoader, or tell pin_memory")
     if blocking is None:
-        return unknown("the copy was not timed on both clocks", "TrainPerf() or H2DMonitor()")
+        return unknown("the copy was not timed on both clocks", case.loop.measures["h2d"])
     if blocking:
         action = "batch.to(device, non_blocking=True): the host waits for each copy"
         return failed(action, *said, _clocks(summary))
@@ -34,19 +34,19 @@ def pinned_transfer(case: Case) -> Outcome:
 
 def _blocking(summary: Summary) -> bool | None:
     """Whether the transfer call takes as long as the copy; `None` where a clock is missing."""
-    host_s, device_s = value(summary, "phase_h2d_s"), value(summary, "h2d_s")
+    host_s, device_s = summary.value("phase_h2d_s"), summary.value("h2d_s")
     if host_s is None or not device_s:
         return None
     return host_s >= BLOCKING * device_s
 
 
 def _clocks(summary: Summary) -> str:
-    host_s, device_s = value(summary, "phase_h2d_s"), value(summary, "h2d_s")
+    host_s, device_s = summary.value("phase_h2d_s"), summary.value("h2d_s")
     return f"the copy takes {duration(device_s or 0.0)}, its call {duration(host_s or 0.0)}"
 
 
 def _cost(summary: Summary) -> str:
-    copied, lost = value(summary, "h2d_bytes"), value(summary, "h2d_fraction")
+    copied, lost = summary.value("h2d_bytes"), summary.value("h2d_fraction")
     much = "" if copied is None else f"{size(copied)} a step"
     took = "" if lost is None else f"{share(lost)} of the step"
     return ", ".join(part for part in (much, took) if part)

@@ -15,7 +15,7 @@ from trainperf.analysis.summary.trace_agreement import disagreements
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.traces.capture_files import CaptureReport
-from trainperf.traces.results import RankTrace, Totals
+from trainperf.traces.results import RankTrace, TraceTotals
 
 
 HALF = 0.5
@@ -82,5 +82,5 @@ def _share(rank: RankTrace, time: TraceTime) -> float | None:
     return totals.compute_fraction
 
 
-def _of_step(spent_s: float, totals: Totals) -> float | None:
+def _of_step(spent_s: float, totals: TraceTotals) -> float | None:
     return spent_s / totals.step_s if totals.step_s else None

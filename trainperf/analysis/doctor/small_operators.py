@@ -1,29 +1,17 @@
 """Is the work cut into pieces too small to be worth their launch?"""
 
-from trainperf.analysis.doctor.base import (
-    Case,
-    Outcome,
-    not_judged,
-    passed,
-    refused,
-    to_audit,
-    unknown,
-)
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, share
 
 
-RULES = ("launch_bound", "host_bound", "elementwise_chain", "attention", "optimizer_not_fused")
+FAILS_ON = ("launch_bound", "host_bound", "elementwise_chain", "attention", "optimizer_not_fused")
 
 
 def small_operators(case: Case) -> Outcome:
     """Small ops could not be batched or fused to any gain."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     audit, summary = case.evidence.documents.audit, case.summary
-    bound = value(summary, "host_bound_fraction") if summary.run.steady_steps else None
+    bound = summary.value("host_bound_fraction") if summary.run.steady_steps else None
     traced, why = _traced(case), not_judged(case)
     if why and bound is None and not traced:
         return unknown(why, to_audit(case))

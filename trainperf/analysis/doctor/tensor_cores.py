@@ -6,7 +6,6 @@ from trainperf.analysis.doctor.base import (
     not_applicable,
     not_judged,
     passed,
-    refused,
     to_audit,
     unknown,
 )
@@ -14,7 +13,7 @@ from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
 
 
-RULES = ("matmul_precision", "matmul_shapes")
+FAILS_ON = ("matmul_precision", "matmul_shapes")
 
 SLOW = ("fp32", "fp64")
 """Precisions that tensor cores of GPUs are not for."""
@@ -25,9 +24,6 @@ SOUNDS = 0.5
 
 def tensor_cores(case: Case) -> Outcome:
     """Matmul and convolution shapes use tensor cores."""
-    bad = refused(case, RULES)
-    if bad is not None:
-        return bad
     summary, audit = case.summary, case.evidence.documents.audit
     if summary.run.device == "cpu":
         return not_applicable("a CPU has no tensor cores")

@@ -1,15 +1,15 @@
 """Is the speed said in what the training is for?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import setting
 from trainperf.core.formatting.units import count, share
 
 
 def throughput_unit(case: Case) -> Outcome:
     """Throughput is effective tokens/s or the right unit."""
     summary = case.summary
-    effective, padded = value(summary, "effective_tokens_per_s"), value(summary, "padding_fraction")
-    samples, updates = value(summary, "samples_per_s"), value(summary, "optimizer_steps_per_s")
+    effective, padded = summary.value("effective_tokens_per_s"), summary.value("padding_fraction")
+    samples, updates = summary.value("samples_per_s"), summary.value("optimizer_steps_per_s")
     if effective is not None:
         mask = summary.run.notes.get("tokens", "mask")
         less = "" if padded is None else f"padding of {share(padded)} is not counted"
@@ -17,7 +17,7 @@ def throughput_unit(case: Case) -> Outcome:
     length = setting(summary, "sequence_length")
     if length is not None:
         return failed(
-            "TrainPerf(tokens=lambda batch: mask) says which tokens count",
+            f"{case.loop.tokens} says which tokens count",
             f"sequences of {count(length)} tokens, but no mask: padding would count as work",
         )
     if samples is not None:
@@ -25,6 +25,6 @@ def throughput_unit(case: Case) -> Outcome:
     if updates is None:
         return unknown(reason(summary, "samples_per_s"), "train past the warm-up")
     return failed(
-        "make samples the batch's first dimension, or TrainPerf(tokens=lambda batch: mask)",
+        f"make samples the batch's first dimension, or {case.loop.tokens}",
         f"only updates are counted, {count(updates)}/s: they grow when batches shrink",
     )

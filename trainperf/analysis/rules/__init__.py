@@ -8,8 +8,7 @@ import sys
 
 import msgspec
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import Rule, TraceTime, all_steps_s, own_fit_s
+from trainperf.analysis.rules.base import Evidence, Rule, TraceTime, all_steps_s, own_fit_s
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
 

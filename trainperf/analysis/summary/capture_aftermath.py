@@ -1,4 +1,4 @@
-"""Did the run stay slower after a capture?  The steps before and after, compared."""
+"""Steps before and after a capture, compared: whether the run stayed slower."""
 
 from collections import deque
 from itertools import islice
@@ -11,13 +11,13 @@ from trainperf.core.steps.block import Column, StepBlock
 
 
 NEIGHBOURS = 50
-"""Steady steps looked at on either side."""
+"""Steady steps compared on either side."""
 
 FEWEST = 5
-"""Below so many steps on a side their quartiles say nothing."""
+"""Fewest steps on a side that have quartiles."""
 
 SLOWER = 1.05
-"""A ratio beyond which it counts, if the quartiles agree (after CUPTI 10–20 % were seen)."""
+"""Ratio from which it counts, if the quartiles agree (10–20 % were measured after CUPTI)."""
 
 
 class CaptureFold:
@@ -28,7 +28,7 @@ class CaptureFold:
         self._stretches: list[_Stretch] = []
 
     def observe(self, block: StepBlock, walls_s: Column) -> None:
-        """Take the next block, with the wall time to judge each step by."""
+        """Take the next block, with the wall time of each step."""
         profiled = (block.tags & Tag.PROFILED) != 0
         steady = (block.tags & DISQUALIFYING) == 0
         if not profiled.any():
@@ -70,7 +70,7 @@ class _Stretch:
         self.after: list[float] = []
 
     def capture(self) -> CaptureAftermath:
-        """What is known by now."""
+        """The result so far."""
         if min(len(self.before), len(self.after)) < FEWEST:
             return self._as(None, None, slower=False)
         before, after = np.quantile(self.before, (0.5, 0.75)), np.quantile(self.after, (0.25, 0.5))

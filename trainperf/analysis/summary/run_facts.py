@@ -1,19 +1,20 @@
-"""Who was the run, how far did it come, and how did it end?"""
+"""Facts of a run: its identity, how far it came, how it ended, and warnings about its files."""
 
 from statistics import fmean
 
 import msgspec
 
 from trainperf.analysis.run.directory import Run
-from trainperf.analysis.run.journal import Journal
+from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.schema import RunFacts, State
+from trainperf.core.formatting.units import duration, plural
 from trainperf.core.steps.records import NOT_CLOSED, RunInfo
-from trainperf.meters.fold import Fold, Reading
+from trainperf.meters.fold import Fold
 
 
 SILENT_S = 120.0
-"""A run without an end mark that wrote nothing for so long, or for a hundred steps, is dead."""
+"""A run without an end mark that wrote nothing for so long, or for 100 steps, was killed."""
 
 _SILENT_STEPS = 100
 _ENDINGS: dict[str, State] = {
@@ -22,9 +23,12 @@ _ENDINGS: dict[str, State] = {
     NOT_CLOSED: "interrupted",
 }
 
+TOLERABLE = 0.01
+"""Share of the fit that may be in no record; by construction it is almost 0."""
 
-def learned(info: RunInfo, journal: Journal) -> RunInfo:
-    """The header with what was learned while training."""
+
+def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
+    """The header, completed with what was learned while training."""
     return msgspec.structs.replace(
         info,
         notes={**info.notes, **journal.totals.notes},
@@ -34,20 +38,20 @@ def learned(info: RunInfo, journal: Journal) -> RunInfo:
 
 
 def run_facts(
-    run: Run, replay: Replay, fold: Fold, found: dict[str, Reading], *, now_s: float | None
+    run: Run, replay: Replay, fold: Fold, step_s: float | None, *, now_s: float | None
 ) -> RunFacts:
     """Facts of the run, from its lowest rank.
 
     Args:
         run: The opened run directory.
         replay: All of it, read.
-        fold: Of the rank with the most steps.
-        found: Its readings.
+        fold: The meters of the rank with the most steps.
+        step_s: A mean step.
         now_s: Seconds since 1970; without it a run that lacks an end mark counts as running.
     """
     info, first = run.info, replay.journals[run.ranks[0]]
-    known = learned(info, first)
-    silent_s = max(SILENT_S, _SILENT_STEPS * (found["step_mean_s"].value or 0.0))
+    complete = completed_info(info, first)
+    silent_s = max(SILENT_S, _SILENT_STEPS * (step_s or 0.0))
     silent = now_s is not None and now_s - run.last_write_s() > silent_s
     state = _state(first, silent=silent)
     return RunFacts(
@@ -68,8 +72,8 @@ def run_facts(
         earlier=info.totals,
         software=info.software,
         hardware=info.hardware,
-        config=known.config,
-        notes={**_notes_of_others(replay), **known.notes},
+        config=complete.config,
+        notes={**_notes_of_others(replay), **complete.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,
         paces_s=_paces_s(replay),
@@ -78,8 +82,8 @@ def run_facts(
 
 def _paces_s(replay: Replay) -> tuple[float, ...]:
     """Of the slowest rank, which the others wait for."""
-    known = [journal.paces_ns for journal in replay.journals.values() if journal.paces_ns]
-    slowest = max(known, key=fmean, default=[])
+    paces = [journal.paces_ns for journal in replay.journals.values() if journal.paces_ns]
+    slowest = max(paces, key=fmean, default=[])
     return tuple(pace_ns / 1e9 for pace_ns in slowest)
 
 
@@ -90,7 +94,7 @@ def _state(journal: Journal, *, silent: bool) -> State:
 
 
 def _notes_of_others(replay: Replay) -> dict[str, str]:
-    """Notes of ranks that may do what the first does not, e.g. capture; the lowest's holds."""
+    """Notes of all ranks, since others may do what the first does not; the lowest rank's holds."""
     notes: dict[str, str] = {}
     for journal in replay.journals.values():
         notes = {**journal.totals.notes, **notes}
@@ -100,3 +104,53 @@ def _notes_of_others(replay: Replay) -> dict[str, str]:
 def _end_reason(journal: Journal) -> str | None:
     reason = journal.end.reason if journal.end else "finished"
     return None if reason in ("finished", "interrupted") else reason
+
+
+def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
+    """Sentences for people, none when all is well."""
+    warnings = list(run.warnings)
+    warnings += _missing_ranks(run)
+    for journal in replay.journals.values():
+        if journal.damaged_lines:
+            lines = plural(journal.damaged_lines, "damaged line")
+            warnings.append(f"rank {journal.rank}: {lines} skipped")
+    # While a run is being written its ranks have flushed different steps: nothing is wrong.
+    if facts.left_out_steps and facts.state != "running":
+        steps = plural(facts.left_out_steps, "step")
+        warnings.append(f"{steps} excluded: not every rank recorded them")
+    unattributed_s = replay.journals[facts.ranks[0]].ledger_s()[UNATTRIBUTED]
+    if abs(unattributed_s) > TOLERABLE * facts.fit_s:
+        warnings.append(f"{duration(unattributed_s)} of the fit are not covered by any record")
+    since = diverged(replay)
+    if since:
+        warnings.append(f"the loss is {since}")
+    warnings += [f"{part} was switched off: {error}" for part, error in facts.faults.items()]
+    warnings += [
+        f"{part}: {plural(number, 'measurement')} dropped, a buffer was full"
+        for part, number in facts.dropped.items()
+    ]
+    return tuple(warnings)
+
+
+def diverged(replay: Replay) -> str:
+    """Since when the loss is NaN or infinite, on the first rank where it is; else empty.
+
+    Of the latest attempt: a restart from a checkpoint may have brought it back.
+    """
+    notes = (journal.learned.notes.get("loss", "") for journal in replay.journals.values())
+    return next(filter(None, notes), "")
+
+
+def _missing_ranks(run: Run) -> list[str]:
+    warnings = []
+    for files in run.attempts:
+        present, world_size = {file.rank for file in files}, files[0].info.world_size
+        missing = sorted(set(range(world_size)) - present)
+        if missing:
+            attempt = f"attempt {files[0].attempt}: " if len(run.attempts) > 1 else ""
+            named = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+            warnings.append(
+                f"{attempt}{len(present)} of {world_size} ranks read (missing: {named}): "
+                "sums over ranks are too low"
+            )
+    return warnings

@@ -15,6 +15,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading
@@ -58,6 +59,11 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a small fixed piece of Python took on the host at the beginning and the end of each
     attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
 
+    @property
+    def loop(self) -> LoopKind:
+        """The kind of loop that trained, and what it calls things."""
+        return loop_of(self.config)
+
 
 class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of profiled steps, and whether the steps after it are as fast as those before.
@@ -75,8 +81,8 @@ class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
     """More than 5 % slower afterwards, and the middle halves of the steps do not overlap."""
 
 
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One duration of the same steps by the run's records and by their trace: medians of a step."""
+class TracedDuration(msgspec.Struct, frozen=True, kw_only=True):
+    """One duration of the same steps in the records and in their trace: medians per step."""
 
     name: str
     """`step`, `data_wait` or `allreduce_tail`."""
@@ -87,7 +93,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What the trace of a capture said, and whether the records say the same of those steps."""
+    """A trace's answer, and whether the records agree with it on those steps."""
 
     file: str
     rank: int
@@ -98,7 +104,7 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence, of all ranks that were read together."""
     comm_exposed_s: float | None
     """Of a step: communication that no computation hides, to read beside the all-reduce tail."""
-    compared: tuple[Compared, ...]
+    compared: tuple[TracedDuration, ...]
 
 
 class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,12 @@
-"""Do a trace and the records say the same about the same steps?  Side by side, as medians."""
+"""Agreement of traces with the records of the same steps, as medians."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 import numpy as np
 
-from trainperf.analysis.summary.schema import Compared, TracedSteps
-from trainperf.core.formatting.units import duration
+from trainperf.analysis.summary.schema import TracedDuration, TracedSteps
+from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.phases import Phase
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.traces.capture_files import CaptureReport, rank_of
@@ -17,23 +17,23 @@ TOLERABLE = 0.05
 """Relative difference up to which two measurements of one thing agree."""
 
 TRIFLE = 0.01
-"""Share of the step below which a difference leads nobody astray."""
+"""Share of the step below which a difference does not matter."""
 
 _WORDS = {
-    "step": "a step takes",
+    "step": "step time is",
     "data_wait": "data wait is",
-    "allreduce_tail": "the all-reduce tail is",
+    "allreduce_tail": "all-reduce tail is",
 }
 
 
-class TracedFold:
-    """Picks the records of traced steps out of a run, in constant memory each.
+class TraceAgreementFold:
+    """The records of traced steps, collected in constant memory per trace.
 
     Args:
         captures: The analyses of the run's traces.
         ranks: The order of the blocks.
-        restarted: Whether the records are of several attempts: each numbers its traces anew, so
-            nothing is compared.
+        restarted: Whether there are several attempts: each numbers its traces from 0, so nothing
+            is compared.
     """
 
     def __init__(
@@ -55,40 +55,39 @@ class TracedFold:
             traced.observe(blocks[traced.place])
 
     def traces(self) -> tuple[TracedSteps, ...]:
-        """What is known of each trace whose steps were all recorded."""
-        return tuple(traced.said() for traced in self._traced)
+        """Each trace with its comparison, where its steps were all recorded."""
+        return tuple(traced.result() for traced in self._traced)
 
 
 def disagreements(traces: Sequence[TracedSteps]) -> list[str]:
-    """Where records and trace are more than 5 % apart, in words."""
+    """Where records and trace differ by more than 5 %, in words."""
     return [
-        f"{steps_of(traced)} (rank {traced.rank}): {_WORDS[one.name]} {duration(one.recorded_s)} "
-        f"by the records and {duration(one.traced_s)} in the trace"
+        f"{steps_of(traced)} (rank {traced.rank}): {_WORDS[pair.name]} {duration(pair.recorded_s)} "
+        f"in the records and {duration(pair.traced_s)} in the trace"
         for traced in traces
-        for one in traced.compared
-        if not one.agree
+        for pair in traced.compared
+        if not pair.agree
     ]
 
 
 def side_by_side(
     name: str, recorded: Sequence[float], traced: Sequence[float], step_s: float
-) -> Compared:
+) -> TracedDuration:
     """Compare a duration step by step, in seconds.
 
-    They disagree if both the medians and the median difference say so: a machine that stops us
-    between the two clocks for a moment does that in one step, not in most.
+    They disagree if both the medians and the median difference do: a process that is stopped
+    between the two clocks differs in one step, not in most.
     """
     recorded_s, traced_s = median(recorded), median(traced)
-    typical = median(a - b for a, b in zip(recorded, traced, strict=True))
-    apart = min(abs(typical), abs(recorded_s - traced_s))
-    agree = apart <= max(TOLERABLE * max(recorded_s, traced_s), TRIFLE * step_s)
-    return Compared(name=name, recorded_s=recorded_s, traced_s=traced_s, agree=agree)
+    difference_s = median(a - b for a, b in zip(recorded, traced, strict=True))
+    apart_s = min(abs(difference_s), abs(recorded_s - traced_s))
+    agree = apart_s <= max(TOLERABLE * max(recorded_s, traced_s), TRIFLE * step_s)
+    return TracedDuration(name=name, recorded_s=recorded_s, traced_s=traced_s, agree=agree)
 
 
 def steps_of(traced: TracedSteps) -> str:
     """E.g. `steps 7–9`, as the records number them."""
-    first, last = traced.first_step, traced.first_step + traced.steps - 1
-    return f"step {first}" if first == last else f"steps {first}–{last}"
+    return step_range(traced.first_step, traced.first_step + traced.steps - 1)
 
 
 class _Traced:
@@ -115,21 +114,21 @@ class _Traced:
         if tails is not None:
             self._tails += _seconds(tails[mine])
 
-    def said(self) -> TracedSteps:
+    def result(self) -> TracedSteps:
         capture = self._report.capture
-        exposed = [step.comm_exposed_s for step in self._steps()]
-        known = [value for value in exposed if value is not None]
+        steps = self._steps()
+        exposed = [step.comm_exposed_s for step in steps if step.comm_exposed_s is not None]
         return TracedSteps(
             file=self._trace.file,
             rank=rank_of(self._trace.file) or 0,
             first_step=self._first,
             steps=capture.complete_steps,
             answer=self._report.answer,
-            comm_exposed_s=median(known) if known else None,
+            comm_exposed_s=median(exposed) if exposed else None,
             compared=tuple(self._compared()),
         )
 
-    def _compared(self) -> Iterator[Compared]:
+    def _compared(self) -> Iterator[TracedDuration]:
         steps = self._steps()
         if len(steps) != len(self._walls) or not steps:
             return  # the record of a step was lost, or the steps have other numbers
@@ -139,12 +138,12 @@ class _Traced:
             ("data_wait", self._waits, [step.data_wait_s for step in steps]),
             ("allreduce_tail", self._tails, [step.allreduce_tail_s for step in steps]),
         ):
-            there = [value for value in traced if value is not None]
-            if len(recorded) == len(there) == len(steps):
-                yield side_by_side(name, recorded, there, step_s)
+            measured = [value for value in traced if value is not None]
+            if len(recorded) == len(measured) == len(steps):
+                yield side_by_side(name, recorded, measured, step_s)
 
     def _steps(self) -> list[TraceStep]:
-        """Of a trace that was cut short, those that are complete."""
+        """The complete steps; a trace may have been cut short."""
         first = self._report.capture.first_step
         complete = range(first, first + self._report.capture.complete_steps)
         return [step for step in self._trace.steps if step.step in complete]

@@ -1,4 +1,4 @@
-"""What does it take to make a batch?  Times the parts of a `DataLoader` on a second one like it."""
+"""Timing of what it takes to make a batch, on a second `DataLoader` like the user's."""
 
 from trainperf.audit.loader.anatomy import loader_anatomy
 

@@ -1,13 +1,14 @@
-"""Which part of making a batch costs how much?
+"""Anatomy of a `DataLoader`: what each part of making a batch costs.
 
 Batches are taken from a second loader as fast as they come, so none waits for the loop.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -15,13 +16,18 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.audit.loader.probe_loader import loaders, random_state_kept, second
-from trainperf.audit.loader.source_lines import getitem_line, line_of
-from trainperf.audit.loader.timed_loader import Parcel
-from trainperf.audit.nested import tensors
+from trainperf.audit.loader.timed_loader import BatchTiming, Parcel, TransportTiming
+from trainperf.audit.nested import walker
+from trainperf.audit.source_lines import definition_line, getitem_line
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
 
+
+T = TypeVar("T")
+
+_contents = walker(torch.Tensor, np.ndarray, bytes, bytearray, attributes=True)
+"""The parts of a batch that take memory."""
 
 BATCHES, LIMIT_S = 32, 2.0
 
@@ -37,90 +43,79 @@ def loader_anatomy(
 ) -> LoaderAnatomy:
     """Time the parts of a batch on a second loader like *loader*, which is not touched.
 
-    The user's samplers, dataset and random generators are afterwards as they were.  Worker
-    processes are started, and ended.
+    The user's samplers, dataset and random generators end up as they were.  Worker processes are
+    started and ended.
 
     Args:
-        loader: A `DataLoader`, or a mapping or sequence with one in it, of which the first counts.
-        batches: Look at so many at most.
-        limit_s: Take no further batch after so many seconds from the first one on.
-        step_s: Time of a step without its wait for data: tells `workers_needed`.
+        loader: A `DataLoader`, or the first one in a mapping or sequence.
+        batches: The most batches to time.
+        limit_s: Take no further batch after this many seconds from the first one.
+        step_s: Time of a step without its data wait: determines `workers_needed`.
 
     Raises:
-        ConfigError: There is no such loader, it cannot be looked into without taking something
-            from it, or it gave no batch.
+        ConfigError: There is no loader, timing it would take something from it, or it yields no
+            batch.
     """
     if batches < 1:
         raise ConfigError(f"batches={batches}: must be at least 1; try {BATCHES}")
     first = next(loaders(loader), None)
     if first is None:
         raise ConfigError(
-            f"{type(loader).__qualname__}: only a torch.utils.data.DataLoader can be looked into"
+            f"{type(loader).__qualname__}: only a torch.utils.data.DataLoader can be timed"
         )
-    begun = monotonic_ns()
+    begun_ns = monotonic_ns()
     with random_state_kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the first loader has given them already
         twin = second(first)
-        looked = _look(twin, batches, limit_s, monotonic_ns)
-    if not looked:
-        raise ConfigError(f"{type(first.dataset).__qualname__}: it gave no batch to look at")
-    found = _summed(first, twin.num_workers, looked, begun, monotonic_ns())
+        timed = _timed_batches(twin, batches, limit_s, monotonic_ns)
+    if not timed:
+        raise ConfigError(f"{type(first.dataset).__qualname__}: it yields no batch")
+    anatomy = _anatomy(first, twin.num_workers, timed, begun_ns, monotonic_ns())
     if step_s is None:
-        return found
-    return msgspec.structs.replace(found, workers_needed=found.workers_for(step_s))
+        return anatomy
+    return msgspec.structs.replace(anatomy, workers_needed=anatomy.workers_for(step_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """One batch."""
-
-    parcel: Parcel
-    got_ns: int
+class _TimedBatch:
+    timing: BatchTiming
+    transport: TransportTiming | None
+    pinning_ns: int | None
+    arrived_ns: int
     tensors: int
-    size: int
-    first: bool = field(default=False)
+    size_bytes: int
+    first: bool
     """Of its worker."""
 
 
-def _look(loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostClock) -> list[_Look]:
-    looked: list[_Look] = []
+def _timed_batches(
+    loader: "DataLoader[Any]", batches: int, limit_s: float, clock: HostClock
+) -> list[_TimedBatch]:
+    timed: list[_TimedBatch] = []
     workers: set[int] = set()
     for parcel in _arriving(loader):
-        got_ns = clock()
+        arrived_ns = clock()
         contents = list(_contents(parcel.batch))
-        worker = parcel.made.worker
-        looked.append(
-            _Look(
-                parcel=Parcel(None, parcel.made, parcel.sent, parcel.pinning_ns),
-                got_ns=got_ns,
-                tensors=sum(isinstance(one, torch.Tensor) for one in contents),
-                size=sum(map(_size, contents)),
-                first=worker not in workers,
+        timed.append(
+            _TimedBatch(
+                timing=parcel.timing,
+                transport=parcel.transport,
+                pinning_ns=parcel.pinning_ns,
+                arrived_ns=arrived_ns,
+                tensors=sum(isinstance(content, torch.Tensor) for content in contents),
+                size_bytes=sum(map(_size, contents)),
+                first=parcel.timing.worker not in workers,
             )
         )
-        workers.add(worker)
-        if len(looked) >= batches or got_ns - looked[0].got_ns > limit_s * 1e9:
+        workers.add(parcel.timing.worker)
+        if len(timed) >= batches or arrived_ns - timed[0].arrived_ns > limit_s * 1e9:
             break
-    return looked
+    return timed
 
 
 def _arriving(loader: "DataLoader[Any]") -> Iterator[Parcel]:
-    """With its own frame, so that the workers end when it is left."""
+    """The batches; in a frame of its own, so that the workers end when it is left."""
     yield from loader
-
-
-def _contents(batch: object) -> Iterator[object]:
-    """What takes room in it."""
-    if isinstance(batch, torch.Tensor | np.ndarray | bytes | bytearray):
-        yield batch
-    elif isinstance(batch, Mapping):
-        for value in batch.values():
-            yield from _contents(value)
-    elif isinstance(batch, list | tuple):
-        for value in batch:
-            yield from _contents(value)
-    else:
-        yield from tensors(batch)
 
 
 def _size(content: object) -> int:
@@ -129,51 +124,64 @@ def _size(content: object) -> int:
     return len(content) if isinstance(content, bytes | bytearray) else 0
 
 
-def _summed(
-    loader: "DataLoader[Any]", timed_workers: int, looked: list[_Look], begun: int, ended: int
+def _anatomy(
+    loader: "DataLoader[Any]",
+    timed_workers: int,
+    timed: list[_TimedBatch],
+    begun_ns: int,
+    ended_ns: int,
 ) -> LoaderAnatomy:
-    """Of the batches that are typical: a worker's first finds everything cold."""
-    used = [look for look in looked if not look.first] or looked
-    made = [look.parcel.made for look in used]
-    sent = [look.parcel.sent for look in used if look.parcel.sent is not None]
-    pinned = [look.parcel.pinning_ns for look in used if look.parcel.pinning_ns is not None]
-    arrived = [look.got_ns for look in used]
+    """Statistics over the typical batches: a worker's first finds everything cold."""
+    typical = [batch for batch in timed if not batch.first] or timed
+    timings = [batch.timing for batch in typical]
+    transports = [batch.transport for batch in typical if batch.transport is not None]
+    pinnings_ns = [batch.pinning_ns for batch in typical if batch.pinning_ns is not None]
     return LoaderAnatomy(
-        batches=len(used),
+        batches=len(typical),
         workers=loader.num_workers,
         timed_workers=timed_workers,
         kind="iterable" if isinstance(loader.dataset, IterableDataset) else "map",
         dataset=type(loader.dataset).__qualname__,
-        samples=fmean(one.samples for one in made),
-        tensors=fmean(look.tensors for look in used),
-        batch_bytes=fmean(look.size for look in used),
-        getitem=_spread([one.getitem_ns for one in made]),
-        collate=_spread([one.collate_ns for one in made]),
-        transport=_spread([one.transport_ns for one in sent]) if sent else None,
-        pinning=_spread(pinned) if pinned else None,
-        packing_s=fmean(one.packing_ns for one in sent) / 1e9 if sent else None,
-        receiving_s=fmean(one.receiving_ns for one in sent) / 1e9 if sent else None,
-        interval_s=_interval_s(arrived),
-        start_s=(looked[0].got_ns - begun) / 1e9,
-        took_s=(ended - begun) / 1e9,
+        samples=fmean(timing.samples for timing in timings),
+        tensors=fmean(batch.tensors for batch in typical),
+        batch_bytes=fmean(batch.size_bytes for batch in typical),
+        getitem=_spread([timing.getitem_ns for timing in timings]),
+        collate=_spread([timing.collate_ns for timing in timings]),
+        transport=_if_any(_spread, [transport.transport_ns for transport in transports]),
+        pinning=_if_any(_spread, pinnings_ns),
+        packing_s=_if_any(_mean_s, [transport.packing_ns for transport in transports]),
+        receiving_s=_if_any(_mean_s, [transport.receiving_ns for transport in transports]),
+        interval_s=_interval_s([batch.arrived_ns for batch in typical]),
+        start_s=(timed[0].arrived_ns - begun_ns) / 1e9,
+        took_s=(ended_ns - begun_ns) / 1e9,
         tensor_s=_tensor_s(monotonic_ns),
         getitem_line=getitem_line(loader.dataset),
-        collate_line=line_of(loader.collate_fn),
+        collate_line=definition_line(loader.collate_fn),
     )
 
 
 def _tensor_s(clock: HostClock) -> float:
-    """The mean over some time: whoever shares the processor slows this as it did the loader."""
-    row, times, begun = torch.zeros(_SLICES), 0, clock()
-    while clock() - begun < _CALIBRATED_NS:
-        torch.stack([row[place : place + 1] for place in range(_SLICES)])
-        times += 1
-    return (clock() - begun) / (times * _SLICES) / 1e9
+    """Mean over some time: a shared processor slows this as much as it slowed the loader."""
+    row, repeats, begun_ns = torch.zeros(_SLICES), 0, clock()
+    while clock() - begun_ns < _CALIBRATED_NS:
+        torch.stack([row[start : start + 1] for start in range(_SLICES)])
+        repeats += 1
+    return (clock() - begun_ns) / (repeats * _SLICES) / 1e9
 
 
-def _interval_s(arrived: list[int]) -> float | None:
-    return (arrived[-1] - arrived[0]) / (len(arrived) - 1) / 1e9 if len(arrived) > 1 else None
+def _interval_s(arrived_ns: list[int]) -> float | None:
+    """Mean time between two batches."""
+    return _if_any(_mean_s, [later - earlier for earlier, later in pairwise(arrived_ns)])
 
 
-def _spread(spent_ns: list[int]) -> Spread:
-    return Spread(mean_s=fmean(spent_ns) / 1e9, p95_s=float(np.quantile(spent_ns, 0.95)) / 1e9)
+def _spread(durations_ns: list[int]) -> Spread:
+    p95_ns = float(np.quantile(durations_ns, 0.95))
+    return Spread(mean_s=_mean_s(durations_ns), p95_s=p95_ns / 1e9)
+
+
+def _mean_s(durations_ns: list[int]) -> float:
+    return fmean(durations_ns) / 1e9
+
+
+def _if_any(statistic: Callable[[list[int]], T], durations_ns: list[int]) -> T | None:
+    return statistic(durations_ns) if durations_ns else None

@@ -1,8 +1,8 @@
-"""How is a loader looked into without taking anything from it?  On a second one like it.
+"""A second loader like the user's, to time batches without taking any from the first.
 
-The second loader has the same dataset, collate function and settings, timed, and copies of the
-samplers.  It makes its batches in worker processes even where the first has none, so that a
-dataset's own state (caches, random generators, positions) stays as it was.
+It has the same dataset, collate function and settings, timed, and copies of the samplers.  It makes
+its batches in worker processes even where the first has none, so that the dataset's own state
+(caches, random generators, positions) stays as it was.
 """
 
 import copy
@@ -27,21 +27,25 @@ from trainperf.audit.loader.timed_loader import (
     TimedItems,
     TimedStream,
 )
+from trainperf.audit.nested import walker
 from trainperf.core.errors import ConfigError
 
 
+loaders: Callable[[object], Iterator["DataLoader[Any]"]] = walker(DataLoader)
+"""The loaders in a source: it, or the members of a mapping or sequence."""
+
 PATIENCE_S = 60.0
-"""A batch that takes longer in a worker is taken for one that never comes."""
+"""A worker that takes longer for a batch is given up."""
 
 _DEPTH, _MEMBERS = 4, 64
-"""How far, and in how many members of a container, an open file is looked for."""
+"""How deep, and in how many members of a container, to look for an open file."""
 
 
 def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
     """A loader like *loader* whose batches come in parcels.
 
     Raises:
-        ConfigError: It would take something away from the first; the message says what.
+        ConfigError: It would take something from the first; the message says what.
     """
     workers, context = _workers(loader)
     _refuse(loader, forked=workers > 0)
@@ -69,10 +73,14 @@ def second(loader: "DataLoader[Any]") -> "DataLoader[Any]":
 
 
 @contextmanager
-def random_state_kept() -> Iterator[None]:
-    """The global random generators of this process are afterwards as they were."""
+def random_state_kept(devices: Iterable[int] = ()) -> Iterator[None]:
+    """Restore the global random generators of Python, NumPy and torch on exit.
+
+    Args:
+        devices: CUDA devices whose generators are restored too.
+    """
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 the user's own
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=list(devices)):
         try:
             yield
         finally:
@@ -80,20 +88,8 @@ def random_state_kept() -> Iterator[None]:
             np.random.set_state(numpy)  # noqa: NPY002 the user's own
 
 
-def loaders(source: object) -> Iterator["DataLoader[Any]"]:
-    """Those in *source*: it, or the members of a mapping or sequence."""
-    if isinstance(source, DataLoader):
-        yield source
-    elif isinstance(source, Mapping):
-        for value in source.values():
-            yield from loaders(value)
-    elif isinstance(source, list | tuple):
-        for value in source:
-            yield from loaders(value)
-
-
 def _workers(loader: "DataLoader[Any]") -> tuple[int, Any]:
-    """How many, and how they are started; one where the loader has none, if it can be forked."""
+    """Number of workers and how to start them; one where the loader has none, if forkable."""
     if loader.num_workers:
         return loader.num_workers, loader.multiprocessing_context
     if "fork" in multiprocessing.get_all_start_methods():
@@ -105,23 +101,23 @@ def _refuse(loader: "DataLoader[Any]", *, forked: bool) -> None:
     dataset = loader.dataset
     name = type(dataset).__qualname__
     if isinstance(dataset, IterDataPipe | MapDataPipe):
-        raise ConfigError(f"{name}: a data pipe is not looked into; try a Dataset")
+        raise ConfigError(f"{name}: data pipes cannot be timed; try a Dataset")
     if not isinstance(dataset, IterableDataset):
         return
     if not forked:
         raise ConfigError(
-            f"{name}: an iterable dataset would lose the samples that are looked at, since this "
+            f"{name}: an iterable dataset would lose the samples that are timed, because this "
             "process cannot be forked; try num_workers=1"
         )
-    if _open(dataset, _DEPTH, set()):
+    if _holds_open_file(dataset, _DEPTH, set()):
         raise ConfigError(
-            f"{name}: it holds an open file, whose position all processes share, so it would lose "
-            "the samples that are looked at; open the file in __iter__"
+            f"{name}: holds an open file, whose position all processes share, so it would lose "
+            "the samples that are timed; open the file in __iter__"
         )
 
 
 def order(loader: "DataLoader[Any]") -> dict[str, Any]:
-    """Which samples make a batch: by copies of the samplers, so that theirs do not move on."""
+    """Sampler arguments of a `DataLoader`: copies, so that the originals do not advance."""
     if isinstance(loader.dataset, IterableDataset):
         size = getattr(loader.batch_sampler, "batch_size", loader.batch_size)
         return {"batch_size": size, "drop_last": loader.drop_last}
@@ -131,24 +127,24 @@ def order(loader: "DataLoader[Any]") -> dict[str, Any]:
 
 
 def _copied(sampler: object, dataset: object) -> object:
-    """With all of its state, but for the dataset itself."""
+    """A copy with all of its state, sharing the dataset itself."""
     try:
         return copy.deepcopy(sampler, {id(dataset): dataset})
     except (TypeError, copy.Error, RuntimeError) as error:
         raise ConfigError(
             f"{type(sampler).__qualname__}: cannot be copied ({error}), and a second pass over it "
-            "would move it on; make its iterator in __iter__"
+            "would advance it; create its iterator in __iter__"
         ) from None
 
 
-def _open(value: object, depth: int, seen: set[int]) -> bool:
-    """Whether a file or socket is open in it, as far as that can be seen."""
+def _holds_open_file(value: object, depth: int, visited: set[int]) -> bool:
+    """Whether an open file or socket is reachable from it."""
     if isinstance(value, io.IOBase | socket.socket):
         return not getattr(value, "closed", False)
-    if id(value) in seen or not depth or isinstance(value, type | ModuleType | torch.Tensor):
+    if id(value) in visited or not depth or isinstance(value, type | ModuleType | torch.Tensor):
         return False
-    seen.add(id(value))
-    return any(_open(member, depth - 1, seen) for member in _members(value))
+    visited.add(id(value))
+    return any(_holds_open_file(member, depth - 1, visited) for member in _members(value))
 
 
 def _members(value: object) -> Iterable[object]:

@@ -1,7 +1,7 @@
-"""How are the parts of a batch timed where they happen?  These objects travel into the workers.
+"""Timed dataset, collate function and batch: objects that travel into a loader's workers.
 
 A worker's dataset and its collate function share one `Tally`.  The batch leaves the worker in a
-`Parcel`, which notes when it is packed, when it arrives and how long it is pinned.  All processes
+`Parcel`, which records when it is packed, when it arrives and how long it is pinned.  All processes
 of a machine read the same host clock.
 """
 
@@ -26,15 +26,15 @@ class Tally:
         self.samples = 0
 
     def add(self, spent_ns: int, samples: int = 1) -> None:
-        """Some samples were made."""
+        """Add the time of some samples."""
         self.spent_ns += spent_ns
         self.samples += samples
 
     def take(self) -> tuple[int, int]:
-        """Nanoseconds and samples, and begin anew."""
-        taken = (self.spent_ns, self.samples)
+        """Return nanoseconds and samples, and start over."""
+        total = (self.spent_ns, self.samples)
         self.spent_ns = self.samples = 0
-        return taken
+        return total
 
 
 class TimedItems(Dataset[Any]):
@@ -108,7 +108,7 @@ class TimedCollate:
 
 @dataclass(frozen=True, slots=True)
 class Disguise:
-    """Run in every worker before its first batch: lets the user's code find what it would find."""
+    """Worker init function: shows the user's code the process that it would normally run in."""
 
     init: Callable[[int], object] | None
     """The user's `worker_init_fn`."""
@@ -133,7 +133,7 @@ class Disguise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTiming:
-    """How a batch was made."""
+    """Time to make one batch."""
 
     worker: int
     samples: int
@@ -143,7 +143,7 @@ class BatchTiming:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportTiming:
-    """How a batch came from its worker."""
+    """Time to bring one batch from its worker."""
 
     packing_ns: int
     transport_ns: int
@@ -151,25 +151,25 @@ class TransportTiming:
 
 
 class Parcel:
-    """A batch on its way, and what has been measured of it so far."""
+    """A batch on its way, with its timing so far."""
 
-    __slots__ = ("batch", "made", "pinning_ns", "sent")
+    __slots__ = ("batch", "pinning_ns", "timing", "transport")
 
     def __init__(
         self,
         batch: object,
-        made: BatchTiming,
-        sent: TransportTiming | None = None,
+        timing: BatchTiming,
+        transport: TransportTiming | None = None,
         pinning_ns: int | None = None,
     ) -> None:
         self.batch = batch
-        self.made = made
-        self.sent = sent
+        self.timing = timing
+        self.transport = transport
         self.pinning_ns = pinning_ns
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Packed in this order: a moment, the batch, a moment; and unpacked in it."""
-        return _received, (_Moment(), self.batch, self.made, _Moment())
+        return _received, (_Moment(), self.batch, self.timing, _Moment())
 
     def pin_memory(self) -> "Parcel":
         """Called by the loader, where it pins."""
@@ -191,11 +191,11 @@ def _moments(packed_ns: int) -> tuple[int, int]:
 
 
 def _received(
-    begun: tuple[int, int], batch: object, made: BatchTiming, ended: tuple[int, int]
+    begun: tuple[int, int], batch: object, timing: BatchTiming, ended: tuple[int, int]
 ) -> Parcel:
-    sent = TransportTiming(
+    transport = TransportTiming(
         packing_ns=ended[0] - begun[0],
         transport_ns=ended[1] - begun[0],
         receiving_ns=ended[1] - begun[1],
     )
-    return Parcel(batch, made, sent)
+    return Parcel(batch, timing, transport)

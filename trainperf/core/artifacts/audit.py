@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from trainperf.core.artifacts.base import Document
+from trainperf.core.machine.chips import Chip
 
 
 Part = Literal["forward", "backward", "recompute", "optimizer"]
@@ -18,6 +19,12 @@ Kind = Literal["matmul", "pointwise", "reduction", "copy", "other"]
 Place = Literal["device", "host", "link"]
 
 PARTS: tuple[Part, ...] = ("forward", "backward", "recompute", "optimizer")
+
+
+def short_name(name: str) -> str:
+    """Without namespace and overload: `addmm` of `aten.addmm.default` or `aten::addmm`."""
+    parts = name.split("::") if "::" in name else name.split(".")
+    return parts[1] if len(parts) > 1 else name
 
 
 class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +81,11 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     """
     logs: bool = False
     """Whether a framework's logging made the calls, e.g. Lightning's `self.log`."""
+
+    @property
+    def short_name(self) -> str:
+        """E.g. `addmm`."""
+        return short_name(self.name)
 
     @property
     def moved_bytes(self) -> int:
@@ -162,3 +174,12 @@ def _resized(use: OperatorUse, ratio: float) -> OperatorUse:
     counts |= {name: round(getattr(use, name) * min(ratio, 1.0)) for name in _BYTES}
     times = {name: getattr(use, name) * ratio for name in _TIMES}
     return msgspec.structs.replace(use, **counts, **times)
+
+
+class MeasuredChip(Document, frozen=True, kw_only=True):
+    """Limits of the audited run's device, measured where no data sheet is in the table."""
+
+    file: ClassVar[str] = "chip.json"
+    version: ClassVar[int] = 1
+    schema: int = version
+    chip: Chip

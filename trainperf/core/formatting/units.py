@@ -1,4 +1,4 @@
-"""How is a number said to a person?  Units, digits and words for findings and reports.
+"""Numbers in words: units, digits and phrases for findings and reports.
 
 Everything below reports is in SI; this is the one place that knows milliseconds and GiB.
 """
@@ -53,15 +53,15 @@ def duration(seconds: float) -> str:
     return "0 s" if seconds == 0 else Scale.of(seconds).say(seconds)
 
 
-def bracket(value: float, low: float | None, high: float | None) -> str:
-    """The interval of a duration in its own unit, e.g. ` [54.8–55.4]`; empty if there is none.
+def confidence_interval(value: float, low: float | None, high: float | None) -> str:
+    """The interval of a duration in its own unit, e.g. ` (95 % CI 54.8–55.4)`; else empty.
 
     Also empty where the ends cannot be told apart at the digits that are shown.
     """
     scale = Scale.of(value)
     if low is None or high is None or scale.number(low) == scale.number(high):
         return ""
-    return f" [{scale.number(low)}–{scale.number(high)}]"
+    return f" (95 % CI {scale.number(low)}–{scale.number(high)})"
 
 
 def share(fraction: float) -> str:
@@ -121,6 +121,11 @@ def scale_factor(scale: float) -> str:
 def words(label: str) -> str:
     """The label of a phase, gap or tag in words, e.g. `data wait`."""
     return "warm-up" if label == "warmup" else label.replace("_", " ")
+
+
+def step_range(first: int, last: int) -> str:
+    """The steps from *first* to *last*, e.g. `step 7`, `steps 1,200–1,202`."""
+    return f"step {first:,}" if last <= first else f"steps {first:,}–{last:,}"
 
 
 def plural(number: int, noun: str) -> str:

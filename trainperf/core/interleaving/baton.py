@@ -1,76 +1,110 @@
-"""Is it my turn?  The end of one training's connection to the referee."""
+"""Baton: a training's connection to the referee, through which it waits for its turns.
 
+A turn also moves to the processor that the other side used: the processors of one machine differ
+in speed while other work is on them.  That works on Linux only; elsewhere nothing is moved.
+"""
+
+import os
 import socket
+from contextlib import suppress
+from pathlib import Path
 
-from trainperf.core.interleaving.cpu_affinity import move_to, processor
 from trainperf.core.interleaving.environment import Participant
 from trainperf.core.interleaving.wire import Connection, Hello, Refusal, Turn, TurnOver
+
+
+_STAT = Path("/proc/thread-self/stat")
+_PLACE = 36
+"""Index of the processor's number behind the name in that file (field 39 of proc(5))."""
 
 
 class Baton:
     """Lets one fit train only while it is its turn.
 
-    Where the referee is gone, the fit trains on alone: nothing here raises.
+    Once the referee is gone the fit trains on alone: nothing here raises.
 
     Args:
-        place: Where the referee listens, and which side this is.
+        participant: Where the referee listens, and which side this is.
     """
 
-    def __init__(self, place: Participant) -> None:
-        self._place = place
-        self._line: Connection | None = None
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+        self._connection: Connection | None = None
         self.turns = 0
-        """How many this fit has had."""
+        """Turns that this fit has had."""
 
     def join(self, ahead: int) -> Turn | None:
-        """The fit begins: wait until the other one does, and for the first turn.
+        """Begin the fit: wait for the other one, and for the first turn.
 
         Args:
-            ahead: Steps whose batches the loader has ready when training comes back to it.
+            ahead: Steps whose batches the loader has ready when training resumes.
 
         Returns:
-            How many steps a turn has; `None` if there is nobody to take turns with.
+            The first turn; `None` if there is no other side.
         """
-        self._line = self._connected()
-        return self._wait(Hello(side=self._place.side, ahead=ahead))
+        self._connection = self._connected()
+        return self._wait(Hello(side=self._participant.side, ahead=ahead))
 
     def refuse(self, why: str) -> None:
-        """This training takes no turns; whoever launched it is told."""
-        line = self._connected()
-        if line is not None:
-            line.say(Refusal(side=self._place.side, why=why))
-            line.close()
+        """Tell the referee that this training takes no turns."""
+        connection = self._connected()
+        if connection is not None:
+            connection.send(Refusal(side=self._participant.side, why=why))
+            connection.close()
 
     def pass_on(self) -> Turn | None:
-        """The turn is over: let the other one train, and wait for the next turn."""
+        """End the turn: let the other side train, and wait for the next turn."""
         return self._wait(TurnOver(processor=processor()))
 
     def leave(self) -> None:
-        """The fit is over.  Waits for the other's end: what follows the fit would disturb it."""
+        """End the fit, and wait for the other's end, which what follows would disturb."""
         self._wait(TurnOver(processor=processor(), last=True))
         self.close()
 
     def close(self) -> None:
-        """Wait for nobody: the other one trains alone from now on."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        """Disconnect: the other side trains alone from now on."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
     def _connected(self) -> Connection | None:
         end = socket.socket(socket.AF_UNIX)
         try:
-            end.connect(self._place.address)
+            end.connect(self._participant.address)
         except OSError:
             end.close()
             return None
         return Connection(end)
 
-    def _wait(self, said: Hello | TurnOver) -> Turn | None:
-        line = self._line
-        turn = line.turn() if line is not None and line.say(said) else None
+    def _wait(self, message: Hello | TurnOver) -> Turn | None:
+        connection = self._connection
+        sent = connection is not None and connection.send(message)
+        turn = connection.wait_for_turn() if connection is not None and sent else None
         if turn is None:
             self.close()
             return None
         self.turns += 1
         move_to(turn.processor)
         return turn
+
+
+def processor() -> int | None:
+    """Number of the processor that this thread runs on; `None` if unknown."""
+    try:
+        fields = _STAT.read_text().rpartition(")")[2].split()
+        return int(fields[_PLACE])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def move_to(number: int | None) -> None:
+    """Move this thread there once, if allowed; the scheduler may move it on."""
+    if number is None or not hasattr(os, "sched_setaffinity"):
+        return
+    allowed = os.sched_getaffinity(0)
+    if number not in allowed or len(allowed) == 1:
+        return
+    with suppress(OSError):  # a container may have lost the processor meanwhile
+        os.sched_setaffinity(0, {number})
+    with suppress(OSError):
+        os.sched_setaffinity(0, allowed)

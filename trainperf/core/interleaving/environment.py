@@ -1,4 +1,4 @@
-"""Does this process take turns with another one, and where does it ask whose turn it is?"""
+"""Environment variable through which a launched training learns that it takes turns."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ VARIABLE = "TRAINPERF_TURNS"
 """Environment variable that holds a `Participant` as JSON in a process that takes turns."""
 
 _LONGEST = 60
-"""Letters of a folder for temporary files in which a socket's path has room."""
+"""Longest folder for temporary files that leaves room for a socket's path, in letters."""
 
 
 class Participant(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Participant(msgspec.Struct, frozen=True, kw_only=True):
     """Directory for its run directories; `None` leaves that to the training."""
 
     def variable(self) -> dict[str, str]:
-        """The environment variable that says so."""
+        """The environment variable that holds it."""
         return {VARIABLE: msgspec.json.encode(self).decode()}
 
 
@@ -42,15 +42,15 @@ def new_address() -> Iterator[Path]:
 
 
 def this_participant() -> Participant | None:
-    """Of this process; `None` where it takes turns with nobody."""
-    asked = os.environ.get(VARIABLE, "")
+    """The participant that this process is; `None` if it takes no turns."""
+    text = os.environ.get(VARIABLE, "")
     try:
-        return msgspec.json.decode(asked, type=Participant)
+        return msgspec.json.decode(text, type=Participant)
     except msgspec.DecodeError:  # nothing, or not from here: no training breaks over it
         return None
 
 
 def directory() -> str | None:
-    """Where this process makes its run directories, if whoever launched it said so."""
-    place = this_participant()
-    return place.dirpath if place else None
+    """Directory for this process's run directories, if its launcher chose one."""
+    participant = this_participant()
+    return participant.dirpath if participant else None

@@ -1,4 +1,4 @@
-"""Whose turn is it?  Lets one of two trainings go on at a time, in pairs of fits.
+"""Referee: lets one of two trainings run at a time, in pairs of fits.
 
 The first fit of one side is paired with the first of the other, and so on.  A side that is gone
 is not waited for.
@@ -18,22 +18,22 @@ from trainperf.core.interleaving.wire import Connection, Hello, Refusal, Turn, T
 
 
 STEPS = 10
-"""Of a turn: a tenth of a second to some seconds, in which little changes on a machine."""
+"""Steps of a turn: 0.1 s to some seconds, in which little changes on a machine."""
 
 _LOOK_S = 0.1
-"""Between two looks whether a side is gone."""
+"""Interval of the check whether a side is gone."""
 
 
 @dataclass(slots=True)
 class _Seat:
     """One fit of a pair."""
 
-    line: Connection
+    connection: Connection
     hello: Hello
     over: bool = False
-    """Whether the fit is over and waits for the other's."""
+    """Whether the fit is over and waits for the other's end."""
     alone: int = 0
-    """Turns it had since the other's was over, of which the first came next to the other's last."""
+    """Turns since the other's fit ended; the first still came next to the other's last."""
 
 
 class Referee:
@@ -59,7 +59,7 @@ class Referee:
         self._turn_of = 0
         """The side whose turn it is."""
         self.refused: dict[int, str] = {}
-        """Side to why it takes no turns."""
+        """Side to the reason why it takes no turns."""
         self.passed = [0, 0]
         """How often either side gave way to the other."""
 
@@ -86,7 +86,7 @@ class Referee:
         self._address.unlink(missing_ok=True)
 
     def gone(self, side: int) -> None:
-        """The process of a side has ended: the other one waits for it no more.
+        """Report that the process of a side has ended: the other waits for it no more.
 
         Its connection may still be open, in a process that it forked.
         """
@@ -104,60 +104,60 @@ class Referee:
                     self._selector.register(end, selectors.EVENT_READ, Connection(end))
             for side, gone in enumerate(self._gone):
                 if gone and side in self._pair:
-                    self._hang_up(self._pair[side].line)
+                    self._hang_up(self._pair[side].connection)
             self._begin()
 
-    def _hear(self, line: Connection) -> None:
-        heard = line.heard()
-        if heard is None:
-            self._hang_up(line)
+    def _hear(self, connection: Connection) -> None:
+        messages = connection.received()
+        if messages is None:
+            self._hang_up(connection)
             return
-        for said in heard:
-            if isinstance(said, Refusal):
-                self.refused[said.side] = said.why
-            elif isinstance(said, TurnOver):
-                self._passed(line, said)
-            elif said.side in self._pair:
-                # A fit inside of that fit, or beside it: it cannot wait for it to be over.
-                self._hang_up(line)
+        for message in messages:
+            if isinstance(message, Refusal):
+                self.refused[message.side] = message.why
+            elif isinstance(message, TurnOver):
+                self._passed(connection, message)
+            elif message.side in self._pair:
+                # A fit inside that fit, or parallel to it: it cannot wait for its end.
+                self._hang_up(connection)
             else:
-                self._waiting[said.side].append(_Seat(line, said))
+                self._waiting[message.side].append(_Seat(connection, message))
 
-    def _hang_up(self, line: Connection) -> None:
-        self._selector.unregister(line.end)
-        line.close()
-        self._left(line)
+    def _hang_up(self, connection: Connection) -> None:
+        self._selector.unregister(connection.end)
+        connection.close()
+        self._left(connection)
 
     def _begin(self) -> None:
         """Begin the next pair, once both are there or never will be."""
         there = [bool(waiting) for waiting in self._waiting]
         if self._pair or not any(there):
             return
-        if all(one or gone for one, gone in zip(there, self._gone, strict=True)):
+        if all(here or gone for here, gone in zip(there, self._gone, strict=True)):
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
             self._give(min(self._pair), None)
 
-    def _passed(self, line: Connection, said: TurnOver) -> None:
+    def _passed(self, connection: Connection, over: TurnOver) -> None:
         """A turn is over: the other one's begins, if that still trains."""
-        side = next((one for one, seat in self._pair.items() if seat.line is line), None)
+        side = self._side_of(connection)
         if side is None:
             return
-        self._pair[side].over = said.last
+        self._pair[side].over = over.last
         other = self._pair.get(1 - side)
         if other is not None and not other.over:
             self.passed[side] += 1
-            self._give(1 - side, said.processor)
-        elif said.last:
+            self._give(1 - side, over.processor)
+        elif over.last:
             self._end()
         else:
             self._give(side, None)
 
-    def _left(self, line: Connection) -> None:
+    def _left(self, connection: Connection) -> None:
         """A fit is gone, perhaps while it was its turn."""
         for waiting in self._waiting:
-            for seat in [one for one in waiting if one.line is line]:
+            for seat in [each for each in waiting if each.connection is connection]:
                 waiting.remove(seat)
-        side = next((one for one, seat in self._pair.items() if seat.line is line), None)
+        side = self._side_of(connection)
         if side is None:
             return
         del self._pair[side]
@@ -167,11 +167,17 @@ class Referee:
         elif self._turn_of == side:
             self._give(1 - side, None)
 
+    def _side_of(self, connection: Connection) -> int | None:
+        """The side whose fit is under way on that connection."""
+        return next(
+            (side for side, seat in self._pair.items() if seat.connection is connection), None
+        )
+
     def _end(self) -> None:
         """Both fits are over: they go on with what follows."""
         pair, self._pair = self._pair, {}
         for seat in pair.values():
-            seat.line.say(Turn(steps=self._steps, unlike=self._steps))
+            seat.connection.send(Turn(steps=self._steps, unlike=self._steps))
 
     def _give(self, side: int, processor: int | None) -> None:
         self._turn_of = side
@@ -182,4 +188,4 @@ class Referee:
             own.alone += 1
         if own.alone > 1:
             unlike = steps
-        own.line.say(Turn(steps=steps, unlike=unlike, processor=processor))
+        own.connection.send(Turn(steps=steps, unlike=unlike, processor=processor))

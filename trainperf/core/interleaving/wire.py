@@ -1,4 +1,4 @@
-"""What do the two sides of a referee's socket say?  One JSON line each, in a `Connection`."""
+"""Messages between a training and its referee: one JSON line each, over a `Connection`."""
 
 import socket
 
@@ -10,7 +10,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
 
     side: int
     ahead: int
-    """Steps whose batches its loader has ready when it comes back: what it is then too fast in."""
+    """Steps whose batches its loader has ready when it resumes: these are too fast."""
 
 
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
@@ -35,14 +35,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
     steps: int
     """How many."""
     unlike: int
-    """So many of the first ones are not to be compared: what worked ahead has worked meanwhile, or
-    nobody takes turns with them."""
+    """How many of the first ones must not be compared: a loader has worked ahead, or the other side
+    has ended."""
     processor: int | None = None
-    """Where the other one trained: processors of one machine may differ in speed."""
+    """Where the other side trained: processors of one machine may differ in speed."""
 
 
 Message = Hello | TurnOver | Refusal
-_SAID = msgspec.json.Decoder(Message)
+_MESSAGE = msgspec.json.Decoder(Message)
 _TURN = msgspec.json.Decoder(Turn)
 _ENCODER = msgspec.json.Encoder()
 _MOST_BYTES = 4096
@@ -59,16 +59,16 @@ class Connection:
         self.end = end
         self._rest = b""
 
-    def say(self, what: Message | Turn) -> bool:
+    def send(self, message: Message | Turn) -> bool:
         """Send it; false if the other end is gone."""
         try:
-            self.end.sendall(_ENCODER.encode(what) + b"\n")
+            self.end.sendall(_ENCODER.encode(message) + b"\n")
         except OSError:
             return False
         return True
 
-    def turn(self) -> Turn | None:
-        """Wait until it is my turn; `None` if nobody says so any more."""
+    def wait_for_turn(self) -> Turn | None:
+        """Wait for a turn; `None` if the other end is gone."""
         while True:
             lines = self._lines()
             if lines is None:
@@ -76,21 +76,21 @@ class Connection:
             for line in lines:
                 return _TURN.decode(line)
 
-    def heard(self) -> list[Message] | None:
-        """What has come, which may be part of a line only; `None` if the other end is gone."""
+    def received(self) -> list[Message] | None:
+        """Complete messages that have arrived, perhaps none; `None` if the other end is gone."""
         lines = self._lines()
-        return None if lines is None else [_SAID.decode(line) for line in lines]
+        return None if lines is None else [_MESSAGE.decode(line) for line in lines]
 
     def close(self) -> None:
-        """Nothing more is said."""
+        """Close the socket."""
         self.end.close()
 
     def _lines(self) -> list[bytes] | None:
         try:
-            came = self.end.recv(_MOST_BYTES)
+            received = self.end.recv(_MOST_BYTES)
         except OSError:
             return None
-        if not came:
+        if not received:
             return None
-        *whole, self._rest = (self._rest + came).split(b"\n")
+        *whole, self._rest = (self._rest + received).split(b"\n")
         return whole

@@ -1,4 +1,4 @@
-"""What can a chip do at most?  One row per chip, from its vendor's data sheet.
+"""Table of chips: peak rates from the vendors' data sheets, one row per chip.
 
 Peaks are *dense*: data sheets like to print the sparse figure, twice as large.  An unknown chip has
 no row, and no guess is made: measure it with `trainperf.audit.chip_benchmark`.
@@ -14,7 +14,7 @@ TERA = 10**12
 
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits that floors stand on."""
+    """Peak rates of a chip, the basis of all floors."""
 
     name: str
     flops_per_s: dict[str, float]

@@ -1,6 +1,6 @@
-"""How much of the machine may this process use?  A container may have less than there is.
+"""Memory and processors that this process may use: a container may have less than the machine.
 
-Limits of control groups, version 2 and 1, on Linux; elsewhere what the system says.
+Reads the limits of control groups, version 2 and 1, on Linux; elsewhere asks the system.
 """
 
 import math
@@ -17,9 +17,9 @@ _GROUPS = "sys/fs/cgroup"
 def memory_bytes(root: Path = _ROOT) -> int:
     """Main memory: the machine's, or the smallest limit of the groups that this process is in."""
     limits = [
-        int(said)
-        for said in _each(root, "memory", "memory.max", "memory.limit_in_bytes")
-        if said.isdigit()
+        int(limit)
+        for limit in _each(root, "memory", "memory.max", "memory.limit_in_bytes")
+        if limit.isdigit()
     ]
     return min([int(psutil.virtual_memory().total), *limits])
 
@@ -30,14 +30,13 @@ def cpu_count(root: Path = _ROOT) -> int | None:
     `None` where the system does not say.
     """
     affinity = getattr(psutil.Process(), "cpu_affinity", None)  # macOS has none
-    known = len(affinity()) if affinity is not None else psutil.cpu_count()
-    quotas = [*_quotas(root)]
-    return min([known, *quotas]) if known is not None and quotas else known
+    usable = len(affinity()) if affinity is not None else psutil.cpu_count()
+    return usable if usable is None else min([usable, *_quotas(root)])
 
 
 def _quotas(root: Path) -> Iterator[int]:
-    for said in _each(root, "cpu", "cpu.max", ""):
-        quota, _, period = said.partition(" ")
+    for line in _each(root, "cpu", "cpu.max", ""):
+        quota, _, period = line.partition(" ")
         yield from _processors(quota, period)
     quotas = _each(root, "cpu", "", "cpu.cfs_quota_us")
     for quota, period in zip(quotas, _each(root, "cpu", "", "cpu.cfs_period_us"), strict=False):
@@ -51,16 +50,16 @@ def _processors(quota: str, period: str) -> Iterator[int]:
 
 
 def _each(root: Path, controller: str, newer: str, older: str) -> Iterator[str]:
-    """What a file of the process's groups says, from its own to the outermost one."""
+    """Contents of a file of the process's groups, from its own to the outermost one."""
     for folder, is_newer in _folders(root, controller):
         name = newer if is_newer else older
         if name:
-            yield from _said(folder / name)
+            yield from _read(folder / name)
 
 
 def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
     """Folders of the groups, and whether they are of version 2."""
-    for line in "\n".join(_said(root / "proc/self/cgroup")).splitlines():
+    for line in "\n".join(_read(root / "proc/self/cgroup")).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
@@ -71,8 +70,8 @@ def _folders(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
             yield top / inner, not controllers
 
 
-def _said(path: Path) -> Iterator[str]:
+def _read(path: Path) -> Iterator[str]:
     try:
         yield path.read_text(encoding="utf-8").strip()
     except OSError:
-        return  # no such group here, or not to be read
+        return  # no such group, or not readable

@@ -1,8 +1,8 @@
-"""Was it the machine?  What a ratio may be once the host's own speed is taken out of it.
+"""Correction of a ratio between two runs for the host's own speed.
 
-A host that lends its processors out gives a run between half and all of their speed, often from
-its first step to its last: nothing inside the run shows it.  The same small piece of work, timed
-at either end of each run, does.
+A host that lends out its processors gives a run between half and all of their speed, often from
+its first step to its last, and nothing inside the run shows it.  The same small piece of work,
+timed at either end of each run, does.
 """
 
 import math
@@ -18,49 +18,49 @@ _Z95 = NormalDist().inv_cdf(0.975)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """How many times as long the same work took beside the second run, and how sure that is."""
+    """How many times as long the same work took at the second run, with its variance."""
 
     log: float
     variance: float
-    """Of the logarithm: a machine that changed its speed during a run had neither of the two."""
+    """Of the logarithm; large for a machine that changed its speed during a run."""
 
     @property
     def ratio(self) -> float:
-        """Above 1: the machine was slower beside the second run."""
+        """Above 1: the machine was slower during the second run."""
         return math.exp(self.log)
 
 
 def slowdown(before: Sequence[float], after: Sequence[float]) -> Slowdown | None:
-    """From what the work took beside each run, several times; `None` where it is not known."""
+    """From several timings of the work at each run; `None` with fewer than two."""
     if min(len(before), len(after)) < 2:
         return None
-    one, other = ([math.log(value) for value in side] for side in (before, after))
-    return Slowdown(log=mean(other) - mean(one), variance=_variance(one) + _variance(other))
+    first, second = ([math.log(value) for value in side] for side in (before, after))
+    return Slowdown(log=mean(second) - mean(first), variance=_variance(first) + _variance(second))
 
 
 def including(
-    found: RatioInterval, machine: Slowdown, *, lower_is_faster: bool = True
+    measured: RatioInterval, machine: Slowdown, *, lower_is_faster: bool = True
 ) -> RatioInterval:
-    """The same ratio, its interval wide enough for what remains without the machine.
+    """The same ratio, its interval widened to include the ratio without the machine's slowdown.
 
-    And for all in between: steps get slower by between half and all of what the work does.
+    Steps slow down by between half and all of what the work does, so all in between is included.
 
     Args:
-        found: What the runs say.
-        machine: What became of it between them.
+        measured: The ratio of the runs.
+        machine: The machine's slowdown between them.
         lower_is_faster: Whether a slow machine makes the statistic larger.
     """
-    remains = found.ratio * math.exp(-machine.log if lower_is_faster else machine.log)
+    remains = measured.ratio * math.exp(-machine.log if lower_is_faster else machine.log)
     doubt = _Z95 * math.sqrt(machine.variance)
-    down = math.hypot(math.log(found.ratio / found.low), doubt)
-    up = math.hypot(math.log(found.high / found.ratio), doubt)
+    down = math.hypot(math.log(measured.ratio / measured.low), doubt)
+    up = math.hypot(math.log(measured.high / measured.ratio), doubt)
     return replace(
-        found,
-        low=min(found.low, remains * math.exp(-down)),
-        high=max(found.high, remains * math.exp(up)),
+        measured,
+        low=min(measured.low, remains * math.exp(-down)),
+        high=max(measured.high, remains * math.exp(up)),
     )
 
 
 def _variance(logs: Sequence[float]) -> float:
-    """Of their mean: what the machine was like between them is anybody's guess."""
+    """Of their mean."""
     return variance(logs) / len(logs)

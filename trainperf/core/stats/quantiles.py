@@ -1,4 +1,4 @@
-"""How are step times distributed, in constant memory, and how sure is the median?
+"""Distributions of step times in constant memory, with an interval of the median.
 
 A `Distribution` counts values in bins whose edges grow by 0.2 %, so any quantile is right to
 0.1 % and merging is exact integer addition.  The sums beside the counts give the lag-1

@@ -1,4 +1,4 @@
-"""What can be known about many steps without keeping them?  Mergeable statistics.
+"""Mergeable statistics: what is known about many steps without keeping them.
 
 `a.merge(b)` adds later (or other) steps of the same rank and is associative;
 `Reduction.across(ranks)` combines ranks that ran the same steps at the same time.

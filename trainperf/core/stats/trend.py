@@ -1,10 +1,10 @@
-"""Does something grow step by step, and how fast?  A robust slope in constant memory.
+"""Robust slope of something that may grow step by step, in constant memory.
 
-Values are kept as the least one of each stretch of steps: what is held now and then on top of the
-rest (a batch that is logged, garbage not yet collected) does not count.  Of the latter half the
-slope is Theil and Sen's, the median over all pairs, so what grows and then stops has none; and
-its interval holds 0 where the least of that half is no more than the least of the first, so what
-is emptied again and again does not grow.
+Of each stretch of steps only the least value is kept, so what is held now and then on top of the
+rest (a logged batch, garbage not yet collected) does not count.  The slope is Theil and Sen's over
+the latter half, the median over all pairs, so what grows and then stops has none.  Its interval
+contains 0 where the least value of that half is no more than that of the first, so what is emptied
+again and again does not grow.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""When has the warm-up ended?  Decided once, causally, from the steps seen so far."""
+"""End of the warm-up: decided once, causally, from the steps seen so far."""
 
 from collections import deque
 from statistics import median
@@ -14,7 +14,7 @@ TOLERANCE = 0.10
 
 
 class WarmupDetector:
-    """Says for each step in turn whether the warm-up has been *seen* to end before it.
+    """Decides for each step in turn whether the warm-up was *seen* to end before it.
 
     It has ended when the medians of two neighbouring windows of ordinary steps agree to 10 %.
     The steps needed to see it are warm-up too, so at least twelve steps always are; a run whose

@@ -161,12 +161,12 @@ class StepBlock:
             return None
         if max(missing) == 0:
             return self
-        known = self._parts.get(names)
-        if known is None:
+        part = self._parts.get(names)
+        if part is None:
             columns = [_FIRST_FACT + place for place in places if place is not None]
             complete = np.logical_not(np.isnan(self._matrix[:, columns]).any(axis=1))
-            known = self._parts[names] = self.select(complete)
-        return known if len(known) else None
+            part = self._parts[names] = self.select(complete)
+        return part if len(part) else None
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> "StepBlock":
         """The steps for which *chosen* is true."""

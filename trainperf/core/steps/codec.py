@@ -1,4 +1,4 @@
-"""How does a run reach the disk and come back?  One JSON value a line, whole lines only.
+"""Codec of record files: one JSON value per line, whole lines only.
 
 Line 1 is an object (`RunInfo`), and so are gaps, totals and the end mark.  A step is an array of
 the core columns followed by the facts named in line 1: names are written once, durations as
@@ -32,7 +32,7 @@ _EXACT = 2.0**53
 """Whole numbers up to here survive the way through a float; nothing true is larger."""
 
 _AT_ONCE = 1024
-"""Lines whose cells fit into a processor's cache."""
+"""Lines decoded at once: their cells fit into a processor's cache."""
 
 _ENCODER = msgspec.json.Encoder()
 _INFO = msgspec.json.Decoder(RunInfo)

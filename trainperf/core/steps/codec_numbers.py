@@ -1,8 +1,14 @@
-"""What numbers stand in lines of steps, without an object for each of them?
+"""Fast decoder of step lines: a matrix of numbers without a Python object for each.
 
 Nearly every cell of a record file is a whole number of few digits.  Cells are found by their
-commas, and their digits are put together eight at a time in columns of machine words; what is
-anything else, a loss or a missing fact, is left to the JSON decoder.
+commas, and their digits are combined eight at a time in machine words, all cells at once; anything
+else, a loss or a missing fact, is left to the JSON decoder.
+
+Example: in `[1234,null]` the word of eight bytes that ends where the first cell ends is `000[1234`
+(text begins with padding zeros).  XOR the digit 0, its bytes are `0 0 0 107 1 2 3 4`; masked to
+the cell's four bytes, `0 0 0 0 1 2 3 4`, all digits.  Joining neighbours makes `0 0 12 34`, then
+`0 1234`, then 1234.  The word of the second cell, masked, is that of `null`: NaN.  A cell such as
+`1.5` leaves a byte above 9 and goes to the JSON decoder.
 """
 
 from collections.abc import Sequence
@@ -26,7 +32,7 @@ _COMMA, _OPEN, _CLOSE = b",[]"
 
 _ZEROS = np.uint64(0x3030303030303030)
 _BEYOND_NINE = np.uint64(0x7676767676767676)
-"""Added to a byte from 0 to 9 it leaves the highest bit clear, to any other it sets it."""
+"""Added to a byte, it leaves the highest bit clear for 0 to 9 and sets it otherwise."""
 _HIGHEST = np.uint64(0x8080808080808080)
 
 _KEPT = np.array([(1 << 64) - (1 << 8 * (_WORD - n)) for n in range(_WORD + 1)], np.uint64)
@@ -80,17 +86,17 @@ def _cells(text: bytes, begins: _Places, ends: _Places) -> Matrix | None:
         null = np.logical_and(words[others] == _NULL, lengths[others] == len(b"null"))
         values[others[null]] = np.nan
         others = others[np.logical_not(null)]
-        found = _decoded(text, begins[others].tolist(), ends[others].tolist())
-        if found is None:
+        decoded = _decoded(text, begins[others].tolist(), ends[others].tolist())
+        if decoded is None:
             return None
-        values[others] = found
+        values[others] = decoded
     return values
 
 
 def _digits(words: _Words, lengths: _Places) -> tuple[_Words, npt.NDArray[np.bool_], _Words]:
-    """Numbers that the last digits of cells make, which cells hold others, and their bytes.
+    """Numbers from the last eight bytes of cells, which cells are no digits, and their bytes.
 
-    The bytes are less those of the digit 0, and 0 before the cell.
+    The bytes are less that of the digit 0, and 0 before the cell.  Overwrites *words*.
     """
     words ^= _ZEROS
     words &= _KEPT.take(lengths, mode="clip")
@@ -111,8 +117,8 @@ def _digits(words: _Words, lengths: _Places) -> tuple[_Words, npt.NDArray[np.boo
 def _decoded(text: bytes, begins: list[int], ends: list[int]) -> list[float | None] | None:
     cells = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
     try:
-        found = _FLOATS.decode(b"[" + b",".join(cells) + b"]")
+        values = _FLOATS.decode(b"[" + b",".join(cells) + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    # A number holds no comma: as many numbers as cells are the cells' numbers, one each.
-    return found if len(found) == len(cells) else None
+    # A number holds no comma, so equally many numbers and cells are one each.
+    return values if len(values) == len(cells) else None

@@ -1,4 +1,4 @@
-"""What is known about a fit: one record per step and per gap, and who the run was.
+"""Records of a fit: one per step and per gap, and the identity of the run.
 
 Times are integer nanoseconds on the host's monotonic clock, counted from the start of the fit
 (the run's only wall-clock time is `RunInfo.started_at`).  `None` means *not measured*.
@@ -148,6 +148,27 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     machine was then.  No part of a step, and no measure of the run; `None` in older files."""
 
 
+class OwnReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a user's own meter says of all steps so far, on one rank.
+
+    Written while the fit runs, because a report is made without the user's code.
+    """
+
+    value: float | None = None
+    unit: str
+    title: str
+    better: str | None = None
+    n: int = 0
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+    """Why there is no value."""
+    reduction: str = ""
+    """Class of the statistic behind it, where *state* tells all of it."""
+    state: tuple[float, ...] = ()
+    """Its fields, in order: with them several ranks are combined as if they were one."""
+
+
 class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="totals"):
     """Cumulative facts that belong to no single step; the last one in a file holds."""
 
@@ -166,6 +187,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     """Reasons learned while training: they complete `RunInfo.reasons`."""
     config: dict[str, Scalar] = {}
     """Configuration seen while training, e.g. autocast: it completes `RunInfo.config`."""
+    readings: dict[str, OwnReading] = {}
+    """Of the user's own meters."""
 
 
 FINISHED = "finished"

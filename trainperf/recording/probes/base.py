@@ -1,48 +1,34 @@
-"""What is a probe?  The source of some facts about every step.
+"""Base of all probes: sources of facts about every step.
 
 A probe says which facts it feeds and fills them into the open draft as the step runs.  Values that
 are still on the device go into a ring; `resolve` sees each step again once the device has passed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from typing_extensions import ParamSpec
-
+from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
 
 
-P = ParamSpec("P")
-
 Batch = object
 """Whatever the loader yields: probes look into it and never keep it."""
-
-
-class Shield(Protocol):
-    """Wraps a function that torch will call by itself, so that a fault of ours stays ours."""
-
-    def __call__(self, function: Callable[P, None], /) -> Callable[P, None]:
-        """The same function, which never raises."""
-        ...
-
-
-def _as_it_is(function: Callable[P, None]) -> Callable[P, None]:
-    return function
 
 
 class Probe:
     """Base of all probes; every hook does nothing.  Hooks that are overridden are called."""
 
     name: ClassVar[str]
+    """Unique among the probes of a fit: faults are kept under it."""
     facts: ClassVar[tuple[str, ...]] = ()
     """Facts this probe feeds: columns of the run."""
     counts: ClassVar[tuple[str, ...]] = ()
     """Those of them that are 0 in a step in which nothing happened, not unknown."""
 
     recorder: Recorder
-    shield: Shield = staticmethod(_as_it_is)
+    shield: Shield = staticmethod(as_it_is)
     """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
 
     def attach(self, recorder: Recorder) -> None:
@@ -65,7 +51,7 @@ class Probe:
         """Training stops for a gap, or goes on after one (or goes from one into another)."""
 
     def sample(self, draft: Draft) -> None:
-        """A step is complete, and it is a while since the last sample; or it is the last step."""
+        """Called at a low rate, and for the last step: read what is too expensive every step."""
 
     def seal(self) -> None:
         """A group of steps ends here: start copying what the device holds for them."""

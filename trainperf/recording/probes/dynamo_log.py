@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-from trainperf.audit.stack_frames import shown
+from trainperf.audit.source_lines import shown_path
 from trainperf.core.artifacts.compilation import Compiled, GraphBreak
 
 
@@ -78,7 +78,7 @@ class DynamoRecords:
         if name:
             own = file and not file.endswith(_WRAPPERS)
             line = _number(entry, "co_firstlineno") or 1
-            self._names[number] = (name, f"{shown(file)}:{line:.0f}") if own else ("", "")
+            self._names[number] = (name, f"{shown_path(file)}:{line:.0f}") if own else ("", "")
         function, where = self._names.get(number, ("", ""))
         reason = _text(entry, "recompile_reason")
         refused = _text(entry, "fail_reason").lower()
@@ -139,7 +139,7 @@ def _seconds(entry: object) -> float | None:
 
 def _place(reason: object) -> str:
     frames = getattr(reason, "user_stack", None) or ()
-    return f"{shown(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
 def _frame(compile_id: str) -> str:

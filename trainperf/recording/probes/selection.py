@@ -1,4 +1,4 @@
-"""Which probes does a run need?  Those asked for that apply; every other fact gets a reason."""
+"""Choice of the probes of a run: those requested that apply; every other fact gets a reason."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +10,10 @@ from torch.optim import Optimizer
 
 from trainperf.audit.memory_ledger import Trained
 from trainperf.core.steps.records import Scalar
-from trainperf.recording import measurements
+from trainperf.meters import METERS, Measure, Meter
 from trainperf.recording.cuda_events import events_of
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
-from trainperf.recording.measurements import Measure
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.batches import SamplesProbe, TransferProbe
 from trainperf.recording.probes.compilation import CompileProbe
@@ -30,6 +29,28 @@ from trainperf.recording.probes.schedulers import SchedulersProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
+FACTS_OF: dict[Measure, tuple[str, ...]] = {
+    Measure.STEP_TIME: ("gc_ns", "recompiles"),
+    Measure.DATA_WAIT: ("data_stall_ns", "lead_forward", "lead_backward"),
+    Measure.H2D: ("h2d_device_ns", "h2d_bytes", "h2d_tensors"),
+    Measure.SCALER: ("attempts", "overflows", "loss_scale"),
+    Measure.TOKENS: ("tokens_effective", "tokens_padded", "samples"),
+    Measure.TAIL: ("tail_ns",),
+    Measure.MEMORY: (
+        "allocated_bytes",
+        "reserved_bytes",
+        "peak_bytes",
+        "reserved_peak_bytes",
+        "resident_bytes",
+        "owned_bytes",
+    ),
+    Measure.LOSS: ("loss",),
+}
+"""Facts whose probes cost the loop something, by the measurement that needs them."""
+
+EVERYTHING = frozenset(Measure)
+
+NOT_REQUESTED = "not requested: attach TrainPerf() for every measurement"
 CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
 CPU_IN_STEP = "not applicable (CPU): host and device are the same"
 ONE_RANK = "not applicable: one rank reduces nothing"
@@ -76,16 +97,24 @@ class Chosen:
 
     def config(self, guard: Guard) -> dict[str, Scalar]:
         """What the probes have learned of the run's configuration, each under its own guard."""
-        told = [guard.run(probe.name, probe.config) or {} for probe in self.probes]
-        return {name: value for one in told for name, value in one.items()}
+        config: dict[str, Scalar] = {}
+        for probe in self.probes:
+            config |= guard.run(probe.name, probe.config) or {}
+        return config
 
 
-def choose(objects: Objects, asked: frozenset[Measure]) -> Chosen:
-    """The probes for what was asked and applies."""
+def meters_of(measures: frozenset[Measure]) -> list[Meter]:
+    """What is shown live where these measurements were requested."""
+    return [meter for meter in METERS if meter.measure is None or meter.measure in measures]
+
+
+def choose(objects: Objects, requested: frozenset[Measure]) -> Chosen:
+    """The probes for what was requested and applies."""
     chosen = Chosen(clock=device_clock(objects.device))
-    for measure in measurements.EVERYTHING - asked:
-        chosen.without((*measure.facts, *measure.readings), measurements.NOT_ASKED)
-    facts = {fact for measure in asked for fact in measure.facts}
+    for measure in EVERYTHING - requested:
+        readings = (meter.name for meter in METERS if meter.measure is measure)
+        chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
+    facts = {fact for measure in requested for fact in FACTS_OF[measure]}
     if "loss" in facts:
         chosen.loss = LossProbe(scale=objects.loss_scale, asynchronous=objects.device.type != "cpu")
         chosen.probes.append(chosen.loss)
@@ -114,12 +143,12 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
     clock, memory = chosen.clock, "peak_bytes" in facts
     if objects.device.type not in ("cpu", "cuda"):
         not_covered = f"not covered on {objects.device.type}: its copies and events are not known"
-        everything = {fact for measure in measurements.EVERYTHING for fact in measure.facts}
+        everything = {fact for facts_of in FACTS_OF.values() for fact in facts_of}
         chosen.without(
             everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
         )
     if clock is None:
-        chosen.without(measurements.H2D.facts, CPU_COPIES_NOTHING)
+        chosen.without(FACTS_OF[Measure.H2D], CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
         chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
         chosen.probes += [ResidentMemoryProbe()] if memory else []

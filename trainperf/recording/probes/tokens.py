@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Batch, RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
@@ -25,6 +26,19 @@ NO_MASK = (
 )
 _BIN = 16
 """Width of a bin of the sequence-length histogram, in tokens."""
+
+
+def demand_mask(tokens: MaskFunction | None) -> None:
+    """Refuse what cannot give a mask.
+
+    Raises:
+        ConfigError: *tokens* is no function.
+    """
+    if tokens is not None and not callable(tokens):
+        raise ConfigError(
+            f"tokens={tokens!r}: must be a function from a batch to a mask; try "
+            "tokens=lambda batch: batch['mask']"
+        )
 
 
 class TokensProbe(RingProbe):

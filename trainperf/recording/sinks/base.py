@@ -1,28 +1,69 @@
-"""What a sink is: it takes what there is to take, and every method does nothing by default."""
+"""Base of all sinks, which take what there is to take, and the outputs that a fit may have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.meters.fold import Reading
 
 
+class Writer(Protocol):
+    """The two methods of `torch.utils.tensorboard.SummaryWriter` that are used."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Write one value."""
+        ...
+
+    def add_custom_scalars(self, layout: object) -> None:
+        """Group charts."""
+        ...
+
+
+class MetricsLogger(Protocol):
+    """What is used of a Lightning logger."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Write values at a step."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """Where the numbers of one rank may go; what is not there is not written."""
+
+    run: Path | None
+    """The run directory."""
+    rank: int = 0
+    writer: Writer | None = None
+    loggers: Sequence[MetricsLogger] = ()
+    step: Callable[[], int] | None = None
+    """The step number that the user's own curves are drawn over; loggers need it."""
+
+
 class Sink:
-    """Takes records, entries and readings.  Errors switch the sink off, never the training."""
+    """Takes records, entries and readings; every method does nothing by default.
+
+    Called on every rank, between two steps of the loop: whatever takes longer belongs on a thread.
+    An error switches the sink off, never the training.
+    """
 
     name = "sink"
+    """Unique among the sinks of a fit."""
 
     def begin(self, info: RunInfo) -> None:
         """The run is known."""
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """Finished steps, in order."""
+        """Finished steps, in order: core columns (`CORE_COLUMNS`), then the facts of the run."""
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """Gaps, totals and the end mark, in order."""
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
-        """Readings of the last steps, up to *step*."""
+        """Readings of the last steps, up to *step*, the number of a step in this fit."""
 
     def flush(self) -> None:
         """Make what was taken visible to readers."""

@@ -1,12 +1,21 @@
-"""Writes the run directory's record file: whole lines, in order, flushed after every group."""
+"""Sink that writes a rank's record file: whole lines, in order, flushed after every group."""
 
 from collections.abc import Sequence
 from io import BufferedWriter
 from pathlib import Path
 
+from trainperf.core import run_directory
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.base import Outputs, Sink
+
+
+def sink_for(outputs: Outputs) -> Sink | None:
+    """The record file of this rank, where there is a run directory."""
+    if outputs.run is None:
+        return None
+    attempt = run_directory.attempt()
+    return JsonlSink(run_directory.record_file(outputs.run, outputs.rank, attempt))
 
 
 class JsonlSink(Sink):

@@ -1,20 +1,18 @@
-"""Hands readings to any logger that has Lightning's `log_metrics`."""
+"""Sink for any logger that has Lightning's `log_metrics`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink
 from trainperf.recording.sinks.tensorboard import layout, scalars
 
 
-class MetricsLogger(Protocol):
-    """What is used of a Lightning logger."""
-
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Write values at a step."""
-        ...
+def sink_for(outputs: Outputs) -> Sink | None:
+    """One for all loggers, on the first rank."""
+    if not outputs.loggers or outputs.step is None or outputs.rank != 0:
+        return None
+    return LoggerSink(outputs.loggers, outputs.step)
 
 
 class LoggerSink(Sink):

@@ -1,11 +1,11 @@
-"""Shows readings in TensorBoard and in any other logger: plain scalars, a layout, the summary."""
+"""Sink for a `SummaryWriter`, and the tags and charts that every logger is given."""
 
 from collections.abc import Mapping
-from typing import Protocol
 
+from trainperf.core.phases import PHASES
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
-from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.base import Outputs, Sink, Writer
 
 
 PREFIX = "trainperf/"
@@ -21,19 +21,7 @@ LAYOUT = {
         "step time (s)": ["Multiline", ["step_s", "step_p95_s", "step_p99_s"]],
         "where the step goes (s)": [
             "Multiline",
-            [
-                f"phase_{phase}_s"
-                for phase in (
-                    "data_wait",
-                    "h2d",
-                    "forward",
-                    "backward",
-                    "optimizer",
-                    "callbacks",
-                    "loop",
-                    "other",
-                )
-            ],
+            [f"phase_{phase.label}_s" for phase in PHASES],
         ],
         "waiting for data": [
             "Multiline",
@@ -46,7 +34,7 @@ LAYOUT = {
             "Multiline",
             ["memory_peak_bytes", "memory_reserved_peak_bytes", "resident_peak_bytes"],
         ],
-        "our own cost (s)": ["Multiline", ["overhead_s"]],
+        "trainperf overhead (s)": ["Multiline", ["overhead_s"]],
     }
 }
 """Custom-scalars layout: chart titles to the readings each shows together."""
@@ -72,16 +60,11 @@ def scalars(readings: Mapping[str, Reading], ranks: int = 1) -> dict[str, float]
     }
 
 
-class Writer(Protocol):
-    """The two methods of `torch.utils.tensorboard.SummaryWriter` that are used."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Write one value."""
-        ...
-
-    def add_custom_scalars(self, layout: object) -> None:
-        """Group charts."""
-        ...
+def sink_for(outputs: Outputs) -> Sink | None:
+    """One for the writer, on the first rank."""
+    if outputs.writer is None or outputs.rank != 0:
+        return None
+    return TensorBoardSink(outputs.writer)
 
 
 class TensorBoardSink(Sink):

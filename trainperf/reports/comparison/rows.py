@@ -1,4 +1,4 @@
-"""What is said of a comparison, in whatever form?  Sentences and rows, not yet escaped."""
+"""A comparison in words: the sentences and rows of every renderer, not yet escaped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,25 +70,29 @@ def answer(comparison: Comparison) -> str:
 
 
 def speed(gain: Speedup) -> str:
-    """E.g. `1.23× as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
+    """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no interval whose ends are a hundredfold apart."""
     rank = " per rank" if gain.per_rank else ""
-    known = gain.high < 100 * gain.low
-    ends = f"{gain.low:.3g}–{gain.high:.3g}" if known else "may be anything"
-    return f"{times(gain.value)} as fast{rank} [{ends}]"
+    narrow = gain.high < 100 * gain.low
+    ends = f"95 % CI {gain.low:.3g}–{gain.high:.3g}" if narrow else "interval too wide to report"
+    return f"{times(gain.value)} as fast{rank} ({ends})"
 
 
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
-    said = [] if comparison.speedup is None else [comparison.reason]
-    said += [_noise(comparison), _machine(comparison), _busy(comparison)]
-    said.append(_loss(comparison.parity))
-    said.append(_changes(comparison))
-    return [sentence for sentence in said if sentence]
+    sentences = [
+        "" if comparison.speedup is None else comparison.reason,
+        _noise(comparison),
+        _machine(comparison),
+        _busy(comparison),
+        _loss(comparison.parity),
+        _changes(comparison),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
 def difference(one: Difference) -> str:
     """E.g. `num_workers: 0 → 2`."""
-    return f"{one.name}: {_fact(one.before)} → {_fact(one.after)}"
+    return f"{one.name}: {setting(one.before)} → {setting(one.after)}"
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -148,7 +152,7 @@ def row(one: ReadingChange) -> Row:
     if one.low is not None and one.high is not None:
         ratio += f" [{one.low:.3f}–{one.high:.3f}]"
     return Row(
-        label=f"{label} a second" if one.name.endswith("_per_s") else label,
+        label=f"{label}/s" if one.name.endswith("_per_s") else label,
         before=_value(one.name, one.unit, one.before),
         after=_value(one.name, one.unit, one.after),
         ratio=ratio,
@@ -171,22 +175,21 @@ def _noise(comparison: Comparison) -> str:
     noise = comparison.noise
     if noise is None:
         return ""
-    least = f"a change below {share(noise.resolution)} cannot be told here"
-    if noise.assumed:
-        why = "assumed" if noise.source == "assumed" else "expected, as their parts differ too"
-        apart, repeat = "", "repeat both to measure it"
-        if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
-            apart = f", {duration(noise.apart_s)} apart"
-            repeat = (
-                "repeat both, in turns: a machine whose speed changed in between looks like this"
-            )
-        known = f"{share(noise.relative)} from run to run is {why}"
-        return f"one run each{apart}: {known}; {least}; {repeat}"
-    repeats = len(comparison.before.paths) + len(comparison.after.paths)
-    turns = "in turns" if noise.source == "turns" else "not in turns"
+    least = f"a change below {share(noise.resolution)} cannot be resolved"
+    if not noise.assumed:
+        repeats = len(comparison.before.paths) + len(comparison.after.paths)
+        turns = "in turns" if noise.source == "turns" else "not in turns"
+        return (
+            f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
+            f"{turns}); {least}"
+        )
+    why = "assumed" if noise.source == "assumed" else "expected, since parts of each run differ too"
+    apart, repeat = "", "repeat both to measure the noise"
+    if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
+        apart = f", {duration(noise.apart_s)} apart"
+        repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
     return (
-        f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs), "
-        f"{turns}; {least}"
+        f"one run each{apart}: run-to-run noise {share(noise.relative)}, {why}; {least}; {repeat}"
     )
 
 
@@ -200,12 +203,10 @@ def _machine(comparison: Comparison) -> str:
         return ""
     slow = comparison.after if noise.machine > 1 else comparison.before
     explains = (noise.machine > 1) == (gain.value < 1)
-    so = (
-        "of the difference may be the machine" if explains else "may be missing from the difference"
-    )
+    effect = "may be the machine" if explains else "may be hidden by it"
     return (
-        f"the machine itself was {times(much)} slower during {slow.name} (the same small work, "
-        f"timed at either end of each run): up to that much {so}"
+        f"the machine itself was {times(much)} slower during {slow.name} (a fixed piece of work, "
+        f"timed before and after each run): up to that much of the difference {effect}"
     )
 
 
@@ -217,31 +218,32 @@ def _busy(comparison: Comparison) -> str:
     if max(gain.fastest / gain.value, gain.value / gain.fastest) <= ALIKE:
         return ""
     return (
-        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the rest more; "
-        "run in turns (A B A B …) to tell"
+        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the others "
+        "more; run in turns (A B A B …) to find out"
     )
 
 
 def _loss(parity: Parity) -> str:
     if parity.verdict == "unknown":
         return f"loss not compared: {parity.why}"
-    said = "equal" if parity.verdict == "same" else "different"
-    return f"{parity.why}: {said} ({share(parity.tolerance)} allowed)"
+    verdict = "equal" if parity.verdict == "same" else "different"
+    return f"{parity.why}: {verdict} (tolerance {share(parity.tolerance)})"
 
 
 def _changes(comparison: Comparison) -> str:
     changed = comparison.changes
     if not changed:
-        return "the two runs record no difference in their settings"
+        return "no difference in the recorded settings"
     if len(changed) == 1:
         listed = ", ".join(map(difference, comparison.differences))
         return f"one change: {listed}"
     if comparison.speedup is None:
         return plural(len(changed), "change")
-    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to one of them"
+    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to any one of them"
 
 
-def _fact(value: object) -> str:
+def setting(value: object) -> str:
+    """The value of a setting."""
     return "not known" if value is None else str(value)
 
 

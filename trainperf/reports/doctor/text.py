@@ -6,8 +6,9 @@ from rich.text import Text
 
 from trainperf.analysis.doctor import Checked, Checkup, Status
 from trainperf.core.formatting.escape import plain
-from trainperf.reports.layout.wrap import flow, words_of
-from trainperf.reports.run.text import WIDTH
+from trainperf.core.formatting.wrap import WIDTH, words_of
+from trainperf.reports.layout.finding_view import NEXT
+from trainperf.reports.layout.terminal import flow
 
 
 SAID: dict[Status, str] = {
@@ -73,7 +74,7 @@ def _check(place: int, check: Checked, width: int) -> Iterator[Text]:
     head = Text(f"  {SAID[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
     yield head.append(plain(check.title.replace("`", "")), style=_STYLES[check.status])
     inner = width - _MARGIN
-    for said in (" · ".join(check.evidence), f"next: {check.action}" if check.action else ""):
-        for line in flow(words_of(said), inner):
-            style = "bold" if said.startswith("next: ") else "default"
+    action = f"{NEXT}: {check.action}" if check.action else ""
+    for sentence, style in ((" · ".join(check.evidence), "default"), (action, "bold")):
+        for line in flow(words_of(sentence), inner):
             yield Text(" " * _MARGIN).append(line.plain, style=style)

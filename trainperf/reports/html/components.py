@@ -1,9 +1,10 @@
-"""Which pieces do our pages share beyond the shell?  Numbers, tables, and what is missing."""
+"""Components that the pages share: numbers, labelled lines, tables, and what is missing."""
 
 from collections.abc import Iterable, Sequence
 
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.table import Table
+from trainperf.reports.layout.finding_view import NEXT, WHERE, FindingRow
 
 
 SIDES = (3, 0)
@@ -16,6 +17,16 @@ def facts(known: Iterable[tuple[str, str]]) -> Markup:
     """Single numbers, each under its name."""
     pairs = [tag("div", tag("dt", text(name)), tag("dd", text(said))) for name, said in known]
     return tag("dl", *pairs, kind="facts") if pairs else Markup("")
+
+
+def labelled(rows: Sequence[FindingRow]) -> Markup:
+    """The labelled lines of a finding; those that are code are set as code."""
+    lines = [tag("div", tag("dt", text(row.label)), tag("dd", _code_or_words(row))) for row in rows]
+    return tag("dl", *lines, kind="labelled") if lines else Markup("")
+
+
+def _code_or_words(row: FindingRow) -> Markup:
+    return tag("code", text(row.text)) if row.label in (NEXT, WHERE) else text(row.text)
 
 
 def heading(words: str) -> Markup:

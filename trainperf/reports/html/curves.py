@@ -1,15 +1,15 @@
-"""What else changed over the fit?  A small picture a measurement, with the extremes of steps."""
+"""The small charts of a page: one per measurement, with the extremes of single steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from trainperf.core.formatting.html.markup import Markup, paragraph, tag, text
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.html.scales import Axis, Unit, short, top
-from trainperf.core.formatting.html.style import COLOURS
 from trainperf.core.formatting.html.svg import Frame, Point, area, curve, keys
 from trainperf.core.formatting.units import count, duration, share, size
-from trainperf.reports.series.chart import Chart, Line
+from trainperf.reports.series.charts import Chart, Line
 
 
 _FEW = 2

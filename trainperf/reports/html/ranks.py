@@ -1,4 +1,4 @@
-"""Who waits for whom?  Each rank's wait where the ranks meet, and how it developed."""
+"""The ranks of a page: how long each waits where they meet, and who is late."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table
 from trainperf.core.formatting.units import duration, plural
 from trainperf.reports.html.components import heading, meter, missing
-from trainperf.reports.run.tab_words import Words
+from trainperf.reports.run.run_view import RunView
 
 
 MOST_RANKS = 32
@@ -15,19 +15,19 @@ MOST_RANKS = 32
 _POINTS = {"backward": "at the all-reduce, in backward", "loop": "before every fetch, in the loop"}
 
 
-def ranks(summary: Summary, words: Words) -> Markup:
+def ranks(summary: Summary, view: RunView) -> Markup:
     """Waits rank by rank; for a single rank why there are none."""
     if len(summary.run.ranks) < 2 and summary.run.world_size < 2:
-        return paragraph("One rank: it waits for nobody.", "soft")
+        return paragraph("One rank: no waiting for other ranks.", "soft")
     points = "".join(_point(summary, point) for point in summary.synchronisation)
     nothing = "" if points else missing([("All-reduce tail", _why(summary))])
-    rows = [(str(row.rank), *row.cells) for row in words.rank_rows]
+    rows = [(str(row.rank), *row.cells) for row in view.rank_rows]
     return Markup(
-        bullets(words.late)
+        bullets(view.late)
         + points
         + nothing
         + heading("A steady step, rank by rank")
-        + table(("rank", *words.rank_columns), _some(rows))
+        + table(("rank", *view.rank_columns), _some(rows))
     )
 
 
@@ -46,15 +46,15 @@ def _point(summary: Summary, point: SyncPoint) -> str:
         skew = wait - point.transfer_s
         bars = meter(point.transfer_s / longest, "b7") + meter(skew / longest * 0.98, "b1")
         rows.append((str(rank), Markup(bars), duration(wait), duration(skew)))
-    said = (
-        f"Mean over {plural(point.n, 'steady step')}. Grey is the transfer, "
-        f"{duration(point.transfer_s)}, which even the last rank waits; orange is the wait for "
-        f"that rank. The first one to come waits {duration(point.lost_s)} longer, on average."
+    caption = (
+        f"Mean over {plural(point.n, 'steady step')}. Grey: the transfer, "
+        f"{duration(point.transfer_s)}, which every rank waits for. Orange: the skew, the wait for "
+        f"the last rank; the first to arrive loses {duration(point.lost_s)} per step on average."
     )
     return (
         heading(f"Wait {_POINTS.get(point.point, f'at {point.point}')}")
         + table(("rank", "\u00a0", "wait", "skew"), _some(rows), words=(0, 1))
-        + paragraph(said, "soft small")
+        + paragraph(caption, "soft small")
     )
 
 

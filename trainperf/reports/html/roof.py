@@ -1,11 +1,11 @@
-"""Which operators are near the roof of the chip?  FLOP a byte across, FLOP/s up, logarithmic."""
+"""The roofline plot: operators by FLOP per byte and FLOP/s, on logarithmic axes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.roofline.achieved import family, reached
 from trainperf.analysis.roofline.roofline import Bound, OperatorFloor, Roofline
+from trainperf.analysis.roofline.speed_of_light import achieved, family
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.scales import Axis, short
 from trainperf.core.formatting.html.svg import Frame, curve, dot, keys, note
@@ -100,7 +100,7 @@ def _spots(evidence: Evidence, light: Roofline) -> Iterator[_Spot]:
     if _on_host(evidence):
         yield from (_of_row(one) for one in own if one.use.host_s > 0)
         return
-    for found in reached(light, evidence.captures):
+    for found in achieved(light, evidence.captures):
         rows = [one for one in own if family(one.use.name) == found.name]
         if not rows or found.share_of_roof is None:
             continue

@@ -1,87 +1,113 @@
-"""What does `report.html` of a run hold?  The answer first, then every figure behind it."""
+"""The page of a run, `report.html`: the answer first, then every figure behind it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, table, tag, text
+from trainperf.core.formatting.html.svg import bar, keys
 from trainperf.core.formatting.table import Table
+from trainperf.core.formatting.units import size
 from trainperf.core.run_directory import REPORT, write_atomically
 from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
 from trainperf.reports.html.components import heading, missing, not_measured, shown
 from trainperf.reports.html.curves import absent, drawable, drawn
-from trainperf.reports.html.memory import memory
-from trainperf.reports.html.page_data import Seen
 from trainperf.reports.html.phases_over_time import over_time
 from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import histogram
-from trainperf.reports.run.rows import left_out
-from trainperf.reports.run.tab_words import Words, words_of
-from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_step
+from trainperf.reports.run.rows import excluded
+from trainperf.reports.run.run_view import RunView, run_view
+from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_memory, of_step
+from trainperf.reports.series.columns import SeriesFold
+from trainperf.reports.series.step_times import WallsFold
+from trainperf.reports.series.steps import Series, series
 
+
+MOST_GROUPS = 256
+"""One in three pixels: the page of a run of any length has less than a megabyte."""
 
 _OF_RANKS = frozenset({"tail", "skew"})
 _OF_MEMORY = frozenset({"memory"})
-NOT_AUDITED = "needs an audit of one step: TrainPerf(audit_at=20)"
 
 
-def render(seen: Seen) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageData:
+    """A run that was read once, for its page."""
+
+    evidence: Evidence
+    series: Series
+    walls: WallsFold
+
+
+def load_page_data(run: Run, *, now_s: float | None = None) -> PageData:
+    """Read a run once, in constant memory; *now_s* as for `examine`."""
+    fold, walls = SeriesFold(most=MOST_GROUPS), WallsFold()
+    evidence = examine(run, now_s=now_s, observers=(fold, walls))
+    charts = series(fold.groups, evidence.summary, None)
+    return PageData(evidence=evidence, series=charts, walls=walls)
+
+
+def render(data: PageData) -> str:
     """The whole page.  Every name that came from a user is escaped."""
-    summary = seen.evidence.summary
-    words = words_of(summary)
+    summary = data.evidence.summary
+    view = run_view(summary)
     return page(
         f"{summary.run.name} · trainperf",
-        first(summary),
-        section("Where a step goes", breakdown(summary), _tables(of_loader(summary))),
-        section("What to change", findings(summary)),
-        section("How long the steps took", _steps(seen)),
-        section("Other measurements over the fit", _curves(seen, _rest(seen))),
-        section("Ranks", ranks(summary, words), _of_ranks(seen)),
-        section("Memory", memory(summary), _curves(seen, _OF_MEMORY)),
-        section("Speed of light", _light(seen)),
+        first(view),
+        section("Where a step goes", breakdown(view), _tables(of_loader(summary))),
+        section("What to change", findings(view)),
+        section("How long the steps took", _steps(data)),
+        section("Other measurements over the fit", _curves(data, _rest(data))),
+        section("Ranks", ranks(summary, view), _of_ranks(data)),
+        section("Memory", _memory(summary), _curves(data, _OF_MEMORY)),
+        section("Speed of light", _light(data)),
         section("torch.compile", _tables(of_compilation(summary))),
-        section("Captures", captures(summary, seen.evidence.captures)),
-        section("The whole fit", fit(summary)),
-        section("All readings", _readings(words)),
+        section("Captures", captures(summary, data.evidence.captures)),
+        section("The whole fit", fit(view)),
+        section("All readings", _readings(view)),
         section("The run", _settings(summary)),
-        _foot(summary),
+        tag("footer", text(f"trainperf · {summary.run.path}")),
     )
 
 
-def save(seen: Seen, run: Path) -> None:
+def save(data: PageData, run: Path) -> None:
     """Write the page into the directory *run*, whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
-    write_atomically(run / REPORT, render(seen).encode("utf-8"))
+    write_atomically(run / REPORT, render(data).encode("utf-8"))
 
 
-def _steps(seen: Seen) -> Markup:
-    steps = seen.series.steps
+def _steps(data: PageData) -> Markup:
+    steps = data.series.steps
     if steps is None:
         return not_measured("no step was recorded")
-    why = left_out(seen.evidence.summary)
+    why = excluded(data.evidence.summary)
     return Markup(
         heading("Phases over the fit")
         + over_time(steps)
         + heading("Distribution")
-        + histogram(seen.walls)
-        + paragraph(f"{why}: the rows above the bars." if why else "", "soft small")
+        + histogram(data.walls)
+        + paragraph(f"The rows above the bars are {why}." if why else "", "soft small")
     )
 
 
-def _rest(seen: Seen) -> frozenset[str]:
-    keys = frozenset(chart.key for chart in seen.series.charts)
-    return keys - _OF_RANKS - _OF_MEMORY
+def _rest(data: PageData) -> frozenset[str]:
+    return frozenset(chart.key for chart in data.series.charts) - _OF_RANKS - _OF_MEMORY
 
 
-def _curves(seen: Seen, keys: frozenset[str]) -> Markup:
+def _curves(data: PageData, shown_keys: frozenset[str]) -> Markup:
     """The small pictures, and beneath them what was not measured."""
-    steps = seen.series.steps
-    charts = [chart for chart in seen.series.charts if chart.key in keys]
+    steps = data.series.steps
+    charts = [chart for chart in data.series.charts if chart.key in shown_keys]
     if steps is None:
         return Markup("")
     pictures = [drawn(chart, steps.begins) for chart in drawable(charts)]
@@ -89,59 +115,82 @@ def _curves(seen: Seen, keys: frozenset[str]) -> Markup:
     return Markup(grid + missing(absent(charts)))
 
 
-def _of_ranks(seen: Seen) -> Markup:
-    alone = seen.evidence.summary.run.world_size == 1
-    return Markup("") if alone else _curves(seen, _OF_RANKS)
+def _of_ranks(data: PageData) -> Markup:
+    alone = data.evidence.summary.run.world_size == 1
+    return Markup("") if alone else _curves(data, _OF_RANKS)
 
 
-def _tables(found: Sequence[Table]) -> Markup:
-    return Markup("".join(map(shown, found)))
+def _tables(tables: Sequence[Table]) -> Markup:
+    return Markup("".join(map(shown, tables)))
 
 
-def _light(seen: Seen) -> Markup:
+def _light(data: PageData) -> Markup:
     """The roofline, and what the step is spent on."""
-    summary, light = seen.evidence.summary, seen.evidence.light
+    summary, light = data.evidence.summary, data.evidence.light
     grids = _tables(of_step(summary))
     if light is None:
-        return Markup(not_measured(NOT_AUDITED) + grids)
-    line = light_line(summary.light) if summary.light is not None else ""
-    picture = roof(seen.evidence, light) or not_measured(why_not(seen.evidence, light))
-    return Markup(paragraph(line) + heading("Roofline") + picture + grids)
+        return Markup(not_measured(_audit(summary)) + grids)
+    picture = roof(data.evidence, light) or not_measured(why_not(data.evidence, light))
+    return Markup(paragraph(light_line(summary)) + heading("Roofline") + picture + grids)
 
 
-def _readings(words: Words) -> Markup:
-    rows = [
-        (tag("code", text(one.name)), one.said, one.interval, f"{one.steps:,}")
-        for one in words.readings
-        if one.said
+def _audit(summary: Summary) -> str:
+    return f"needs an audit of one step: {summary.run.loop.audit}"
+
+
+def _memory(summary: Summary) -> Markup:
+    """The ledger as a bar and as tables, or why there is none."""
+    ledger = summary.memory
+    if ledger is None:
+        return missing([("What fills the memory", _audit(summary))])
+    parts = _parts(ledger)
+    drawn_parts = [
+        (float(amount), place, f"{name}: {size(amount)}")
+        for place, (name, amount) in enumerate(parts)
     ]
-    absent_ones = [(one.name, one.reason) for one in words.readings if not one.said]
-    return Markup(
-        table(("reading", "value", "95 % interval", "steps"), rows) + missing(absent_ones)
+    named = keys(
+        (f"{name} {size(amount)}", f"b{place}") for place, (name, amount) in enumerate(parts)
     )
+    reasons = [
+        (name.removesuffix("_bytes").replace("_", " "), why) for name, why in ledger.reasons.items()
+    ]
+    picture = bar(drawn_parts, "what fills the memory")
+    return Markup(picture + named + _tables(of_memory(summary)) + missing(reasons))
+
+
+def _parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
+    """What is known, in the order of the colours."""
+    every = (
+        ("parameters", ledger.parameters_bytes),
+        ("gradients", ledger.gradients_bytes),
+        ("optimizer", ledger.optimizer_bytes),
+        ("buffers", ledger.buffers_bytes),
+        ("activations", ledger.activations_bytes),
+        ("workspace", ledger.workspace_bytes),
+        ("reserved, not used", ledger.fragmentation_bytes),
+    )
+    return [(name, amount) for name, amount in every if amount]
+
+
+def _readings(view: RunView) -> Markup:
+    rows = [
+        (tag("code", text(row.name)), row.said, row.interval, f"{row.steps:,}")
+        for row in view.readings
+        if row.said
+    ]
+    reasons = [(row.name, row.reason) for row in view.readings if not row.said]
+    return Markup(table(("reading", "value", "95 % CI", "steps"), rows) + missing(reasons))
 
 
 def _settings(summary: Summary) -> Markup:
     run = summary.run
     groups = (("Settings", run.config), ("Hardware", run.hardware), ("Software", run.software))
-    grids = [
-        tag(
-            "div",
-            heading(name),
-            table(
-                ("\u00a0", "\u00a0"),
-                [
-                    (fact, "not known" if value is None else str(value))
-                    for fact, value in known.items()
-                ],
-                words=(0, 1),
-            ),
-        )
-        for name, known in groups
-        if known
-    ]
+    grids = []
+    for name, entries in groups:
+        rows = [
+            (fact, "not known" if value is None else str(value)) for fact, value in entries.items()
+        ]
+        if rows:
+            grid = table(("\u00a0", "\u00a0"), rows, words=(0, 1))
+            grids.append(tag("div", heading(name), grid))
     return tag("div", *grids, kind="grid") if grids else Markup("")
-
-
-def _foot(summary: Summary) -> Markup:
-    return tag("footer", text(f"trainperf · {summary.run.path}"))

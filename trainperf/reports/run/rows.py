@@ -1,11 +1,14 @@
-"""What do all report formats show?  The summary's numbers, put into rows and words once."""
+"""Rows and sentences of every report of a run: the summary's numbers, put into words once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
+from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
+    Scale,
     count,
     duration,
     fine_share,
@@ -16,24 +19,21 @@ from trainperf.core.formatting.units import (
     size,
     words,
 )
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import GAPS, PHASES, Phase
 from trainperf.core.steps.records import NOT_CLOSED
 
 
 DEVICES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
 
-
 _TRACES = "captures"
 """Note that lists the traces written; the others are sentences."""
 
-_SAID_ELSEWHERE = frozenset({"tokens", "loss"})
-"""Notes that stand beside their number, or among the warnings."""
+_SHOWN_ELSEWHERE = frozenset({"tokens", "loss"})
+"""Notes that are shown with their number, or among the warnings."""
 
-_ANSWERS = 3
-"""Traces whose answer is told, the latest."""
-
-PLAIN = "plain"
-"""The loop (`config["loop"]`) that has no callbacks of others."""
+_MOST_ANSWERS = 3
+"""Traces whose answer is repeated here, the latest."""
 
 OURS = "trainperf itself, in end_step()"
 """What a loop of one's own spends in hooks."""
@@ -42,67 +42,79 @@ _NOTHING = 0.001
 """Share of a step below which a batch was not moved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseRow:
+class PhaseRow(msgspec.Struct, frozen=True, kw_only=True):
     """One phase of the mean step."""
 
-    phase: Phase
+    key: str
+    label: str
+    phase: int
+    """Its place in the order of phases, which is that of their colours."""
     seconds: float
+    time: str
+    share: str
     fraction: float
-    note: str = ""
-
-    @property
-    def label(self) -> str:
-        """The phase's name for people."""
-        return words(self.phase.label)
+    note: str
+    absent: str
+    """Why it has no time of its own; empty where it has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
     """A number with its name, in words."""
 
     name: str
     said: str
+    fraction: float | None = None
+    """Its share of the whole it stands in, for drawing."""
     first: bool = False
-    """Whether the number is said before its name, as rates are."""
+    """Whether the number stands before its name, as rates do."""
+
+    @property
+    def sentence(self) -> str:
+        """Both, in their order."""
+        return f"{self.said} {self.name}" if self.first else f"{self.name} {self.said}"
 
 
-def device(summary: Summary) -> str:
-    """The device for people."""
-    return DEVICES.get(summary.run.device, summary.run.device)
+def about(summary: Summary) -> str:
+    """Ranks and device, e.g. `2 ranks · CUDA`."""
+    run = summary.run
+    device = DEVICES.get(run.device, run.device)
+    return f"{plural(len(run.ranks), 'rank')} · {plain(device)}"
 
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
-    """The phases of the mean steady step; of the mean step of all where none is steady."""
-    seconds = [_phase_s(summary, phase) for phase in PHASES]
+    """The phases of the mean steady step; of the mean of all steps where none is steady."""
+    phases_s = summary.phases_s()
+    seconds = [phases_s.get(phase.label, 0.0) for phase in PHASES]
     step_s = sum(seconds)
     if step_s <= 0:
         return []
+    scale = Scale.fine(step_s)
     return [
         PhaseRow(
-            phase=phase,
+            key=phase.label,
+            label=words(phase.label),
+            phase=int(phase),
             seconds=spent_s,
+            time=scale.say(spent_s),
+            share=fine_share(spent_s / step_s),
             fraction=spent_s / step_s,
-            note=_note(summary, phase),
+            note=plain(_note(summary, phase)),
+            absent=_absent(summary, phase, spent_s / step_s),
         )
         for phase, spent_s in zip(PHASES, seconds, strict=True)
     ]
 
 
-def not_there(summary: Summary, row: PhaseRow) -> str:
-    """Why a phase has no time of its own, in words for its row; empty where it has."""
-    # On a CPU nothing is moved to the device.
-    on_cpu = summary.run.device == "cpu"
-    if row.phase is Phase.H2D and on_cpu and row.fraction < _NOTHING:
-        return "not applicable (CPU)"
-    # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
-    unseen = _value(summary, f"phase_{row.phase.label}_s") is None
-    return "not measured" if unseen and summary.run.steady_steps else ""
+def phases_of(summary: Summary) -> str:
+    """What the phases are the mean of."""
+    run = summary.run
+    steps = plural(run.steady_steps, "steady step") if run.steady_steps else "all steps"
+    return f"mean of {steps}{' and of all ranks' if len(run.ranks) > 1 else ''}"
 
 
-def facts(summary: Summary) -> list[Fact]:
+def facts(summary: Summary) -> list[NamedValue]:
     """Throughput and the other single numbers that were measured."""
-    said = (
+    entries = (
         _tokens(summary),
         _samples(summary),
         _fact(summary, "padding_fraction", "padding", fine_share),
@@ -114,32 +126,47 @@ def facts(summary: Summary) -> list[Fact]:
         _fact(summary, "allreduce_tail_s", "all-reduce tail", duration),
         _fact(summary, "host_bound_fraction", "host-bound steps", share),
         _fact(summary, "memory_peak_bytes", "peak memory", size),
-        _fact(summary, "resident_peak_bytes", "resident", size),
-        _fact(summary, "loss", "loss", _loss),
-        _fact(summary, "overhead_s", "our cost", lambda cost_s: f"{duration(cost_s)} a step"),
+        _fact(summary, "resident_peak_bytes", "peak resident memory", size),
+        _fact(summary, "loss", "loss", lambda loss: f"{loss:.4g}"),
+        _fact(summary, "overhead_s", "trainperf overhead", lambda spent: f"{duration(spent)}/step"),
     )
-    return [fact for fact in said if fact is not None]
+    return [*(entry for entry in entries if entry is not None), *_titled(summary)]
+
+
+def amount(number: float, unit: str, name: str) -> str:
+    """The value of the reading *name* with its unit."""
+    if unit == "s":
+        return duration(number)
+    if unit == "B":
+        return size(number)
+    if unit == "B/s":
+        return rate(number)
+    if unit == "1/s":
+        return f"{count(number)}/s"
+    if name.endswith(("_fraction", "_rate")):
+        return share(number)
+    return f"{number:.4g}" if unit == "1" else f"{count(number)} {unit}"
 
 
 def ledger(summary: Summary) -> list[tuple[str, float]]:
-    """Seconds of the fit: steps, then each kind of gap, largest first, then what is left over."""
+    """Seconds of the fit: steps, then each kind of gap, largest first, then what remains."""
     entries = summary.ledger_s
     phases = {phase.label for phase in PHASES}
     steps = sum(spent_s for slot, spent_s in entries.items() if slot in phases)
     gaps = [(slot, spent_s) for slot, spent_s in entries.items() if slot not in phases]
     order = {gap.label: place for place, gap in enumerate(GAPS)}
     gaps.sort(key=lambda gap: (gap[0] not in order, -gap[1]))
-    return [("steps", steps), *((words(slot), spent_s) for slot, spent_s in gaps)]
+    return [("steps", steps), *((plain(words(slot)), spent_s) for slot, spent_s in gaps)]
 
 
-def left_out(summary: Summary) -> str:
-    """The steps that are not steady and why, e.g. `12 warm-up, 6 after validation left out`."""
+def excluded(summary: Summary) -> str:
+    """The steps that are not steady and why, e.g. `excluded: 12 warm-up, 6 after validation`."""
     reasons = [f"{steps:,} {words(label)}" for label, steps in summary.excluded.items()]
-    return f"{', '.join(reasons)} left out" if reasons else ""
+    return f"excluded: {plain(', '.join(reasons))}" if reasons else ""
 
 
 def progress(summary: Summary) -> str:
-    """How far the run came and how it ended, e.g. `459 steady steps (12 warm-up left out)`."""
+    """How far the run came and how it ended, e.g. `459 steady steps (excluded: 12 warm-up)`."""
     run = summary.run
     stopped = "ended without close()" if run.end_reason == NOT_CLOSED else "interrupted"
     ended = {
@@ -149,39 +176,43 @@ def progress(summary: Summary) -> str:
         "running": f"still running, {plural(run.steps, 'step')} so far",
         "killed": f"cut off after {plural(run.steps, 'step')}",
     }[run.state]
-    why = left_out(summary)
+    why = excluded(summary)
     steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"
-    return f"{ended} · {steady}" if ended else steady
+    return plain(f"{ended} · {steady}" if ended else steady)
 
 
 def remarks(summary: Summary) -> list[str]:
-    """What was noted while training and is said nowhere else, e.g. why nothing was captured."""
+    """Notes of the training process that no number shows, e.g. why nothing was captured."""
     read = {traced.first_step: traced for traced in summary.traces if traced.answer}
-    noted = [
+    notes = [
         f"traces: {note}" if key == _TRACES else note
         for key, note in summary.run.notes.items()
-        if key not in _SAID_ELSEWHERE and not (key == _TRACES and read)
+        if key not in _SHOWN_ELSEWHERE and not (key == _TRACES and read)
     ]
-    latest = list(read.values())[-_ANSWERS:]
-    return [*(f"trace of {steps_of(one)}: {one.answer}" for one in latest), *noted]
+    latest = list(read.values())[-_MOST_ANSWERS:]
+    answers = [f"trace of {steps_of(traced)}: {traced.answer}" for traced in latest]
+    return [plain(note) for note in (*answers, *notes)]
 
 
-def _phase_s(summary: Summary, phase: Phase) -> float:
-    if summary.run.steady_steps:
-        return _value(summary, f"phase_{phase.label}_s") or 0.0
-    return summary.ledger_s.get(phase.label, 0.0) / max(1, summary.run.steps)
+def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
+    # On a CPU nothing is moved to the device.
+    if phase is Phase.H2D and summary.run.device == "cpu" and fraction < _NOTHING:
+        return "not applicable (CPU)"
+    # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
+    unseen = summary.value(f"phase_{phase.label}_s") is None
+    return "not measured" if unseen and summary.run.steady_steps else ""
 
 
 def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.config.get("loop") == PLAIN else ""
+        ours = OURS if summary.run.loop is PLAIN and summary.value("overhead_s") else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
-        return "with the wait for ranks"
+        return "includes waiting for ranks"
     if phase is Phase.H2D:
-        copied, speed = _value(summary, "h2d_bytes"), _value(summary, "h2d_bytes_per_s")
+        copied, speed = summary.value("h2d_bytes"), summary.value("h2d_bytes_per_s")
         if summary.run.device == "cpu":
             return "hooks only: nothing is copied"
         return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
@@ -189,61 +220,64 @@ def _note(summary: Summary, phase: Phase) -> str:
 
 
 def _loader(summary: Summary) -> str:
-    stalled = _value(summary, "data_stall_fraction")
+    stalled = summary.value("data_stall_fraction")
     workers = summary.run.config.get("num_workers")
-    said = [f"num_workers={workers}"] if workers is not None else []
+    parts = [f"num_workers={workers}"] if workers is not None else []
     if stalled is not None and summary.run.device != "cpu":
-        said.append(f"device idle for {share(stalled)}")
-    return "; ".join(said)
+        parts.append(f"device idle for {share(stalled)}")
+    return "; ".join(parts)
 
 
-def _tokens(summary: Summary) -> Fact | None:
-    rate_per_s, mask = _value(summary, "effective_tokens_per_s"), summary.run.notes.get("tokens")
+def _tokens(summary: Summary) -> NamedValue | None:
+    rate_per_s, mask = summary.value("effective_tokens_per_s"), summary.run.notes.get("tokens")
     if rate_per_s is None:
         return None
-    name = f"effective tokens/s{f' ({mask})' if mask else ''}"
-    return Fact(name=name, said=_whole(rate_per_s), first=True)
+    name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
+    return NamedValue(name=name, said=_whole(rate_per_s), first=True)
 
 
-def _samples(summary: Summary) -> Fact | None:
-    rate_per_s = _value(summary, "samples_per_s")
-    if rate_per_s is None or _value(summary, "effective_tokens_per_s") is not None:
+def _samples(summary: Summary) -> NamedValue | None:
+    rate_per_s = summary.value("samples_per_s")
+    if rate_per_s is None or summary.value("effective_tokens_per_s") is not None:
         return None
-    return Fact(name="samples/s", said=_whole(rate_per_s), first=True)
+    return NamedValue(name="samples/s", said=_whole(rate_per_s), first=True)
 
 
-def _lengths(summary: Summary) -> Fact | None:
-    """Median and maximum of the sequence lengths, each as the upper edge of its bin."""
+def _lengths(summary: Summary) -> NamedValue | None:
+    """Maximum and median of the sequence lengths, each as the upper edge of its bin."""
     lengths = summary.sequence_lengths
     half, below = sum(lengths.values()) / 2, 0
     for edge, number in lengths.items():
         below += number
         if below >= half:
-            return Fact(name="sequences", said=f"half ≤ {edge:,}, longest ≤ {max(lengths):,}")
+            longest = f"longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
+            return NamedValue(name="sequences", said=longest)
     return None
 
 
-def _overflow(summary: Summary) -> Fact | None:
-    overflowed, scale = _value(summary, "overflow_rate"), _value(summary, "loss_scale")
+def _overflow(summary: Summary) -> NamedValue | None:
+    overflowed, scale = summary.value("overflow_rate"), summary.value("loss_scale")
     if overflowed is None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
-    return Fact(name="overflow", said=fine_share(overflowed) + at)
+    return NamedValue(name="overflow", said=fine_share(overflowed) + at)
 
 
-def _fact(summary: Summary, reading: str, name: str, say: Callable[[float], str]) -> Fact | None:
-    found = _value(summary, reading)
-    return None if found is None else Fact(name=name, said=say(found))
+def _titled(summary: Summary) -> list[NamedValue]:
+    """Readings that bring a name for people with them, as those of a user's own meters do."""
+    return [
+        NamedValue(name=plain(reading.title), said=amount(reading.value, reading.unit, name))
+        for name, reading in summary.readings.items()
+        if reading.title and reading.value is not None
+    ]
+
+
+def _fact(
+    summary: Summary, reading: str, name: str, say: Callable[[float], str]
+) -> NamedValue | None:
+    number = summary.value(reading)
+    return None if number is None else NamedValue(name=name, said=say(number))
 
 
 def _whole(number: float) -> str:
     return count(round(number)) if number >= 100 else count(number)
-
-
-def _loss(loss: float) -> str:
-    return f"{loss:.4g}"
-
-
-def _value(summary: Summary, name: str) -> float | None:
-    reading = summary.readings.get(name)
-    return reading.value if reading else None

@@ -1,19 +1,22 @@
-"""What is there beyond the answer?  Tables of all that was looked at once, for every format.
+"""Tables of a run beyond its phases: time split, speed of light, loader, torch.compile, memory.
 
-A table that nobody looked at is not there; why a single figure is missing stands in its cell.
+Only what was looked at has a table; why a single figure is missing stands in its cell.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 
+from trainperf.analysis.roofline.memory_savings import TEXTBOOK_BYTES, bytes_per_parameter, savings
 from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, PhaseSpeed, SpeedOfLight
 from trainperf.analysis.roofline.time_split import NAMES, Dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.compilation import Compilation
-from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
-from trainperf.core.formatting.table import UNKNOWN, Table
+from trainperf.core.artifacts.loader import LoaderAnatomy
+from trainperf.core.artifacts.memory import Holder, MemoryLedger
+from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
-from trainperf.reports.run.memory_tables import memory_tables
 
+
+SPLIT_HINT = "run an audit or capture a trace to split this"
 
 DIMENSIONS = {
     "compute": "compute",
@@ -21,25 +24,35 @@ DIMENSIONS = {
     "launch": "launch overhead",
     "transfer": "transfer",
     "synchronisation": "synchronisation",
-    "undivided": "compute, memory and launching",
+    "undivided": "compute, memory and launches",
     "other": "the rest",
 }
 """Names for people."""
 
 _BASIS = {
-    "phases": "from the phases alone: an audit (audit_at=20) or a trace divides the work",
-    "audit": "the work is divided by the audited step",
-    "trace": "of the device's time in a trace",
-    "trace and audit": "of the device's time in a trace, divided by the audited step",
+    "phases": f"from the phases alone: {SPLIT_HINT}",
+    "audit": "split according to the audited step",
+    "trace": "shares of device time in a trace",
+    "trace and audit": "shares of device time in a trace, split according to the audited step",
 }
 _MOST = 8
 """Graph breaks and recompilations that are listed."""
 
+_WORTH = 0.005
+"""Share of the step from which a kind of work is mentioned in a line."""
+
+_MODULES = 3
+"""Largest modules whose activations are listed."""
+
+_HELD = 3
+"""Containers that are named."""
+
 
 def tables(summary: Summary) -> list[Table]:
     """All that there are, in the order of the questions: what, how far, why."""
-    memory = [] if summary.memory is None else memory_tables(summary.memory)
-    return [*of_step(summary), *of_loader(summary), *of_compilation(summary), *memory]
+    return [
+        *of_step(summary), *of_loader(summary), *of_compilation(summary), *of_memory(summary)
+    ]  # fmt: skip
 
 
 def of_step(summary: Summary) -> list[Table]:
@@ -50,7 +63,7 @@ def of_step(summary: Summary) -> list[Table]:
 
 
 def of_loader(summary: Summary) -> list[Table]:
-    """What a batch takes to make; empty where nobody looked."""
+    """Where the time to make a batch goes; empty where it was not measured."""
     return [] if summary.loader is None else [_loader(summary.loader)]
 
 
@@ -59,66 +72,68 @@ def of_compilation(summary: Summary) -> list[Table]:
     return [] if summary.compilation is None else [_compilation(summary.compilation)]
 
 
-def dimension_parts(known: Dimensions) -> list[str]:
-    """The shares worth a word in one line, e.g. `compute 41 %`; the largest first."""
-    why = " (an audit or a trace divides it)" if known.basis == "phases" else ""
-    shares = {name: value for name, value in known.shares.items() if value >= _WORTH}
+def split_line(summary: Summary) -> str:
+    """The shares worth a word in one line, the largest first; e.g. `time spent on compute 41 %`."""
+    split = summary.dimensions
+    if split is None:
+        return ""
+    shares = {name: fraction for name, fraction in split.shares.items() if fraction >= _WORTH}
     other = shares.pop("other", None)
-    ordered = sorted(shares.items(), key=lambda item: -item[1])
-    parts = [
-        f"{DIMENSIONS[name]} {share(value)}{why if name == 'undivided' else ''}"
-        for name, value in ordered
-    ]
-    return parts if other is None else [*parts, f"the rest {share(other)}"]
+    parts = [f"{DIMENSIONS[name]} {share(shares[name])}" for name in _descending(shares)]
+    if "undivided" in shares and split.basis == "phases":
+        place = _descending(shares).index("undivided")
+        parts[place] += f" ({SPLIT_HINT})"
+    if other is not None:
+        parts.append(f"the rest {share(other)}")
+    return f"time spent on {' · '.join(parts)}" if parts else ""
 
 
-_WORTH = 0.005
-"""Share of the step from which a dimension is mentioned in a line."""
+def _descending(shares: Mapping[str, float]) -> list[str]:
+    return sorted(shares, key=lambda name: -shares[name])
 
 
-def light_line(light: SpeedOfLight) -> str:
+def light_line(summary: Summary) -> str:
     """How many times its floor the step takes, and each phase; empty without measured steps."""
+    light = summary.light
+    if light is None:
+        return ""
     step, *phases = light.phases
     if step.over is None or step.measured_s is None:
         return ""
-    parts = [
-        f"{one.name} {times(one.over).removesuffix('×')}" for one in phases if one.over is not None
-    ]
+    parts = [f"{phase.name} {times(phase.over)}" for phase in phases if phase.over is not None]
     each = f" ({', '.join(parts)})" if parts else ""
     used = "" if light.mfu is None else f" · MFU {share(light.mfu)}"
-    return (
-        f"speed of light {duration(step.floor_s)}: the step takes {times(step.over)} that{each}"
-        f"{used}"
-    )
+    floor = duration(step.floor_s)
+    return f"speed of light {floor}; the step takes {times(step.over)} that{each}{used}"
 
 
-def _dimensions(known: Dimensions) -> Table:
+def _dimensions(split: Dimensions) -> Table:
     rows = [
-        (DIMENSIONS[name] + (" ←" if name == known.dominant else ""), fine_share(value))
+        (DIMENSIONS[name] + (" ←" if name == split.dominant else ""), fine_share(value))
         for name in NAMES
-        if (value := known.shares.get(name)) is not None
+        if (value := split.shares.get(name)) is not None
     ]
-    evidence = f"← largest: {'; '.join(known.evidence)}" if known.evidence else ""
+    evidence = f"← largest: {'; '.join(split.evidence)}" if split.evidence else ""
     return Table(
         title="What the step is spent on",
         head=("", "share"),
         rows=tuple(rows),
-        notes=tuple(filter(None, (_BASIS[known.basis], evidence))),
+        notes=tuple(filter(None, (_BASIS[split.basis], evidence))),
     )
 
 
 def _speed(light: SpeedOfLight) -> Table:
     peak = f"{light.chip} ({light.source})"
-    flops = f"{_flops(light.model_flops)} a step"
+    flops = f"{_flops(light.model_flops)}/step"
     used = "" if light.mfu is None else f", MFU {share(light.mfu)}"
     used += "" if light.hfu is None or light.hfu == light.mfu else f", HFU {share(light.hfu)}"
     unknown = ", ".join(light.unknown_precisions)
-    lacking = f"no peak is known for {unknown}: its arithmetic is in no floor" if unknown else ""
+    lacking = f"unknown peak for {unknown}: its arithmetic is in no floor" if unknown else ""
     return Table(
         title="How far from the speed of light",
         head=("", "measured", "floor", "fused", "measured / floor"),
-        rows=tuple(_phase(one) for one in light.phases),
-        notes=tuple(filter(None, (f"on {peak}", f"{flops}{used}", lacking))),
+        rows=tuple(map(_phase, light.phases)),
+        notes=tuple(filter(None, (f"peaks of {peak}", f"{flops}{used}", lacking))),
     )
 
 
@@ -130,100 +145,177 @@ def _flops(number: int) -> str:
     return f"{number:,} FLOP"
 
 
-def _phase(one: PhaseSpeed) -> tuple[str, ...]:
+def _phase(phase: PhaseSpeed) -> tuple[str, ...]:
     return (
-        one.name,
-        UNKNOWN if one.measured_s is None else duration(one.measured_s),
-        duration(one.floor_s) if one.floor_s else UNKNOWN,
-        duration(one.fused_floor_s) if one.fused_floor_s else UNKNOWN,
-        UNKNOWN if one.over is None else times(one.over),
+        phase.name,
+        or_unknown(phase.measured_s, duration),
+        or_unknown(phase.floor_s or None, duration),
+        or_unknown(phase.fused_floor_s or None, duration),
+        or_unknown(phase.over, times),
     )
 
 
 def _operators(light: SpeedOfLight) -> Table:
-    near = any(one.near_roof for one in light.operators)
+    near = any(operator.near_roof for operator in light.operators)
     step = "" if light.audited_step is None else f" {light.audited_step}"
-    told = "* three quarters of its roof or more: leave it alone, or fuse it away" if near else ""
+    note = "* at 75 % of its roof or more: leave it alone, or fuse it away"
     return Table(
         title=f"Operators of the audited step{step}",
         head=("operator", "where", "part", "bound", "in", "calls", "time", "floor", "share"),
-        rows=tuple(_operator(one) for one in light.operators),
+        rows=tuple(map(_operator, light.operators)),
         words=5,
-        notes=tuple(filter(None, (told,))),
+        notes=(note,) if near else (),
     )
 
 
-def _operator(one: OperatorSpeed) -> tuple[str, ...]:
-    plain = one.name.removeprefix("aten.").removesuffix(".default")
+def _operator(operator: OperatorSpeed) -> tuple[str, ...]:
+    name = operator.name.removeprefix("aten.").removesuffix(".default")
     return (
-        plain + ("*" if one.near_roof else ""),
-        one.line or one.module or UNKNOWN,
-        one.part,
-        one.bound,
-        one.precision,
-        count(one.calls),
-        UNKNOWN if one.measured_s is None else duration(one.measured_s),
-        duration(one.floor_s) if one.floor_s else UNKNOWN,
-        fine_share(one.share),
+        name + ("*" if operator.near_roof else ""),
+        operator.line or operator.module or UNKNOWN,
+        operator.part,
+        operator.bound,
+        operator.precision,
+        count(operator.calls),
+        or_unknown(operator.measured_s, duration),
+        or_unknown(operator.floor_s or None, duration),
+        fine_share(operator.share),
     )
 
 
-def _loader(known: LoaderAnatomy) -> Table:
+def _loader(anatomy: LoaderAnatomy) -> Table:
     parts = {
-        "samples": known.getitem,
-        "collate": known.collate,
-        "transport": known.transport,
-        "pinning": known.pinning,
+        "samples": anatomy.getitem,
+        "collate": anatomy.collate,
+        "transport": anatomy.transport,
+        "pinning": anatomy.pinning,
     }
-    rows = [_spread(name, spread) for name, spread in parts.items() if spread is not None]
     batch = (
-        f"{count(known.samples)} samples in {count(known.tensors)} tensors, "
-        f"{size(known.batch_bytes)} a batch; timed: {known.batches:,}"
+        f"{count(anatomy.samples)} samples in {count(anatomy.tensors)} tensors, "
+        f"{size(anatomy.batch_bytes)} per batch; timed {anatomy.batches:,} times"
     )
-    needed = known.workers_needed
+    needed = anatomy.workers_needed
     keep_up = "" if needed is None else f"; {needed:,} would keep up with this step"
     return Table(
-        title="What a batch takes to make",
+        title="Time to make a batch",
         head=("", "mean", "p95"),
-        rows=tuple(rows),
-        notes=(batch, f"{plural(known.workers, 'worker')}{keep_up}"),
+        rows=tuple(
+            (name, duration(spread.mean_s), duration(spread.p95_s))
+            for name, spread in parts.items()
+            if spread is not None
+        ),
+        notes=(batch, f"{plural(anatomy.workers, 'worker')}{keep_up}"),
     )
 
 
-def _spread(name: str, spread: Spread) -> tuple[str, ...]:
-    return (name, duration(spread.mean_s), duration(spread.p95_s))
-
-
-def _compilation(known: Compilation) -> Table:
-    again = known.recompiled
-    rows = [
-        ("break", _place(one.where), str(one.times), one.reason) for one in known.breaks[:_MOST]
-    ]
+def _compilation(compilation: Compilation) -> Table:
+    again, breaks = compilation.recompiled, compilation.breaks
+    rows = [("break", brk.where or UNKNOWN, str(brk.times), brk.reason) for brk in breaks[:_MOST]]
     rows += [
-        ("recompiled", _place(one.where), _step(one.step), one.reason or "")
-        for one in again[:_MOST]
+        ("recompiled", graph.where or UNKNOWN, _step(graph.step), graph.reason or "")
+        for graph in again[:_MOST]
     ]
-    spent = "" if known.compile_s is None else f" in {duration(known.compile_s)}"
-    said = (
-        f"{plural(known.graphs, 'graph')}{spent}, {plural(len(known.breaks), 'graph break')}, "
-        f"{len(again):,} compiled again"
+    spent = "" if compilation.compile_s is None else f" in {duration(compilation.compile_s)}"
+    totals = (
+        f"{plural(compilation.graphs, 'graph')}{spent}, {plural(len(breaks), 'graph break')}, "
+        f"{plural(len(again), 'recompilation')}"
     )
+    more = [n - _MOST for n in (len(breaks), len(again)) if n > _MOST]
     return Table(
         title="What torch.compile did",
         head=("", "where", "times / step", "why"),
         rows=tuple(rows),
         words=4,
-        notes=(said, *_more(len(known.breaks), len(again)), *known.reasons.values()),
+        notes=(
+            totals,
+            *(f"{number} more are in compile.json" for number in more),
+            *compilation.reasons.values(),
+        ),
     )
-
-
-def _place(where: str) -> str:
-    return where or UNKNOWN
 
 
 def _step(step: int | None) -> str:
     return "in a gap" if step is None else f"step {step}"
 
 
-def _more(*numbers: int) -> Sequence[str]:
-    return [f"{number - _MOST} more are in compile.json" for number in numbers if number > _MOST]
+def of_memory(summary: Summary) -> list[Table]:
+    """What fills the memory, and what would need less where anything would."""
+    ledger = summary.memory
+    if ledger is None:
+        return []
+    rows = [
+        (name, size(amount), f"{amount / ledger.parameters:.1f}" if ledger.parameters else UNKNOWN)
+        for name, amount in _static(ledger)
+        if amount
+    ]
+    rows += [(name, size(amount), UNKNOWN) for name, amount in _moving(ledger) if amount]
+    filled = Table(
+        title="What fills the memory",
+        head=("", "size", "bytes per parameter"),
+        rows=tuple(rows),
+        notes=tuple(_memory_notes(ledger)),
+    )
+    saved = _savings(ledger)
+    return [filled, saved] if saved.rows else [filled]
+
+
+def _static(ledger: MemoryLedger) -> Iterator[tuple[str, int]]:
+    """What is there whatever the batch."""
+    yield "parameters", ledger.parameters_bytes
+    yield "gradients", ledger.gradients_bytes
+    yield "master weights", ledger.master_bytes
+    for kind, amount in ledger.optimizer_state_bytes.items():
+        yield f"optimizer: {kind}", amount
+    yield "buffers", ledger.buffers_bytes
+
+
+def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
+    """What comes and goes with a step."""
+    yield "activations", ledger.activations_bytes
+    for module in ledger.activations[:_MODULES]:
+        yield f"  in {module.module or 'no module'}", module.size_bytes
+    yield "workspace", ledger.workspace_bytes
+    yield "reserved, not used", ledger.fragmentation_bytes
+
+
+def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
+    each = bytes_per_parameter(ledger)
+    if each is not None:
+        # Lightning's `16-mixed` keeps everything in fp32: the same sum of other parts.
+        mixed = ledger.precision in ("16-mixed", "bf16-mixed") and not ledger.master_bytes
+        parts = (
+            f"; under {ledger.precision} parameters stay in fp32: 4 + 4 + 4 + 4, no master copy"
+            if mixed
+            else ""
+        )
+        yield (
+            f"{each:.1f} bytes per parameter for the model and its update; the textbook figure is "
+            f"{TEXTBOOK_BYTES} for half precision with Adam{parts}"
+        )
+    if ledger.peak_bytes is not None:
+        at_peak = sorted(ledger.at_peak_bytes.items(), key=lambda item: -item[1])
+        named = ", ".join(f"{name} {size(amount)}" for name, amount in at_peak if amount)
+        yield f"peak of the audited step {size(ledger.peak_bytes)}: {named}"
+    if ledger.capacity_bytes is not None:
+        yield f"capacity {size(ledger.capacity_bytes)}"
+    yield from map(_held, ledger.held[:_HELD])
+
+
+def _held(holder: Holder) -> str:
+    where = f" ({holder.where})" if holder.where else ""
+    graphs = f", {count(holder.graphs)} with a graph" if holder.graphs else ""
+    tensors = f"{plural(holder.count, 'tensor')}, {size(holder.size_bytes)}{graphs}"
+    return f"{holder.name}{where} accumulated {tensors}"
+
+
+def _savings(ledger: MemoryLedger) -> Table:
+    options = savings(ledger)
+    return Table(
+        title="What would need less memory",
+        head=("", "saves at most"),
+        rows=tuple((option.what, size(option.size_bytes)) for option in options),
+        notes=(
+            *(f"{option.what}: {option.how}; {option.costs}" for option in options),
+            "estimated from the ledger, not measured with the change made",
+        ),
+    )

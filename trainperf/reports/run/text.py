@@ -1,52 +1,35 @@
-"""The report for a terminal: at most 25 lines, the answer first."""
+"""The report for a terminal: at most 25 lines, the answer first; and the full report below it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rich.text import Text
 
-from trainperf.analysis.rules.distributed.straggler import said as lateness
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import Scale, bracket, duration, fine_share, plural
-from trainperf.core.phases import Phase
-from trainperf.reports.layout.finding_view import (
-    NEXT,
-    FindingView,
-    finding_view,
-    first_rows,
-    to_act_on,
-)
-from trainperf.reports.layout.wrap import PLUS, flow, words_of
-from trainperf.reports.run.headline import headline
-from trainperf.reports.run.rows import (
-    PhaseRow,
-    device,
-    facts,
-    ledger,
-    not_there,
-    phase_rows,
-    progress,
-    remarks,
-)
-from trainperf.reports.run.tables import dimension_parts, light_line
+from trainperf.core.formatting.table import Table, text_table
+from trainperf.core.formatting.units import Scale, confidence_interval, duration
+from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, words_of
+from trainperf.reports.layout.finding_lines import finding_text
+from trainperf.reports.layout.finding_view import NEXT
+from trainperf.reports.layout.terminal import flow
+from trainperf.reports.run.rows import PhaseRow, ledger
+from trainperf.reports.run.run_view import RunView, run_view
+from trainperf.reports.run.tables import tables
 
 
 MOST_LINES = 25
-WIDTH = 100
-"""Columns, where the reader's are not known."""
 
 _INDENT = "  "
 _LABEL = 6
 _CONTINUES = " " * _LABEL
 _BAR = 16
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_COLOURS = {Phase.DATA_WAIT: "red", Phase.CALLBACKS: "yellow", Phase.LOOP: "yellow"}
+_COLOURS = {"data_wait": "red", "callbacks": "yellow", "loop": "yellow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """Lines that stand together; of those beyond *keep* the last are dropped first."""
+    """Lines that belong together; of those beyond *keep* the last are dropped first."""
 
     lines: list[Text]
     keep: int
@@ -62,26 +45,45 @@ def render(summary: Summary) -> str:
 def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
     """The report line by line, none wider than *width*; styles are Rich's."""
     inner = width - len(_INDENT)
-    answer = flow(words_of(headline(summary)), inner, " ", style="bold")
+    view = run_view(summary)
     sections = [
-        _Section(lines=answer, keep=3, apart=True),
-        _Section(lines=_phases(summary), keep=8, apart=True),
-        _Section(lines=_numbers(summary, inner), keep=5, apart=True),
-        _Section(lines=_ranks(summary), keep=2),
-        _Section(lines=_next(summary, inner), keep=2),
-        _Section(lines=_notes(summary.warnings, inner, "yellow"), keep=1),
-        _Section(lines=_notes(remarks(summary), inner, "dim"), keep=0),
+        _Section(lines=flow(words_of(view.headline), inner, style="bold"), keep=3, apart=True),
+        _Section(lines=_phases(view), keep=8, apart=True),
+        _Section(lines=_numbers(summary, view, inner), keep=5, apart=True),
+        _Section(lines=_ranks(summary, view), keep=2),
+        _Section(lines=_findings(view, inner), keep=2),
+        _Section(lines=_notes(view.warnings, inner, "yellow"), keep=1),
+        _Section(lines=_notes(view.remarks, inner, "dim"), keep=0),
     ]
-    title = flow(_title(summary), width, " · ", style="bold cyan")
+    title = flow(["trainperf", view.name, view.about, view.progress], width, " · ", "bold cyan")
     _shorten(sections, MOST_LINES - len(title))
     out = list(title)
     for section in sections:
         if section.lines and section.apart:
             out.append(Text())
         out += [Text(_INDENT).append_text(line) for line in section.lines]
-    for line in out:
+    return _cut(out, width)
+
+
+def full_lines(summary: Summary, width: int) -> list[Text]:
+    """All tables, then every finding with all that is known of it; none wider than *width*."""
+    out: list[Text] = []
+    for table in tables(summary):
+        out += [Text(), Text(f"  {table.title}", style="bold cyan"), *_table(table, width - 4)]
+    findings = run_view(summary).findings
+    if findings:
+        out += [Text(), Text("  Findings, the largest gain first", style="bold cyan")]
+    for place, finding in enumerate(findings, start=1):
+        title, rest = finding_text(place, finding, width - 4)
+        out += [Text("    ").append(line, style="bold") for line in title]
+        out += [Text(f"    {line}") for line in rest]
+    return _cut(out, width)
+
+
+def _cut(report: list[Text], width: int) -> list[Text]:
+    for line in report:
         line.truncate(width, overflow="ellipsis")
-    return out
+    return report
 
 
 def _shorten(sections: list[_Section], most: int) -> None:
@@ -90,38 +92,24 @@ def _shorten(sections: list[_Section], most: int) -> None:
         section = next((s for s in reversed(sections) if len(s.lines) > s.keep), None)
         if section is None:
             return
-        went = section.lines.pop()
-        if section.lines and went.plain.startswith(_CONTINUES):
+        dropped = section.lines.pop()
+        if section.lines and dropped.plain.startswith(_CONTINUES):
             section.lines[-1].append(" …")
 
 
-def _title(summary: Summary) -> list[str]:
-    run = summary.run
-    ranks = plural(len(run.ranks), "rank")
-    return ["trainperf", plain(run.name), ranks, device(summary), plain(progress(summary))]
+def _phases(view: RunView) -> list[Text]:
+    place = max((len(row.time) for row in view.phases), default=0)
+    return [_phase(row, place) for row in view.phases]
 
 
-def _phases(summary: Summary) -> list[Text]:
-    rows = phase_rows(summary)
-    if not rows:
-        return []
-    scale = Scale.fine(sum(row.seconds for row in rows))
-    numbers = [scale.say(row.seconds) for row in rows]
-    place = max(len(number) for number in numbers)
-    return [
-        _phase(summary, row, number.rjust(place)) for row, number in zip(rows, numbers, strict=True)
-    ]
-
-
-def _phase(summary: Summary, row: PhaseRow, number: str) -> Text:
-    absent = not_there(summary, row)
-    if absent:
-        return Text(f"{row.label:<10}{absent:>{len(number)}}", style="dim")
-    line = Text(f"{row.label:<10}{number}  ")
-    line.append(_bar(row.fraction), style=_COLOURS.get(row.phase, "green"))
-    line.append(f"  {fine_share(row.fraction):>7}")
+def _phase(row: PhaseRow, place: int) -> Text:
+    if row.absent:
+        return Text(f"{row.label:<10}{row.absent:>{place}}", style="dim")
+    line = Text(f"{row.label:<10}{row.time:>{place}}  ")
+    line.append(_bar(row.fraction), style=_COLOURS.get(row.key, "green"))
+    line.append(f"  {row.share:>7}")
     if row.note:
-        line.append(f"   {plain(row.note)}", style="dim")
+        line.append(f"   {row.note}", style="dim")
     return line
 
 
@@ -131,36 +119,33 @@ def _bar(fraction: float) -> str:
     return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(_BAR)
 
 
-def _why(summary: Summary, width: int) -> list[Text]:
-    """What the step is spent on, and how far that is from what the chip allows."""
-    spent = [] if summary.dimensions is None else dimension_parts(summary.dimensions)
-    parts = [f"spent on {spent[0]}", *spent[1:]] if spent else []
-    light = "" if summary.light is None else light_line(summary.light)
-    return [*flow(parts, width, " · "), *flow(words_of(light), width)]
+def _numbers(summary: Summary, view: RunView, width: int) -> list[Text]:
+    why = [line for sentence in view.why for line in _broken(sentence, width)]
+    facts = flow([fact.sentence for fact in view.facts], width, " · ")
+    return [*why, *facts, *flow(_fit(summary), width, PLUS)]
 
 
-def _numbers(summary: Summary, width: int) -> list[Text]:
-    said = [
-        f"{fact.said} {fact.name}" if fact.first else f"{fact.name} {fact.said}"
-        for fact in facts(summary)
-    ]
-    return [*_why(summary, width), *flow(said, width, " · "), *flow(_fit(summary), width, PLUS)]
+def _broken(sentence: str, width: int) -> list[Text]:
+    """Broken between parts where each has room on a line of its own, else between words."""
+    parts = sentence.split(" · ")
+    if max(map(columns_of, parts)) <= width:
+        return flow(parts, width, " · ")
+    return flow(words_of(sentence), width)
 
 
 def _fit(summary: Summary) -> list[str]:
-    entries = [(name, spent_s) for name, spent_s in ledger(summary) if name == "steps" or spent_s]
-    scale = Scale.of(max(summary.run.fit_s, 1e-9))
-    shown = [
-        (name, spent_s)
-        for name, spent_s in entries
+    """The terms of the fit's sum, those that would be shown as zero dropped."""
+    fit_s = summary.run.fit_s
+    scale = Scale.of(max(fit_s, 1e-9))
+    parts = [
+        f"{name} {scale.number(spent_s)}"
+        for name, spent_s in ledger(summary)
         if name == "steps" or float(scale.number(spent_s).replace(",", ""))
     ]
-    parts = [f"{name} {scale.number(spent_s)}" for name, spent_s in shown]
-    parts[0] = f"fit {scale.say(summary.run.fit_s)} = {parts[0]}"
-    return parts
+    return [f"fit {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
 
 
-def _ranks(summary: Summary) -> list[Text]:
+def _ranks(summary: Summary, view: RunView) -> list[Text]:
     if len(summary.run.ranks) < 2:
         return []
     spreads = [
@@ -169,18 +154,18 @@ def _ranks(summary: Summary) -> list[Text]:
     ]
     skew = summary.readings["allreduce_skew_s"]
     if skew.value is not None:
-        spreads.append(f"skew {duration(skew.value)}{bracket(skew.value, skew.low, skew.high)}")
-    known = [spread for spread in spreads if spread]
-    named = [point for point in summary.synchronisation if point.straggler is not None]
-    said = [_joined("ranks", " · ".join(known))] if known else []
-    return [*said, *(_joined("skew", lateness(point), "red") for point in named)]
+        interval = confidence_interval(skew.value, skew.low, skew.high)
+        spreads.append(f"skew {duration(skew.value)}{interval}")
+    measured = [spread for spread in spreads if spread]
+    ranks = [_labelled("ranks", " · ".join(measured))] if measured else []
+    return [*ranks, *(_labelled("skew", late, "red") for late in view.late)]
 
 
 def _spread(summary: Summary, name: str, label: str) -> str:
     values = [
-        (found, rank)
-        for found, rank in zip(summary.readings[name].per_rank, summary.run.ranks, strict=False)
-        if found is not None
+        (value, rank)
+        for value, rank in zip(summary.readings[name].per_rank, summary.run.ranks, strict=False)
+        if value is not None
     ]
     if not values:
         return ""
@@ -189,28 +174,37 @@ def _spread(summary: Summary, name: str, label: str) -> str:
     return f"{label} {scale.number(least)}–{scale.say(most)} (rank {rank})"
 
 
-def _next(summary: Summary, width: int) -> list[Text]:
-    acted = to_act_on(summary.findings)
-    others = acted[1:] + [finding for finding in summary.findings if finding not in acted]
-    lines = []
-    for row in first_rows(summary.findings):
-        lines += _paragraph(row.label, row.text, width, "bold" if row.label == NEXT else "")
-    return [*lines, *(_joined("also", _also(finding_view(finding))) for finding in others)]
-
-
-def _also(finding: FindingView) -> str:
-    return f"{finding.headline} · {finding.text(NEXT)}"
+def _findings(view: RunView, width: int) -> list[Text]:
+    """What to do first and where; of the other findings a line each."""
+    out = []
+    for row in view.first:
+        out += _paragraph(row.label, row.text, width, "bold" if row.label == NEXT else "")
+    for other in view.others:
+        out.append(_labelled("also", f"{other.headline} · {other.text(NEXT)}"))
+    return out
 
 
 def _notes(sentences: Iterable[str], width: int, style: str) -> list[Text]:
-    return [line for said in sentences for line in _paragraph("note", said, width, style)]
+    return [line for note in sentences for line in _paragraph("note", note, width, style)]
 
 
 def _paragraph(label: str, text: str, width: int, style: str) -> list[Text]:
-    said = flow(words_of(text), width - len(_CONTINUES), " ")
-    labels = [label, *[""] * (len(said) - 1)]
-    return [_joined(label, line.plain, style) for label, line in zip(labels, said, strict=True)]
+    wrapped = flow(words_of(text), width - len(_CONTINUES))
+    labels = [label, *[""] * (len(wrapped) - 1)]
+    return [
+        _labelled(label, line.plain, style) for label, line in zip(labels, wrapped, strict=True)
+    ]
 
 
-def _joined(label: str, text: str, style: str = "") -> Text:
-    return Text(f"{label:<{_LABEL}}{plain(text)}", style=style)
+def _labelled(label: str, text: str, style: str = "") -> Text:
+    return Text(f"{label:<{_LABEL}}{text}", style=style)
+
+
+def _table(table: Table, width: int) -> Iterator[Text]:
+    if table.rows:
+        grid = text_table(table, width)
+        for place, line in enumerate(grid):
+            is_head = place < len(grid) - len(table.rows)
+            yield Text(f"    {line}", style="dim" if is_head else "")
+    for note in table.notes:
+        yield from (Text("    ").append(line.plain, "dim") for line in flow(words_of(note), width))

@@ -1,42 +1,40 @@
-"""The trace report for an issue or a wiki."""
-
-from collections.abc import Sequence
+"""The trace report as markdown, for an issue or a wiki."""
 
 from trainperf.core.formatting.escape import markdown as safe
-from trainperf.core.formatting.units import times
-from trainperf.reports.trace.rows import rows, title
-from trainperf.reports.trace.tables import grids
+from trainperf.core.formatting.table import Table, markdown_table
+from trainperf.reports.layout.finding_lines import finding_markdown
+from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.trace.tables import rows_table
+from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.results import TraceReport
 
 
 def render(report: TraceReport) -> str:
-    """The report as markdown; nothing in a name becomes markup."""
-    parts = [f"**{safe(title(report))}**", safe(report.answer)]
-    if len(report.ranks) == 1:
-        found = rows(report.ranks[0])
-        cells = [(("· " if row.inner else "") + row.name, row.said, row.note) for row in found]
-        parts.append(_table(("where the step goes", "", ""), cells))
-    for grid in grids(report):
-        parts += [f"*{safe(grid.title)}*", _table(grid.head, grid.rows)]
-    if report.warnings:
-        parts.append("\n".join(f"- {safe(warning)}" for warning in report.warnings))
-    parts.append(_findings(report))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    """The report; nothing in a name becomes markup.  Of several ranks the first in detail."""
+    view = trace_view(report)
+    blocks = [f"**{safe(view.title)}**", safe(view.answer)]
+    blocks += map(_table, view.tables)
+    if len(view.ranks) > 1:
+        blocks.append(f"**in detail: {safe(view.ranks[0].about)}**")
+    for rank in view.ranks[:1]:
+        blocks += _rank(rank)
+    blocks.append("\n".join(f"- {safe(warning)}" for warning in view.warnings))
+    blocks += [
+        finding_markdown(place, finding) for place, finding in enumerate(view.findings, start=1)
+    ]
+    if not view.findings:
+        blocks.append(NO_FINDING)
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *([safe(cell) for cell in row] for row in body)]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+def _rank(rank: RankView) -> list[str]:
+    absent = [
+        f"- not measured: {safe(', '.join(group.names))}: {safe(group.reason)}"
+        for group in rank.missing
+    ]
+    return [_table(rows_table(rank.rows)), "\n".join(absent), *map(_table, rank.tables)]
 
 
-def _findings(report: TraceReport) -> str:
-    said = []
-    for place, finding in enumerate(report.findings, start=1):
-        gain = finding.gain_upper_bound
-        bound = f" (at most {times(gain)} faster)" if gain is not None else ""
-        said.append(
-            f"{place}. **{safe(finding.title)}**{bound}  \n"
-            f"   {safe('; '.join(finding.evidence))}  \n"
-            f"   next: {safe(finding.action)}"
-        )
-    return "\n".join(said) or "Nothing stands out that could be removed."
+def _table(table: Table) -> str:
+    notes = [safe(note) for note in table.notes]
+    return "\n\n".join([f"*{safe(table.title)}*", markdown_table(table), *notes])

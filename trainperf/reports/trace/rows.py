@@ -1,191 +1,216 @@
-"""What do all forms of a trace report show?  Its numbers put into rows and words, once."""
+"""Where the mean step of a traced rank goes: a row for every figure, with its name and a note.
 
+`LABELS` has the one name of each figure: rows, tables and the list of missing figures use it.
+"""
+
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from trainperf.core.findings import LIMITS
-from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import count, duration, fine_share, share, size
 from trainperf.traces.findings import host_step_s, period_s
-from trainperf.traces.results import RankTrace, TraceReport
+from trainperf.traces.results import RankTrace
 
 
-NOT_MEASURED = "–"
+LABELS = {
+    "step_s": "step",
+    "gpu_busy_fraction": "GPU busy",
+    "compute_fraction": "computing",
+    "gpu_idle_s": "GPU idle",
+    "idle_data_wait_fraction": "idle: data wait",
+    "idle_host_bound_fraction": "idle: host-bound",
+    "idle_sync_fraction": "idle: synchronising",
+    "idle_other_fraction": "idle: other",
+    "data_wait_s": "data wait",
+    "h2d_s": "H2D copies",
+    "comm_s": "communication",
+    "comm_exposed_s": "exposed communication",
+    "allreduce_tail_s": "all-reduce tail",
+    "kernels": "kernels",
+    "sync_calls": "synchronising calls",
+    "cpu_op_s": "host in operators",
+    "hole_s": "nothing runs",
+    "memory_peak_bytes": "memory peak",
+}
+"""Field of `Totals`, `TraceStep` or `RankTrace` to what people read."""
+
+_MISSED = (
+    "gpu_busy_fraction", "data_wait_s", "h2d_s", "comm_s", "comm_exposed_s", "allreduce_tail_s",
+    "kernels", "sync_calls", "cpu_op_s",
+)  # fmt: skip
+"""Figures of `Totals` whose absence is explained; the others are absent together with these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A name, its number, and what explains it."""
+class TraceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of the mean step, and what explains it."""
 
     name: str
-    said: str
+    value: str
     note: str = ""
     inner: bool = False
     """Whether it is a part of the row above."""
 
 
-def title(report: TraceReport) -> str:
-    """What was analysed: the file or the ranks, the device, the steps."""
-    first = report.ranks[0]
-    what = first.file if len(report.ranks) == 1 else f"{len(report.ranks)} traces"
-    numbers = sorted({step.step for rank in report.ranks for step in rank.steps})
-    steps = plural(len(numbers), "step")
-    if first.step_source == "ProfilerStep" and numbers:
-        steps += f" ({numbers[0]}–{numbers[-1]})" if len(numbers) > 1 else f" ({numbers[0]})"
-    rank = f"rank {first.rank}" if len(report.ranks) == 1 and first.rank is not None else ""
-    device = first.device or ("GPU" if first.device_worked else "no device")
-    return " · ".join(part for part in ("trainperf trace", what, rank, device, steps) if part)
+class MissingFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures that a trace does not have for one reason."""
+
+    names: tuple[str, ...]
+    reason: str
 
 
-def rows(rank: RankTrace) -> list[Row]:
+def rows(rank: RankTrace) -> tuple[TraceRow, ...]:
     """Where the mean step of one rank goes."""
-    out = [_step(rank)]
-    out += _device(rank) if rank.totals.gpu_busy_fraction is not None else [_no_device(rank)]
-    return [*out, *_communication(rank), *_copies(rank), *_host(rank)]
-
-
-def _step(rank: RankTrace) -> Row:
-    """The median, and what the shares are shares of where that is another time."""
-    said, whole_s = duration(rank.totals.step_s), period_s(rank)
-    mean = duration(host_step_s(rank))
-    note = "median, on the host" + (f"; {mean} on average" if mean != said else "")
-    longer = whole_s > (1 + LIMITS.worth) * host_step_s(rank)
-    return Row(
-        name="step",
-        said=said,
-        note=f"{note}; {duration(whole_s)} on the device" if longer else note,
+    return (
+        _step(rank),
+        *_device(rank),
+        *_data_wait(rank),
+        *_copies(rank),
+        *_communication(rank),
+        *_host(rank),
     )
 
 
-def _device(rank: RankTrace) -> list[Row]:
+def missing(rank: RankTrace) -> tuple[MissingFigures, ...]:
+    """What was not measured or does not apply, and why."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for field in _MISSED:
+        if getattr(rank.totals, field) is None:
+            names[rank.reasons.get(field, "not measured")].append(LABELS[field])
+    return tuple(
+        MissingFigures(names=tuple(labels), reason=plain(reason))
+        for reason, labels in names.items()
+    )
+
+
+def _row(field: str, value: str, note: str = "", *, inner: bool = False) -> TraceRow:
+    return TraceRow(name=LABELS[field], value=value, note=plain(note), inner=inner)
+
+
+def _per_step(seconds: float) -> str:
+    return f"{duration(seconds)}/step"
+
+
+def _step(rank: RankTrace) -> TraceRow:
+    """The median, and what the shares are shares of where that is another time."""
+    median, mean = duration(rank.totals.step_s), duration(host_step_s(rank))
+    note = "median on the host" + (f"; mean {mean}" if mean != median else "")
+    if period_s(rank) > (1 + LIMITS.worth) * host_step_s(rank):
+        note += f"; {duration(period_s(rank))} on the device"
+    return _row("step_s", median, note)
+
+
+def _device(rank: RankTrace) -> list[TraceRow]:
     totals = rank.totals
-    busy = totals.gpu_busy_fraction or 0.0
-    short = sum(step.short_kernels or 0 for step in rank.steps)
-    kernels = sum(step.kernels or 0 for step in rank.steps)
-    few = f", {share(short / kernels)} of them below 10 µs" if kernels else ""
-    tensor = _tensor_cores(rank)
+    if totals.gpu_busy_fraction is None:
+        return []
+    causes = (
+        ("idle_data_wait_fraction", "the host is in the DataLoader"),
+        ("idle_host_bound_fraction", _kernels(rank)),
+        ("idle_sync_fraction", _syncs(rank)),
+        ("idle_other_fraction", "the next work had been launched"),
+    )
+    busy_s = _per_step(totals.gpu_busy_s or 0.0)
     return [
-        Row(
-            name="GPU busy",
-            said=fine_share(busy),
-            note=f"{duration(totals.gpu_busy_s or 0.0)} a step; of the span from the first to the "
-            "last work that the steps launched",
+        _row(
+            "gpu_busy_fraction",
+            fine_share(totals.gpu_busy_fraction),
+            f"{busy_s}; of the span of the steps' GPU work",
         ),
-        Row(
-            name="computing",
-            said=fine_share(totals.compute_fraction or 0.0),
-            note=tensor,
+        _row(
+            "compute_fraction",
+            fine_share(totals.compute_fraction or 0.0),
+            _tensor_cores(rank),
             inner=True,
         ),
-        Row(name="GPU idle", said=fine_share(1.0 - busy)),
-        _idle("data wait", totals.idle_data_wait_fraction, _loader(rank)),
-        _idle(
-            "host-bound",
-            totals.idle_host_bound_fraction,
-            f"{count(round(totals.kernels or 0.0))} kernels a step{few}",
+        _row("gpu_idle_s", fine_share(1.0 - totals.gpu_busy_fraction)),
+        *(
+            _row(field, fine_share(getattr(totals, field) or 0.0), note, inner=True)
+            for field, note in causes
         ),
-        _idle("synchronising", totals.idle_sync_fraction, _syncs(rank)),
-        _idle("other", totals.idle_other_fraction, "the next work had been launched"),
     ]
 
 
-def _idle(name: str, fraction: float | None, note: str) -> Row:
-    return Row(name=name, said=fine_share(fraction or 0.0), note=note, inner=True)
-
-
-def _no_device(rank: RankTrace) -> Row:
-    return Row(name="GPU", said=NOT_MEASURED, note=rank.reasons.get("gpu_busy_s", "not measured"))
-
-
-def _loader(rank: RankTrace) -> str:
-    waited_s, lost_s = rank.totals.data_wait_s or 0.0, rank.totals.data_wait_exposed_s or 0.0
-    if not waited_s:
-        return ""
-    return f"{duration(waited_s)} a step in the loader, {duration(lost_s)} with the GPU idle"
+def _kernels(rank: RankTrace) -> str:
+    short = sum(step.short_kernels or 0 for step in rank.steps)
+    kernels = sum(step.kernels or 0 for step in rank.steps)
+    few = f", {share(short / kernels)} of them below 10 µs" if kernels else ""
+    return f"{count(round(rank.totals.kernels or 0.0))} kernels/step{few}"
 
 
 def _syncs(rank: RankTrace) -> str:
     calls, items = rank.totals.sync_calls or 0.0, rank.totals.item_calls or 0.0
     if not calls and not items:
         return ""
-    waited_s = _mean([step.sync_s for step in rank.steps]) or 0.0
-    return f"the host waits {count(calls)} × a step, {duration(waited_s)}; {count(items)} .item()"
+    waited = duration(_mean([step.sync_s for step in rank.steps]) or 0.0)
+    return f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
 
 
 def _tensor_cores(rank: RankTrace) -> str:
-    known = [step.tensor_core_fraction for step in rank.steps]
-    told = [one for one in known if one is not None]
-    if not told:
-        return ""
-    return f"{share(sum(told) / len(told))} in kernels that sound of tensor cores"
+    fraction = _mean([step.tensor_core_fraction for step in rank.steps])
+    return "" if fraction is None else f"{share(fraction)} in kernels named like tensor-core ones"
 
 
-def _communication(rank: RankTrace) -> list[Row]:
+def _data_wait(rank: RankTrace) -> list[TraceRow]:
+    waited_s, lost_s = rank.totals.data_wait_s, rank.totals.data_wait_exposed_s
+    if waited_s is None:
+        return []
+    note = "in the DataLoader"
+    if waited_s and lost_s is not None:
+        note += f", {duration(lost_s)} of it with the GPU idle"
+    return [_row("data_wait_s", _per_step(waited_s), note)]
+
+
+def _copies(rank: RankTrace) -> list[TraceRow]:
+    if not rank.totals.h2d_s:
+        return []
+    moved = _mean([step.h2d_bytes for step in rank.steps])
+    much = f"{size(moved)}/step, " if moved is not None else ""
+    hidden = share(rank.totals.h2d_overlap_fraction or 0.0)
+    return [_row("h2d_s", _per_step(rank.totals.h2d_s), f"{much}{hidden} hidden by computing")]
+
+
+def _communication(rank: RankTrace) -> list[TraceRow]:
     totals = rank.totals
     if not totals.comm_s:
         return []
-    out = [Row(name="communication", said=f"{duration(totals.comm_s)} a step")]
+    on_host = "" if totals.comm_exposed_s is not None else "on the host"
+    out = [_row("comm_s", _per_step(totals.comm_s), on_host)]
     if totals.comm_exposed_s is not None:
-        hidden = share(totals.comm_overlap_fraction or 0.0)
-        said = f"{duration(totals.comm_exposed_s)} a step"
-        out.append(Row(name="exposed", said=said, note=f"{hidden} hidden by computing", inner=True))
-    else:
-        out[0] = Row(name="communication", said=out[0].said, note=_exposure_unknown(rank))
+        hidden = f"{share(totals.comm_overlap_fraction or 0.0)} hidden by computing"
+        out.append(_row("comm_exposed_s", _per_step(totals.comm_exposed_s), hidden, inner=True))
     tails = [step.allreduce_tail_s for step in rank.steps if step.allreduce_tail_s is not None]
     if tails:
-        early = [step.allreduce_early_s or 0.0 for step in rank.steps]
-        note = f"the last one ended {duration(min(early))} before backward" if min(early) else ""
-        said = f"{duration(totals.allreduce_tail_s or 0.0)} a step"
-        out.append(Row(name="all-reduce tail", said=said, note=note, inner=True))
+        early_s = min(step.allreduce_early_s or 0.0 for step in rank.steps)
+        note = f"the last one ended {duration(early_s)} before backward" if early_s else ""
+        tail = _per_step(totals.allreduce_tail_s or 0.0)
+        out.append(_row("allreduce_tail_s", tail, note, inner=True))
     return out
 
 
-def _exposure_unknown(rank: RankTrace) -> str:
-    why = rank.reasons.get("comm_exposed_s", "not measured")
-    return f"on the host; exposed: {why}" if why else "on the host"
-
-
-def _copies(rank: RankTrace) -> list[Row]:
-    copied_s = rank.totals.h2d_s
-    if not copied_s:
-        return []
-    moved = [step.h2d_bytes for step in rank.steps if step.h2d_bytes is not None]
-    much = f"{size(sum(moved) / len(moved))} a step, " if moved else ""
-    hidden = share(rank.totals.h2d_overlap_fraction or 0.0)
-    return [
-        Row(
-            name="host to device",
-            said=f"{duration(copied_s)} a step",
-            note=f"{much}{hidden} hidden by computing",
-        )
-    ]
-
-
-def _host(rank: RankTrace) -> list[Row]:
-    parts = [
-        (name, _mean([getattr(step, field) for step in rank.steps]))
-        for name, field in (
-            ("forward", "forward_s"),
-            ("backward", "backward_s"),
-            ("optimizer", "optimizer_s"),
-        )
-    ]
-    known = [f"{name} {duration(value)}" for name, value in parts if value is not None]
-    said = f"{duration(rank.totals.cpu_op_s or 0.0)} a step"
-    out = [Row(name="host", said=said, note="; ".join(("in operators", *known)))]
+def _host(rank: RankTrace) -> list[TraceRow]:
+    parts = {
+        "forward": _mean([step.forward_s for step in rank.steps]),
+        "backward": _mean([step.backward_s for step in rank.steps]),
+        "optimizer": _mean([step.optimizer_s for step in rank.steps]),
+    }
+    split = ", ".join(f"{name} {duration(s)}" for name, s in parts.items() if s is not None)
+    out = []
+    if rank.totals.cpu_op_s is not None:
+        out.append(_row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split))
     hole_s = _mean([step.hole_s for step in rank.steps])
     if hole_s is not None:
-        nobody = "neither an operator, a device call nor the device" if rank.device_worked else ""
-        note = nobody or "neither an operator nor a device call"
-        out.append(Row(name="nothing runs", said=f"{duration(hole_s)} a step", note=note))
-    if not rank.device_worked and rank.totals.data_wait_s:
-        waited = f"{duration(rank.totals.data_wait_s)} a step"
-        out.append(Row(name="data wait", said=waited))
+        device = ", GPU idle" if rank.device_worked else ""
+        note = f"no operator, no device call{device}"
+        out.append(_row("hole_s", _per_step(hole_s), note))
     if rank.memory_peak_bytes is not None:
-        by = f"made by {rank.memory_peak_operator}" if rank.memory_peak_operator else ""
-        out.append(Row(name="memory peak", said=size(rank.memory_peak_bytes), note=by))
+        by = f"allocated by {rank.memory_peak_operator}" if rank.memory_peak_operator else ""
+        out.append(_row("memory_peak_bytes", size(rank.memory_peak_bytes), by))
     return out
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None

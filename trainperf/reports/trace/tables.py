@@ -1,252 +1,214 @@
-"""Which tables does a trace report have?  Steps or ranks, collectives, operators, stragglers."""
+"""The tables of a trace report: ranks, stragglers, steps, collectives, operators, waits."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
-from trainperf.core.formatting.units import count, duration, fine_share, rate, size
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
+from trainperf.core.formatting.units import count, duration, fine_share, plural, rate, size
+from trainperf.reports.trace.rows import LABELS, TraceRow
 from trainperf.traces.results import (
     Collective,
+    HtaBreakdown,
+    HtaStream,
     Operator,
     RankTrace,
     Straggler,
     SyncSite,
     TraceReport,
+    TraceStep,
 )
 
 
-OPERATORS = 5
-SITES = 3
-STEPS = 6
+ROWS = 8
+"""Of a table about one rank; the JSON form has all."""
+
 RANKS = 16
-"""Rows of each that are shown; the JSON form has all."""
+"""Rows of a table about the ranks."""
 
 LATE = 0.01
-"""Share of a step from which on a wait for another rank is told."""
+"""Share of a step from which on a wait for another rank is listed; what is below is noise."""
 
-NOT_MEASURED = "–"
+_EMPTY = frozenset({"", UNKNOWN, "0 s"})
+"""Cells of columns that are left out, where all of a column's are like this."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """A table with a head."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+Item = TypeVar("Item")
 
 
-def grids(report: TraceReport) -> list[Grid]:
-    """The tables of a report, those without rows left out."""
-    first = report.ranks[0]
-    alone = len(report.ranks) == 1
-    found = [
-        _steps(first) if alone else _ranks(report),
-        *(_of(first, one, alone=alone) for one in _details(first)),
-        _late(report),
-        _hta(report),
-        _hta_streams(report),
+@dataclass(frozen=True, slots=True)
+class _Column(Generic[Item]):
+    head: str
+    cell: Callable[[Item], str]
+    is_words: bool = False
+
+
+def job_tables(report: TraceReport) -> tuple[Table, ...]:
+    """The tables about all ranks; those without rows are left out."""
+    ranks = report.ranks if len(report.ranks) > 1 else ()
+    longest_s = max((rank.totals.step_s for rank in report.ranks), default=0.0)
+    late = [each for each in report.stragglers if each.wait_s >= LATE * longest_s]
+    breakdowns = [(rank, rank.hta) for rank in report.ranks if rank.hta is not None]
+    streams = [(rank, each) for rank, hta in breakdowns for each in hta.idle_by_stream]
+    tables = (
+        _table("ranks", _RANKS, ranks, RANKS),
+        _table("stragglers: the rank that the others waited for", _STRAGGLERS, late, RANKS),
+        _table("by HTA's definitions (without the last step, rounded)", _HTA, breakdowns, RANKS),
+        _table("idle time of each stream by HTA's definitions", _HTA_STREAMS, streams, RANKS),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def rows_table(rows: Sequence[TraceRow]) -> Table:
+    """Where the step goes, as a table."""
+    return Table(
+        title="where the step goes",
+        head=("", "", ""),
+        rows=tuple((f"{'  ' if row.inner else ''}{row.name}", row.value, row.note) for row in rows),
+        end_words=1,
+    )
+
+
+def rank_tables(rank: RankTrace) -> tuple[Table, ...]:
+    """The tables about one rank; those without rows are left out."""
+    steps = rank.steps if len(rank.steps) > 1 else ()
+    by_device = rank.top_operators if rank.device_worked else ()
+    by_cpu = rank.top_cpu_operators if rank.device_worked else rank.top_operators
+    sums = (
+        _table("collectives", _COLLECTIVES, rank.collectives),
+        _table("operators by self device time", _OPERATORS, by_device),
+        _table("operators by self CPU time", _OPERATORS, by_cpu or rank.top_cpu_operators),
+        _table("where the host waits for the device", _SYNCS, rank.sync_sites),
+    )
+    of_steps = f", sum of {plural(len(rank.steps), 'step')}" if len(rank.steps) > 1 else ""
+    summed = [replace(table, title=f"{table.title}{of_steps}") for table in sums]
+    return tuple(table for table in (_table("steps", _STEPS, steps), *summed) if table.rows)
+
+
+def _table(
+    title: str, columns: Sequence[_Column[Item]], items: Sequence[Item], most: int = ROWS
+) -> Table:
+    """The first items as rows; columns in which no row has anything are left out."""
+    cells = [[plain(column.cell(item)) for item in items[:most]] for column in columns]
+    used = [
+        place for place, column in enumerate(cells) if not place or not _EMPTY.issuperset(column)
     ]
-    return [grid for grid in found if grid is not None and grid.rows]
-
-
-def _details(rank: RankTrace) -> list[Grid]:
-    """What is told of one rank; of several the first stands for them."""
-    worked = rank.device_worked
-    by_device = [_operators("operators by device time", rank.top_operators, worked)]
-    return [
-        _collectives(rank.collectives),
-        *(by_device if worked else ()),
-        _operators("operators by CPU time", rank.top_cpu_operators, worked),
-        _sites(rank.sync_sites),
-    ]
-
-
-def _of(rank: RankTrace, grid: Grid, *, alone: bool) -> Grid:
-    """Whose figures they are, and of how many steps together."""
-    named = rank.file if rank.rank is None else f"rank {rank.rank}"
-    whose = "" if alone else f", {named}"
-    steps = f", {len(rank.steps)} steps together" if len(rank.steps) > 1 else ""
-    return replace(grid, title=f"{grid.title}{whose}{steps}")
-
-
-def _steps(rank: RankTrace) -> Grid | None:
-    if len(rank.steps) < 2:
-        return None
-    shown = rank.steps[:STEPS]
-    more = f" (the first {STEPS} of {len(rank.steps)})" if len(rank.steps) > STEPS else ""
-    return Grid(
-        title=f"steps{more}",
-        head=("step", "time", "GPU busy", "data wait", "exposed comm", "tail"),
-        rows=tuple(
-            (
-                str(step.step),
-                duration(step.step_s),
-                _maybe(step.gpu_busy_s),
-                _maybe(step.data_wait_s),
-                _maybe(step.comm_exposed_s),
-                _tail(step.allreduce_tail_s, step.allreduce_early_s),
-            )
-            for step in shown
-        ),
+    numbers = [place for place, column in enumerate(used) if not columns[column].is_words]
+    more = len(items) - most
+    return Table(
+        title=title,
+        head=tuple(columns[place].head for place in used),
+        rows=tuple(zip(*(cells[place] for place in used), strict=True)),
+        words=numbers[0] if numbers else len(used),
+        end_words=len(used) - 1 - numbers[-1] if numbers else 0,
+        notes=(f"{more:,} more with: trainperf trace --format json",) if more > 0 else (),
     )
 
 
-def _ranks(report: TraceReport) -> Grid:
-    more = len(report.ranks) - RANKS
-    return Grid(
-        title="ranks" + (f" (the first {RANKS} of {len(report.ranks)})" if more > 0 else ""),
-        head=("rank", "step", "GPU busy", "computing", "data wait", "comm", "exposed", "tail"),
-        rows=tuple(
-            (
-                _named(rank),
-                duration(rank.totals.step_s),
-                _percent(rank.totals.gpu_busy_fraction),
-                _percent(rank.totals.compute_fraction),
-                _maybe(rank.totals.data_wait_s),
-                _maybe(rank.totals.comm_s),
-                _maybe(rank.totals.comm_exposed_s),
-                _maybe(rank.totals.allreduce_tail_s),
-            )
-            for rank in report.ranks[:RANKS]
-        ),
-    )
+def rank_name(rank: RankTrace) -> str:
+    """The rank's number, where the trace says it."""
+    return UNKNOWN if rank.rank is None else str(rank.rank)
 
 
-def _collectives(found: Sequence[Collective]) -> Grid:
-    return Grid(
-        title="collectives",
-        head=("kind", "count", "time", "exposed", "bytes", "achieved", "bus", ""),
-        rows=tuple(
-            (
-                one.kind,
-                count(one.count),
-                duration(one.total_s),
-                _maybe(one.exposed_s),
-                NOT_MEASURED if one.bytes is None else size(one.bytes),
-                _speed(one.achieved_bytes_per_s),
-                _speed(one.bus_bytes_per_s),
-                "many small ones" if one.many_small else "",
-            )
-            for one in found
-        ),
-    )
+def _seconds(value: float | None) -> str:
+    return or_unknown(value, duration)
 
 
-def _operators(what: str, found: Sequence[Operator], device: bool) -> Grid:  # noqa: FBT001 private
-    return Grid(
-        title=what,
-        head=("operator", "self device", "self CPU", "calls", ""),
-        rows=tuple(
-            (
-                one.name,
-                _maybe(one.self_device_s if device else None),
-                duration(one.self_cpu_s),
-                count(one.calls),
-                _sort_of(one),
-            )
-            for one in found[:OPERATORS]
-        ),
-    )
-
-
-def _sort_of(one: Operator) -> str:
-    if one.few_large is None:
-        return ""
-    return "few large kernels" if one.few_large else "many small kernels"
-
-
-def _sites(found: Sequence[SyncSite]) -> Grid:
-    return Grid(
-        title="where the host waits for the device",
-        head=("call", "time", "count", "from"),
-        rows=tuple(
-            (one.call, duration(one.total_s), count(one.count), one.stack[0] if one.stack else "")
-            for one in found[:SITES]
-        ),
-    )
-
-
-def _late(report: TraceReport) -> Grid:
-    """Waits that are worth telling; what is below is noise of ranks that come together."""
-    whole_s = max(rank.totals.step_s for rank in report.ranks)
-    told: list[Straggler] = [one for one in report.stragglers if one.wait_s >= LATE * whole_s]
-    return Grid(
-        title="who is waited for",
-        head=("step", "rank", "in", "longest wait", "collectives themselves"),
-        rows=tuple(
-            (
-                str(one.step),
-                str(one.rank),
-                one.point,
-                duration(one.wait_s),
-                duration(one.transfer_s),
-            )
-            for one in told[:RANKS]
-        ),
-    )
-
-
-def _hta(report: TraceReport) -> Grid | None:
-    known = [(rank, rank.hta) for rank in report.ranks if rank.hta is not None]
-    if not known:
-        return None
-    return Grid(
-        title="by HTA's definitions (without the last step, rounded; docs/traces.md)",
-        head=("rank", "device time", "idle", "compute", "non-compute", "overlap"),
-        rows=tuple(
-            (
-                _named(rank),
-                _microseconds(found.kernel_time_s),
-                _microseconds(found.idle_s),
-                _microseconds(found.compute_s),
-                _microseconds(found.non_compute_s),
-                _percent(found.comm_overlap_fraction),
-            )
-            for rank, found in known
-        ),
-    )
-
-
-def _hta_streams(report: TraceReport) -> Grid | None:
-    known = [(rank, rank.hta) for rank in report.ranks if rank.hta is not None]
-    return Grid(
-        title="idle time of each stream by HTA's definitions",
-        head=("rank", "stream", "host wait", "kernel wait", "other"),
-        rows=tuple(
-            (
-                _named(rank),
-                str(one.stream),
-                _microseconds(one.host_wait_s),
-                _microseconds(one.kernel_wait_s),
-                _microseconds(one.other_s),
-            )
-            for rank, found in known
-            for one in found.idle_by_stream
-        ),
-    )
-
-
-def _named(rank: RankTrace) -> str:
-    return NOT_MEASURED if rank.rank is None else str(rank.rank)
+def _share(value: float | None) -> str:
+    return or_unknown(value, fine_share)
 
 
 def _microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:,.0f} µs"
 
 
-def _tail(tail_s: float | None, early_s: float | None) -> str:
-    if tail_s is None:
-        return NOT_MEASURED
-    return f"{duration(early_s)} early" if early_s else duration(tail_s)
+def _tail(step: TraceStep) -> str:
+    early_s = step.allreduce_early_s
+    return f"{duration(early_s)} early" if early_s else _seconds(step.allreduce_tail_s)
 
 
-def _maybe(seconds: float | None) -> str:
-    return NOT_MEASURED if seconds is None else duration(seconds)
+def _kernel_sizes(operator: Operator) -> str:
+    return {None: "", True: "few large", False: "many small"}[operator.few_large]
 
 
-def _percent(fraction: float | None) -> str:
-    return NOT_MEASURED if fraction is None else fine_share(fraction)
+def _shapes(operator: Operator) -> str:
+    """E.g. `32×256×14×14 · 1024×256×1×1`, without the scalars among the inputs."""
+    found = re.findall(r"\[(\d+(?:, *\d+)*)\]", operator.shapes or "")
+    return " · ".join(re.sub(", *", "×", shape) for shape in found)
 
 
-def _speed(bytes_per_s: float | None) -> str:
-    return NOT_MEASURED if bytes_per_s is None else rate(bytes_per_s)
+_RANKS: tuple[_Column[RankTrace], ...] = (
+    _Column("rank", rank_name, is_words=True),
+    _Column(LABELS["step_s"], lambda rank: duration(rank.totals.step_s)),
+    _Column(LABELS["gpu_busy_fraction"], lambda rank: _share(rank.totals.gpu_busy_fraction)),
+    _Column(LABELS["compute_fraction"], lambda rank: _share(rank.totals.compute_fraction)),
+    _Column(LABELS["data_wait_s"], lambda rank: _seconds(rank.totals.data_wait_s)),
+    _Column(LABELS["comm_s"], lambda rank: _seconds(rank.totals.comm_s)),
+    _Column(LABELS["comm_exposed_s"], lambda rank: _seconds(rank.totals.comm_exposed_s)),
+    _Column(LABELS["allreduce_tail_s"], lambda rank: _seconds(rank.totals.allreduce_tail_s)),
+)
+
+_STRAGGLERS: tuple[_Column[Straggler], ...] = (
+    _Column("step", lambda late: str(late.step), is_words=True),
+    _Column("rank", lambda late: str(late.rank)),
+    _Column("longest wait", lambda late: duration(late.wait_s)),
+    _Column("collectives themselves", lambda late: duration(late.transfer_s)),
+    _Column("in", lambda late: late.point, is_words=True),
+)
+
+_STEPS: tuple[_Column[TraceStep], ...] = (
+    _Column("number", lambda step: str(step.step), is_words=True),
+    _Column(LABELS["step_s"], lambda step: duration(step.step_s)),
+    _Column(LABELS["gpu_busy_fraction"], lambda step: _seconds(step.gpu_busy_s)),
+    _Column(LABELS["gpu_idle_s"], lambda step: _seconds(step.gpu_idle_s)),
+    _Column(LABELS["idle_data_wait_fraction"], lambda step: _seconds(step.idle_data_wait_s)),
+    _Column(LABELS["idle_host_bound_fraction"], lambda step: _seconds(step.idle_host_bound_s)),
+    _Column(LABELS["data_wait_s"], lambda step: _seconds(step.data_wait_s)),
+    _Column(LABELS["comm_exposed_s"], lambda step: _seconds(step.comm_exposed_s)),
+    _Column(LABELS["allreduce_tail_s"], _tail),
+)
+
+_COLLECTIVES: tuple[_Column[Collective], ...] = (
+    _Column("kind", lambda each: each.kind, is_words=True),
+    _Column("count", lambda each: count(each.count)),
+    _Column("time", lambda each: duration(each.total_s)),
+    _Column("exposed", lambda each: _seconds(each.exposed_s)),
+    _Column("bytes", lambda each: or_unknown(each.bytes, size)),
+    _Column("achieved", lambda each: or_unknown(each.achieved_bytes_per_s, rate)),
+    _Column("bus", lambda each: or_unknown(each.bus_bytes_per_s, rate)),
+    _Column("messages", lambda each: "many small" if each.many_small else "", is_words=True),
+)
+
+_OPERATORS: tuple[_Column[Operator], ...] = (
+    _Column("operator", lambda each: each.name, is_words=True),
+    _Column("calls", lambda each: count(each.calls)),
+    _Column("self device", lambda each: _seconds(each.self_device_s)),
+    _Column("self CPU", lambda each: duration(each.self_cpu_s)),
+    _Column("kernels", _kernel_sizes, is_words=True),
+    _Column("shapes", _shapes, is_words=True),
+)
+
+_SYNCS: tuple[_Column[SyncSite], ...] = (
+    _Column("call", lambda site: site.call, is_words=True),
+    _Column("count", lambda site: count(site.count)),
+    _Column("time", lambda site: duration(site.total_s)),
+    _Column("called from", lambda site: " ← ".join(site.stack[:3]), is_words=True),
+)
+
+_HTA: tuple[_Column[tuple[RankTrace, HtaBreakdown]], ...] = (
+    _Column("rank", lambda pair: rank_name(pair[0]), is_words=True),
+    _Column("device time", lambda pair: _microseconds(pair[1].kernel_time_s)),
+    _Column("idle", lambda pair: _microseconds(pair[1].idle_s)),
+    _Column("compute", lambda pair: _microseconds(pair[1].compute_s)),
+    _Column("non-compute", lambda pair: _microseconds(pair[1].non_compute_s)),
+    _Column("overlap", lambda pair: _share(pair[1].comm_overlap_fraction)),
+)
+
+_HTA_STREAMS: tuple[_Column[tuple[RankTrace, HtaStream]], ...] = (
+    _Column("rank", lambda pair: rank_name(pair[0]), is_words=True),
+    _Column("stream", lambda pair: str(pair[1].stream)),
+    _Column("host wait", lambda pair: _microseconds(pair[1].host_wait_s)),
+    _Column("kernel wait", lambda pair: _microseconds(pair[1].kernel_wait_s)),
+    _Column("other", lambda pair: _microseconds(pair[1].other_s)),
+)

@@ -1,86 +1,61 @@
-"""The trace report for a terminal: the answer first, what to look at next last."""
+"""The trace report for a terminal: the answer first, what to change last."""
 
-import re
-import textwrap
 from collections.abc import Sequence
 
-from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import times
-from trainperf.reports.trace.rows import Row, rows, title
-from trainperf.reports.trace.tables import Grid, grids
+from trainperf.core.formatting.table import Table, text_table
+from trainperf.core.formatting.wrap import WIDTH, wrapped
+from trainperf.reports.layout.finding_lines import finding_text
+from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.trace.rows import TraceRow
+from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.results import TraceReport
 
 
-WIDTH = 100
-"""Columns of the whole report."""
-
-_CELL = 44
 _INDENT = "  "
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-_AT_UNIT = re.compile(r"(?<=\d) (?=(ms|µs|s|min|h|%|×|[KMGT]i?B|B)\b|[%×])")
-"""The space between a number and its unit, where no line ends."""
 
 
 def render(report: TraceReport) -> str:
-    """The report as plain text."""
-    lines = [*textwrap.wrap(plain(title(report)), WIDTH), "", *_wrapped(report.answer, WIDTH)]
-    blocks = [_rows(rows(report.ranks[0]))] if len(report.ranks) == 1 else []
-    blocks += [_grid(grid) for grid in grids(report)]
-    for block in blocks:
-        lines += ["", *block]
-    if report.warnings:
-        lines.append("")
-    for warning in report.warnings:
-        lines += _wrapped(warning, WIDTH, "note  ")
-    lines += ["", *_next(report)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    """The report as plain text; of several ranks the first in detail."""
+    view = trace_view(report)
+    blocks = [wrapped(view.title), wrapped(view.answer, lead=_INDENT)]
+    blocks += map(_table, view.tables)
+    if len(view.ranks) > 1:
+        blocks.append(wrapped(f"in detail: {view.ranks[0].about}", lead=_INDENT))
+    for rank in view.ranks[:1]:
+        blocks += _rank(rank)
+    blocks.append([line for note in view.warnings for line in wrapped(note, lead="  note  ")])
+    for place, finding in enumerate(view.findings, start=1):
+        title, rest = finding_text(place, finding, WIDTH - len(_INDENT))
+        blocks.append([f"{_INDENT}{line}" for line in (*title, *rest)])
+    if not view.findings:
+        blocks.append([f"{_INDENT}{NO_FINDING}"])
+    written = ["\n".join(line.rstrip() for line in block) for block in blocks if block]
+    return "\n\n".join(written) + "\n"
 
 
-def _rows(found: Sequence[Row]) -> list[str]:
-    names = [("  " if row.inner else "") + row.name for row in found]
-    wide = max(map(len, names))
-    said = max(len(row.said) for row in found)
-    lines: list[str] = []
-    for name, row in zip(names, found, strict=True):
-        lead = f"{name:<{wide}}  {row.said:>{said}}  "
-        lines += _wrapped(row.note, WIDTH, lead)
-    return lines
-
-
-def _grid(grid: Grid) -> list[str]:
-    """The table; the first column is on the left, numbers on the right."""
-    cells = [[_short(cell) for cell in row] for row in (grid.head, *grid.rows)]
-    wide = [max(len(row[place]) for row in cells) for place in range(len(grid.head))]
-    body = [
-        "  ".join(
-            cell.ljust(wide[place]) if place in (0, len(row) - 1) else cell.rjust(wide[place])
-            for place, cell in enumerate(row)
-        )
-        for row in cells
+def _rank(rank: RankView) -> list[list[str]]:
+    absent = [
+        line
+        for group in rank.missing
+        for line in wrapped(f"{', '.join(group.names)}: {group.reason}", lead="  not measured  ")
     ]
-    return [f"{_INDENT}{grid.title}", *(f"{_INDENT * 2}{line}" for line in body)]
+    return [_rows(rank.rows), absent, *map(_table, rank.tables)]
 
 
-def _next(report: TraceReport) -> list[str]:
-    """What to look at, largest gain first."""
-    if not report.findings:
-        return _wrapped("nothing stands out that could be removed", WIDTH, "next  ")
-    lines: list[str] = []
-    for place, finding in enumerate(report.findings):
-        gain = finding.gain_upper_bound
-        bound = f" (at most {times(gain)} faster)" if gain is not None else ""
-        said = f"{finding.title}{bound}: {'; '.join(finding.evidence)}. Try: {finding.action}."
-        lines += _wrapped(said, WIDTH, "next  " if place == 0 else "then  ")
-    return lines
+def _rows(rows: Sequence[TraceRow]) -> list[str]:
+    names = [(_INDENT if row.inner else "") + row.name for row in rows]
+    name_width = max(map(len, names), default=0)
+    value_width = max((len(row.value) for row in rows), default=0)
+    return [
+        line
+        for name, row in zip(names, rows, strict=True)
+        for line in wrapped(
+            row.note, lead=f"{_INDENT}{name:<{name_width}}  {row.value:>{value_width}}  "
+        )
+    ]
 
 
-def _wrapped(text: str, width: int, lead: str = "") -> list[str]:
-    hang = _INDENT + " " * len(lead)
-    bound = _AT_UNIT.sub(_NO_BREAK, plain(text))
-    lines = textwrap.wrap(bound, width, initial_indent=_INDENT + lead, subsequent_indent=hang)
-    return [line.replace(_NO_BREAK, " ") for line in lines] or [_INDENT + lead]
-
-
-def _short(text: str) -> str:
-    safe = plain(text)
-    return safe if len(safe) <= _CELL else safe[: _CELL - 1] + "…"
+def _table(table: Table) -> list[str]:
+    lines = [f"{_INDENT}{line}" for line in text_table(table, WIDTH - 4)]
+    notes = [line for note in table.notes for line in wrapped(note, WIDTH - 4, _INDENT)]
+    return [f"{_INDENT}{line}" for line in (table.title, *lines, *notes)]

@@ -2,7 +2,7 @@
 
 import { Source, url } from "./api.js";
 import { el, fill, whenChanged } from "./dom.js";
-import { table } from "./panels.js";
+import { finding, grid } from "./panels.js";
 import { openInPerfetto } from "./perfetto.js";
 import { Timeline } from "./timeline.js";
 import { bytes } from "./units.js";
@@ -62,11 +62,11 @@ export class Captures {
     const files = this.files(capture.traces);
     if (capture.problem) return fill(body, el("p", { class: "quiet" }, capture.problem), files);
     try {
-      const words = await new Source().ask("capture", { run: this.run, key: capture.key });
+      const view = await new Source().ask("capture", { run: this.run, key: capture.key });
       const shown = el("div");
-      const chosen = el("select", { onchange: () => this.rank(shown, capture, words.ranks[chosen.selectedIndex]) }, words.ranks.map((rank) => el("option", {}, rank.label)));
-      fill(body, said(words), words.ranks.length > 1 ? el("label", {}, "trace of ", chosen) : null, shown, files);
-      if (words.ranks.length) await this.rank(shown, capture, words.ranks[0]);
+      const chosen = el("select", { onchange: () => this.rank(shown, capture, view.ranks[chosen.selectedIndex]) }, view.ranks.map((rank) => el("option", {}, rank.label)));
+      fill(body, summed(view), view.ranks.length > 1 ? el("label", {}, "trace of ", chosen) : null, shown, files);
+      if (view.ranks.length) await this.rank(shown, capture, view.ranks[0]);
     } catch (error) {
       fill(body, el("p", { class: "warning" }, error.message), files);
     }
@@ -77,11 +77,10 @@ export class Captures {
     const picture = el("div");
     fill(node,
       el("p", { class: "quiet" }, rank.about),
-      rank.warnings.map((warning) => el("p", { class: "warning" }, warning)),
-      el("dl", { class: "facts" }, rank.totals.map((total) => el("div", {}, el("dt", {}, total.name), el("dd", {}, total.said)))),
+      stepRows(rank.rows),
       picture,
-      rank.tables.map((part) => el("details", {}, el("summary", {}, part.title), table(part.head, part.rows))),
-      rank.absent.length ? el("details", {}, el("summary", {}, "Not in this trace"), el("dl", { class: "absent" }, rank.absent.map((each) => el("div", {}, el("dt", {}, each.name), el("dd", {}, each.said))))) : null);
+      rank.tables.map(folded),
+      rank.missing.length ? el("details", {}, el("summary", {}, "Not measured"), el("dl", { class: "absent" }, rank.missing.map((group) => el("div", {}, el("dt", {}, group.names.join(", ")), el("dd", {}, group.reason))))) : null);
     if (!rank.has_picture) return;
     const timeline = new Timeline(picture, { run: this.run, key: capture.key, place: rank.place });
     this.timelines.set(capture.key, timeline);
@@ -102,11 +101,21 @@ export class Captures {
   }
 }
 
-function said(words) {
+// Where the mean step goes: a row for each figure, its parts indented.
+function stepRows(rows) {
+  return el("table", { class: "plain" }, el("tbody", {}, rows.map((row) => el("tr", {},
+    el("td", { class: row.inner ? "inner" : null }, row.name), el("td", { class: "number" }, row.value), el("td", { class: "quiet long" }, row.note)))));
+}
+
+function folded(table) {
+  return el("details", {}, el("summary", {}, table.title), grid(table));
+}
+
+function summed(view) {
   return [
-    el("p", { class: "answer small" }, words.answer),
-    words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
-    words.findings.map((finding) => el("p", {}, el("b", {}, finding.name), " ", finding.said)),
-    words.stragglers.length ? el("details", {}, el("summary", {}, `Who comes last (${words.stragglers.length} steps)`), el("ul", {}, words.stragglers.map((line) => el("li", {}, line)))) : null,
+    el("p", { class: "answer small" }, view.answer),
+    view.warnings.map((warning) => el("p", { class: "warning" }, warning)),
+    view.findings.map(finding),
+    view.tables.map(folded),
   ];
 }

@@ -13,7 +13,7 @@ export function answer(node, words) {
       el("h2", {}, words.name),
       el("span", { class: `state ${words.state}` }, STATES[words.state] ?? words.state),
       el("span", { class: "quiet" }, words.about)),
-    el("p", { class: "answer" }, unbroken(words.answer)),
+    el("p", { class: "answer" }, unbroken(words.headline)),
     el("p", { class: "quiet" }, words.progress),
     rows(words.first, "next"),
     words.warnings.map((warning) => el("p", { class: "warning" }, warning)),
@@ -35,7 +35,7 @@ function phase(row, most) {
   const swatch = el("td", {}, el("i", { class: "swatch", style: `background: var(--phase-${row.key})` }), row.label);
   if (row.absent) return el("tr", { class: "quiet" }, swatch, el("td", { colspan: 4 }, row.absent));
   const bar = el("i", { class: "share", style: `width: ${(100 * row.fraction) / most}%; background: var(--phase-${row.key})` });
-  return el("tr", {}, swatch, el("td", { class: "number" }, row.said), el("td", { class: "track" }, bar),
+  return el("tr", {}, swatch, el("td", { class: "number" }, row.time), el("td", { class: "track" }, bar),
     el("td", { class: "number" }, row.share), el("td", { class: "quiet note" }, row.note));
 }
 
@@ -50,9 +50,9 @@ export function facts(node, words) {
 function ledger(parts) {
   return [
     el("div", { class: "ledger" }, parts.map((part, place) => el("span", {
-      class: `part part-${place % 6}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.said}`,
+      class: `part part-${place % 8}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.said}`,
     }))),
-    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 6}` }), `${part.name} ${part.said}`))),
+    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 8}` }), `${part.name} ${part.said}`))),
   ];
 }
 
@@ -60,7 +60,7 @@ export function findings(node, list) {
   fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, "No clear bottleneck."));
 }
 
-function finding(item) {
+export function finding(item) {
   return el("article", { class: `finding ${item.severity}` },
     el("h4", {}, item.title, item.gain ? el("span", { class: "gain" }, item.gain) : null),
     item.evidence.length ? el("ul", {}, item.evidence.map((line) => el("li", {}, line))) : null,
@@ -93,6 +93,17 @@ export function readings(node, list) {
 
 export function absent(node, charts) {
   fill(node, charts.length ? el("h3", {}, "Not shown") : null, charts.length ? el("dl", { class: "absent" }, charts.map((chart) => el("div", {}, el("dt", {}, chart.title), el("dd", {}, chart.absent)))) : null);
+}
+
+// A `Table` of the reports: words to the left, numbers to the right, notes below.
+export function grid({ head, rows: body, words, end_words: endWords, notes }) {
+  const kind = (place) => (place < words || place >= head.length - endWords ? null : "number");
+  return [
+    el("div", { class: "scroll" }, el("table", { class: "plain" },
+      el("thead", {}, el("tr", {}, head.map((cell, place) => el("th", { class: kind(place) }, cell)))),
+      el("tbody", {}, body.map((row) => el("tr", {}, row.map((cell, place) => el("td", { class: cell.length > 40 ? "long" : kind(place) }, cell))))))),
+    notes.map((note) => el("p", { class: "quiet small" }, note)),
+  ];
 }
 
 export function table(head, rows) {

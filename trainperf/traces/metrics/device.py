@@ -1,4 +1,4 @@
-"""What did the device work on, when, and for which step?"""
+"""The work of the device: what it was for, when it ran, and which step launched it."""
 
 import re
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ import numpy.typing as npt
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, Column, EventTable, Kind
 from trainperf.traces.metrics.intervals import Spans, union
 from trainperf.traces.metrics.links import launches_of
-from trainperf.traces.metrics.steps import WINDOW, Mask, Rows, Steps, distinct, present
+from trainperf.traces.metrics.steps import WINDOW, Mask, Rows, StepSpans, distinct, present
 
 
-class Use(IntEnum):
+class DeviceUse(IntEnum):
     """What a device event is for."""
 
     COMPUTE = 0
@@ -44,7 +44,7 @@ class DeviceWork:
     start: Column
     end: Column
     use: npt.NDArray[np.uint8]
-    """Values of `Use`."""
+    """Values of `DeviceUse`."""
     kernel: Mask
     launch: Rows
     """Row of the call that launched it; `NONE` where the trace has none."""
@@ -69,12 +69,12 @@ class DeviceWork:
         """When any of the wanted ran."""
         return union(self.start[wanted], self.end[wanted])
 
-    def used_for(self, *uses: Use) -> Mask:
+    def used_for(self, *uses: DeviceUse) -> Mask:
         """Which are for one of these."""
         return np.asarray(np.isin(self.use, uses))
 
 
-def device_work(table: EventTable, steps: Steps) -> DeviceWork:
+def device_work(table: EventTable, steps: StepSpans) -> DeviceWork:
     """The work of the device that worked longest, each event with the step that launched it."""
     rows, others = _one_device(table, table.rows(*DEVICE_WORK))
     launch = launches_of(table, rows)
@@ -86,10 +86,10 @@ def device_work(table: EventTable, steps: Steps) -> DeviceWork:
         step[:] = 0
     start, end = table.start_ns[rows], table.end_ns[rows]
     use = _uses(table)[table.name[rows]]
-    use[table.kind[rows] == Kind.MEMSET] = Use.OTHER_COPY
+    use[table.kind[rows] == Kind.MEMSET] = DeviceUse.OTHER_COPY
     kernel = table.kind[rows] == Kind.KERNEL
-    computes = kernel & (use == Use.COMPUTE)
-    use[~kernel & (use <= Use.COMMUNICATION)] = Use.OTHER_COPY
+    computes = kernel & (use == DeviceUse.COMPUTE)
+    use[~kernel & (use <= DeviceUse.COMMUNICATION)] = DeviceUse.OTHER_COPY
     return DeviceWork(
         row=rows,
         start=start,
@@ -114,15 +114,15 @@ def _one_device(table: EventTable, rows: Rows) -> tuple[Rows, int]:
 
 def _uses(table: EventTable) -> npt.NDArray[np.uint8]:
     """What an event of each name is for, if it is a kernel or a copy."""
-    out = np.full(len(table.names), Use.COMPUTE, np.uint8)
+    out = np.full(len(table.names), DeviceUse.COMPUTE, np.uint8)
     for code in present(table.name[table.rows(Kind.KERNEL, Kind.MEMCPY)]):
         out[code] = _use(table.names[code])
     return out
 
 
-def _use(name: str) -> Use:
+def _use(name: str) -> DeviceUse:
     if name.startswith(("Memcpy", "Copy", "hipMemcpy", "zeCommandListAppendMemory")):
         if _TO_DEVICE.match(name):
-            return Use.TO_DEVICE
-        return Use.FROM_DEVICE if _FROM_DEVICE.match(name) else Use.OTHER_COPY
-    return Use.COMMUNICATION if _COMMUNICATION.match(name) else Use.COMPUTE
+            return DeviceUse.TO_DEVICE
+        return DeviceUse.FROM_DEVICE if _FROM_DEVICE.match(name) else DeviceUse.OTHER_COPY
+    return DeviceUse.COMMUNICATION if _COMMUNICATION.match(name) else DeviceUse.COMPUTE

@@ -1,4 +1,4 @@
-"""What did the host do in its steps?  The loader, the parts of a step, operators and calls."""
+"""The work of the host in its steps: the loader, the parts of a step, operators and calls."""
 
 import re
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.columns import StepColumns, seconds
-from trainperf.traces.metrics.device import DeviceWork, Use
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.intervals import Spans, either, union, without
-from trainperf.traces.metrics.steps import Rows, Steps, distinct, named, present
+from trainperf.traces.metrics.steps import Rows, StepSpans, distinct, named, present
 
 
 MARKS = re.compile(
@@ -70,7 +70,7 @@ class HostWork:
     """When any thread was in a call of the device's runtime."""
 
 
-def host_work(table: EventTable, steps: Steps, device: DeviceWork) -> HostWork:
+def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWork:
     """What the names of the host's events tell, and the copies that the device made for them."""
     syncs = named(table, SYNCHRONISING, Kind.RUNTIME)
     syncs = distinct(np.concatenate((syncs, _blocking_copies(table, device)))).astype(np.intp)
@@ -96,7 +96,7 @@ def host_work(table: EventTable, steps: Steps, device: DeviceWork) -> HostWork:
     )
 
 
-def _working_threads(table: EventTable, steps: Steps, device: DeviceWork) -> Rows:
+def _working_threads(table: EventTable, steps: StepSpans, device: DeviceWork) -> Rows:
     """That of the steps and those that launch kernels: others may wait as long as they like.
 
     A thread that pins memory, or watches over collectives, holds nothing up.
@@ -111,7 +111,7 @@ def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
 
     `.item()` spends its wait there, not in the synchronisation that follows.
     """
-    copies = np.flatnonzero(device.used_for(Use.FROM_DEVICE) & (device.launch != NONE))
+    copies = np.flatnonzero(device.used_for(DeviceUse.FROM_DEVICE) & (device.launch != NONE))
     codes = table.name[device.row[copies]]
     pageable = np.zeros(len(table.names), bool)
     for code in present(codes):
@@ -125,7 +125,7 @@ def _operators(table: EventTable) -> Rows:
     return rows[~marks[table.name[rows]]] if len(rows) else rows
 
 
-def _on_thread(table: EventTable, steps: Steps, pattern: "re.Pattern[str]") -> Spans:
+def _on_thread(table: EventTable, steps: StepSpans, pattern: "re.Pattern[str]") -> Spans:
     """When something so named ran, on the thread of the steps: a worker thread blocks nobody."""
     rows = named(table, pattern, *_HOST)
     if steps.thread != NONE:
@@ -133,7 +133,7 @@ def _on_thread(table: EventTable, steps: Steps, pattern: "re.Pattern[str]") -> S
     return _spans(table, rows)
 
 
-def _forward(table: EventTable, steps: Steps, operators: Rows, engine: Rows) -> Spans | None:
+def _forward(table: EventTable, steps: StepSpans, operators: Rows, engine: Rows) -> Spans | None:
     """By marks; else the operators whose sequence number a backward function names."""
     marked = _on_thread(table, steps, _FORWARD)
     if len(marked):
@@ -147,7 +147,7 @@ def _forward(table: EventTable, steps: Steps, operators: Rows, engine: Rows) -> 
     return _known(_spans(table, own[~backward.holds(table.start_ns[own])]))
 
 
-def _optimizing(table: EventTable, steps: Steps, engine: Rows) -> Spans:
+def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
     """The updates themselves: a step that is given a closure runs forward and backward first."""
     marks = _on_thread(table, steps, _OPTIMIZER)
     ends = np.sort(table.end_ns[engine])
@@ -164,7 +164,7 @@ def _spans(table: EventTable, rows: Rows) -> Spans:
     return union(table.start_ns[rows], table.end_ns[rows])
 
 
-def host_columns(steps: Steps, host: HostWork, busy: Spans | None) -> StepColumns:
+def host_columns(steps: StepSpans, host: HostWork, busy: Spans | None) -> StepColumns:
     """Host time of each step: in the loader, in its three parts, in operators, and in nothing.
 
     Args:

@@ -1,4 +1,4 @@
-"""Why was the device idle?  Each pause between two pieces of its work, by what the host did."""
+"""Idle time of the device, split by what the host did in each pause."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.device import DeviceWork
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.intervals import Spans, clipped, without
-from trainperf.traces.metrics.steps import Rows, Steps
+from trainperf.traces.metrics.steps import Rows, StepSpans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idle:
+class IdleSplit:
     """Device-idle time by cause, for each step; the four sum to `total` exactly, in nanoseconds.
 
     A step's own period on the device runs from its first work to the first of the next step that
@@ -32,7 +32,9 @@ class Idle:
     """The pauses themselves."""
 
 
-def idle_split(table: EventTable, steps: Steps, device: DeviceWork, host: HostWork) -> Idle:
+def idle_split(
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
+) -> IdleSplit:
     """The pauses between the first and the last work that recorded steps launched."""
     bounds = device.spans(device.in_steps).bounds or (0, 0)
     pauses = without(_whole(bounds), clipped(device.busy, *bounds))
@@ -49,7 +51,7 @@ def idle_split(table: EventTable, steps: Steps, device: DeviceWork, host: HostWo
         "other": np.where(launched_late, 0, rest),
     }
     sums = {part: _sums(period, values, len(steps)) for part, values in parts.items()}
-    return Idle(**sums, pauses=pauses)
+    return IdleSplit(**sums, pauses=pauses)
 
 
 def _whole(bounds: tuple[int, int]) -> Spans:
@@ -65,13 +67,13 @@ def _launched_late(
     # The first of those that start together; rows are in order of start.
     ends_it = np.searchsorted(device.start, pauses.end, side="left")
     launch = device.launch[ends_it]
-    known = launch != NONE
-    late = known.copy()
-    late[known] = table.start_ns[launch[known]] >= pauses.start[known]
+    launched = launch != NONE
+    late = launched.copy()
+    late[launched] = table.start_ns[launch[launched]] >= pauses.start[launched]
     return np.asarray(late, bool)
 
 
-def _period(steps: Steps, device: DeviceWork, pauses: Spans) -> Rows:
+def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Rows:
     """The step in whose own period each pause begins."""
     mine = device.in_steps
     first = np.full(len(steps), np.iinfo(np.int64).max)

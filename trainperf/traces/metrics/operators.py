@@ -1,14 +1,14 @@
-"""Which operators take the time, on the device and on the host?"""
+"""Operators of a trace: where their own time goes, and which was there at the peak of memory."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.traces.event_table import NONE, Column, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceWork
 from trainperf.traces.metrics.links import Nest
-from trainperf.traces.metrics.steps import Rows, Steps, present
+from trainperf.traces.metrics.steps import Rows, StepSpans, present
 from trainperf.traces.results import Operator
 
 
@@ -34,7 +34,7 @@ class _Use:
 
 
 def top_operators(
-    table: EventTable, steps: Steps, device: DeviceWork, forest: Nest
+    table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest
 ) -> tuple[tuple[Operator, ...], tuple[Operator, ...]]:
     """The operators of the recorded steps with most device time, and those with most CPU time.
 
@@ -52,9 +52,9 @@ def top_operators(
 def launching_operators(table: EventTable, device: DeviceWork, forest: Nest) -> Rows:
     """Place in the forest of the operator that launched each device event; `NONE` without one."""
     place = np.full(len(device), NONE, np.intp)
-    known = device.launch != NONE
-    rows = device.launch[known]
-    place[known] = forest.innermost(table.thread[rows], table.start_ns[rows])
+    launched = device.launch != NONE
+    rows = device.launch[launched]
+    place[launched] = forest.innermost(table.thread[rows], table.start_ns[rows])
     return place
 
 
@@ -67,7 +67,7 @@ def self_times(forest: Nest) -> Column:
     return np.asarray(own)
 
 
-def _uses(table: EventTable, steps: Steps, device: DeviceWork, forest: Nest) -> _Use:
+def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest) -> _Use:
     length = device.end - device.start
     place = launching_operators(table, device, forest)
     mine = device.in_steps
@@ -99,17 +99,19 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
     }
     weight = _sum(group, by, len(codes))
     names = [*table.names, OUTSIDE]
-    order = sorted(np.flatnonzero(weight > 0), key=lambda one: (-weight[one], names[codes[one]]))
+    order = sorted(
+        np.flatnonzero(weight > 0), key=lambda place: (-weight[place], names[codes[place]])
+    )
     return tuple(
         Operator(
-            name=names[codes[one]],
-            shapes=_heaviest_shapes(table, use, by, group == one),
-            calls=int(sums["calls"][one]),
-            self_device_s=int(sums["device"][one]) / 1e9 if measured else None,
-            self_cpu_s=int(sums["cpu"][one]) / 1e9,
-            few_large=_few_large(int(sums["large"][one]), int(sums["device"][one])),
+            name=names[codes[place]],
+            shapes=_heaviest_shapes(table, use, by, group == place),
+            calls=int(sums["calls"][place]),
+            self_device_s=int(sums["device"][place]) / 1e9 if measured else None,
+            self_cpu_s=int(sums["cpu"][place]) / 1e9,
+            few_large=_few_large(int(sums["large"][place]), int(sums["device"][place])),
         )
-        for one in order[:TOP]
+        for place in order[:TOP]
     )
 
 
@@ -120,11 +122,11 @@ def _few_large(large: int, all_: int) -> bool | None:
 def _heaviest_shapes(
     table: EventTable, use: _Use, by: Column, mine: npt.NDArray[np.bool_]
 ) -> str | None:
-    known = mine & (use.shapes != NONE)
-    if not known.any():
+    has_shapes = mine & (use.shapes != NONE)
+    if not has_shapes.any():
         return None
-    shapes, group = np.unique(use.shapes[known], return_inverse=True)
-    weight = _sum(group, by[known], len(shapes))
+    shapes, group = np.unique(use.shapes[has_shapes], return_inverse=True)
+    weight = _sum(group, by[has_shapes], len(shapes))
     texts = [table.texts[code] for code in shapes.tolist()]
     heaviest: tuple[int, str] = min(zip((-weight).tolist(), texts, strict=True))
     return heaviest[1]
@@ -134,3 +136,21 @@ def _sum(group: npt.NDArray[np.intp], values: Column, count: int) -> Column:
     out = np.zeros(count, np.int64)
     np.add.at(out, group, values)
     return out
+
+
+def memory_peak(table: EventTable, forest: Nest) -> tuple[int | None, str | None]:
+    """The largest total after an allocation, in bytes, and the innermost operator around it.
+
+    Of the device, if the trace has a device's allocations.  The whole trace counts, not only its
+    steps: what is allocated stays.
+    """
+    rows = table.rows(Kind.MEMORY)
+    rows = rows[table.total_bytes[rows] > 0]
+    on_device = rows[table.device[rows] != NONE]
+    rows = on_device if len(on_device) else rows
+    if not len(rows):
+        return None, None
+    peak = rows[int(np.argmax(table.total_bytes[rows]))]
+    place = forest.innermost(table.thread[[peak]], table.start_ns[[peak]])[0]
+    name = None if place == NONE else table.label(int(forest.rows[place]))
+    return int(table.total_bytes[peak]), name

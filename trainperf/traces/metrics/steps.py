@@ -1,4 +1,4 @@
-"""Which steps does a trace hold, and when did the host run each?"""
+"""The steps of a trace, on the clock of the host."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _HOST = (Kind.CPU_OP, Kind.ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class StepSpans:
     """The steps on the host's clock, disjoint and in order."""
 
     number: Column
@@ -67,7 +67,7 @@ def distinct(values: Codes | Column) -> Column:
     return ordered[new]
 
 
-def find_steps(table: EventTable) -> Steps:
+def find_steps(table: EventTable) -> StepSpans:
     """The steps by their marks; else from one `Optimizer.step` to the next; else all as one."""
     return _by_mark(table) or _by_optimizer(table) or _one_window(table)
 
@@ -81,15 +81,15 @@ def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Rows:
     return np.asarray(rows[np.isin(table.kind[rows], kinds)])
 
 
-def _by_mark(table: EventTable) -> Steps | None:
+def _by_mark(table: EventTable) -> StepSpans | None:
     rows = named(table, _MARK, *_HOST)
     if not len(rows):
         return None
     # Another process or thread in the same file may mark steps of its own.
     thread = int(np.bincount(table.thread[rows]).argmax())
     rows = rows[table.thread[rows] == thread]
-    found = {int(code): _MARK.match(table.names[code]) for code in present(table.name[rows])}
-    numbers = {code: int(mark.group(1)) for code, mark in found.items() if mark}
+    marks = {int(code): _MARK.match(table.names[code]) for code in present(table.name[rows])}
+    numbers = {code: int(mark.group(1)) for code, mark in marks.items() if mark}
     number = np.array([numbers[int(code)] for code in table.name[rows]], np.int64)
     start, end = table.start_ns[rows], table.end_ns[rows]
     end[:-1] = np.minimum(end[:-1], start[1:])
@@ -97,7 +97,7 @@ def _by_mark(table: EventTable) -> Steps | None:
     return _steps(number[whole], start[whole], end[whole], PROFILER_STEP, thread)
 
 
-def _by_optimizer(table: EventTable) -> Steps | None:
+def _by_optimizer(table: EventTable) -> StepSpans | None:
     rows = named(table, _OPTIMIZER, *_HOST)
     if not len(rows):
         return None
@@ -110,7 +110,7 @@ def _by_optimizer(table: EventTable) -> Steps | None:
     return _steps(np.arange(len(ends)), start, ends, OPTIMIZER_STEP, thread)
 
 
-def _one_window(table: EventTable) -> Steps:
+def _one_window(table: EventTable) -> StepSpans:
     start, end = _host_window(table)
     alone = np.zeros(int(end > start), np.int64)
     return _steps(alone, alone + start, alone + end, WINDOW, NONE)
@@ -126,5 +126,5 @@ def _host_window(table: EventTable) -> tuple[int, int]:
     return int(table.start_ns[rows].min()), int(table.end_ns[rows].max())
 
 
-def _steps(number: Column, start: Column, end: Column, source: str, thread: int) -> Steps:
-    return Steps(number=number, start=start, end=end, source=source, thread=thread)
+def _steps(number: Column, start: Column, end: Column, source: str, thread: int) -> StepSpans:
+    return StepSpans(number=number, start=start, end=end, source=source, thread=thread)

@@ -1,4 +1,4 @@
-"""How do events become columns?  Chunk by chunk, so that events live only for one chunk.
+"""The columns of a table while its trace is read: events live only for the chunk they came in.
 
 Only what a kind of event can have is looked up, and a column that nothing fills takes no memory.
 """
@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
-from trainperf.traces.reading.growing import Growing
 from trainperf.traces.reading.interning import Names, Places, Texts
 from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
 from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
@@ -45,30 +44,45 @@ _EXTERNAL: _Lookup = (
     ),
 )
 _COPIED: _Lookup = ("bytes", (lambda args: [arg.copied for arg in args],))
-_LOOKUPS: dict[tuple[Kind, ...], tuple[_Lookup, ...]] = {
-    _OPERATORS: (_EXTERNAL, ("sequence", (lambda args: [arg.sequence for arg in args],))),
-    (Kind.RUNTIME,): (_CORRELATION, _EXTERNAL, _COPIED),
-    _DEVICE: (_CORRELATION, _EXTERNAL, _COPIED),
-    (Kind.DEVICE_ANNOTATION,): (_EXTERNAL,),
-    (Kind.PYTHON,): (
-        ("python_id", (lambda args: [arg.python_id for arg in args],)),
-        ("python_parent", (lambda args: [arg.python_parent for arg in args],)),
+_LOOKUPS: tuple[tuple[tuple[Kind, ...], tuple[_Lookup, ...]], ...] = (
+    (_OPERATORS, (_EXTERNAL, ("sequence", (lambda args: [arg.sequence for arg in args],)))),
+    ((Kind.RUNTIME,), (_CORRELATION, _EXTERNAL, _COPIED)),
+    (_DEVICE, (_CORRELATION, _EXTERNAL, _COPIED)),
+    ((Kind.DEVICE_ANNOTATION,), (_EXTERNAL,)),
+    (
+        (Kind.PYTHON,),
+        (
+            ("python_id", (lambda args: [arg.python_id for arg in args],)),
+            ("python_parent", (lambda args: [arg.python_parent for arg in args],)),
+        ),
     ),
-    (Kind.MEMORY,): (
-        ("bytes", (lambda args: [arg.allocated for arg in args],)),
-        ("total_bytes", (lambda args: [arg.total for arg in args],)),
+    (
+        (Kind.MEMORY,),
+        (
+            ("bytes", (lambda args: [arg.allocated for arg in args],)),
+            ("total_bytes", (lambda args: [arg.total for arg in args],)),
+        ),
     ),
-}
-"""For these kinds: a column, and the fields it comes from, the first that is there."""
+)
+"""A family of kinds; its columns, each with the fields it comes from: the first that is there."""
 
+_NO_FAMILY = 255
 _FAMILIES = np.array(
-    [next((place for place, kinds in enumerate(_LOOKUPS) if kind in kinds), 255) for kind in Kind],
+    [
+        next((place for place, (kinds, _) in enumerate(_LOOKUPS) if kind in kinds), _NO_FAMILY)
+        for kind in Kind
+    ],
     dtype=np.uint8,
 )
 """Place of each kind in `_LOOKUPS`, if it has one."""
 
 _WITHOUT_TEXTS = ((Kind.RUNTIME,), (Kind.PYTHON,), (Kind.MEMORY,))
 _QUANTITIES = frozenset({"bytes", "total_bytes"})
+
+
+_FIRST = 2**14
+_GROWTH = 1.125
+"""Small, because what is reserved counts as used; the system moves pages instead of copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,33 +138,46 @@ class Columns:
             self.rows += len(rows)
 
     def _describe(self, rows: Sequence[Event], chunk: Chunk) -> None:
-        # Attributes in comprehensions: half the time of `attrgetter` since Python 3.11.
-        count = len(rows)
-        codes = map(self.names.__getitem__, [row.name for row in rows])
-        chunk["name"] = np.fromiter(codes, np.int32, count)
-        codes = map(self._places.__getitem__, [(row.cat, row.pid, row.tid) for row in rows])
-        places = np.fromiter(codes, np.intp, count)
-        chunk["thread"] = np.array(self._places.thread_of, np.int32)[places]
-        chunk["kind"] = kinds = np.array(self._places.kind_of, np.uint8)[places]
-        self._tell_ranges(chunk["name"], kinds)
+        """Fill the columns that a chunk's events have, but for their times.
+
+        Worked example: of `[aten::mm on thread 1, gemm on stream 7]` the first is of the family
+        of operators (`external`, `sequence`, texts) and the second of the device's (`correlation`,
+        `external`, `bytes`, stream, device, texts).  `stream` is then `[NONE, 7]`, and a column
+        that neither has, as `python_id`, is not in the chunk.
+        """
+        kinds = self._name_thread_kind(rows, chunk)
         args = [row.args or _NO_ARGS for row in rows]
-        families = _FAMILIES[kinds]
-        there = set(families.tolist())
-        for place, (wanted, lookups) in enumerate(_LOOKUPS.items()):
-            # Most chunks hold one or two of the families.
-            if place not in there:
-                continue
-            family = _family(rows, args, families == place)
-            for column, fields in lookups:
-                convert = quantities if column in _QUANTITIES else self._identities
-                _put(chunk, column, family.where, _first(family.args, fields, convert))
-            self._put_place(family, wanted, chunk)
-            if wanted not in _WITHOUT_TEXTS:
+        family_of = _FAMILIES[kinds]
+        # Most chunks hold one or two of the families.
+        for place in sorted({*family_of.tolist()} - {_NO_FAMILY}):
+            family_kinds, lookups = _LOOKUPS[place]
+            family = _family(rows, args, family_of == place)
+            self._put_fields(family, lookups, chunk)
+            self._put_place(family, family_kinds, chunk)
+            if family_kinds not in _WITHOUT_TEXTS:
                 self._put_texts(family, chunk)
         for column in ("correlation", "external"):
             # Zero is how profilers say that there is none; the first is 1.
             if column in chunk:
                 chunk[column][chunk[column] == 0] = NONE
+
+    def _name_thread_kind(self, rows: Sequence[Event], chunk: Chunk) -> Values:
+        """The columns that every event has; returns the kinds."""
+        # Attributes in comprehensions: half the time of `attrgetter` since Python 3.11.
+        names = map(self.names.__getitem__, [row.name for row in rows])
+        chunk["name"] = np.fromiter(names, np.int32, len(rows))
+        places = map(self._places.__getitem__, [(row.cat, row.pid, row.tid) for row in rows])
+        place = np.fromiter(places, np.intp, len(rows))
+        chunk["thread"] = np.array(self._places.thread_of, np.int32)[place]
+        chunk["kind"] = kinds = np.array(self._places.kind_of, np.uint8)[place]
+        self._tell_ranges(chunk["name"], kinds)
+        return kinds
+
+    def _put_fields(self, family: _Family, lookups: tuple[_Lookup, ...], chunk: Chunk) -> None:
+        """Numbers that stand in the arguments."""
+        for column, fields in lookups:
+            convert = quantities if column in _QUANTITIES else self._identities
+            _put(chunk, column, family.where, _first(family.args, fields, convert))
 
     def _tell_ranges(self, names: Values, kinds: Values) -> None:
         """Make annotations of the operators whose names say that they are."""
@@ -174,7 +201,7 @@ class Columns:
     def _put_texts(self, family: _Family, chunk: Chunk) -> None:
         """Shapes and stacks of operators, and what communication says of itself."""
         texts = self.texts
-        told = [
+        with_texts = [
             place
             for place, arg in enumerate(family.args)
             if arg.shapes is not NO_SHAPES
@@ -182,9 +209,9 @@ class Columns:
             or arg.stack is not None
             or arg.shapes_2020 is not NO_SHAPES
         ]
-        if not told:
+        if not with_texts:
             return
-        where, args = family.where[told], [family.args[place] for place in told]
+        where, args = family.where[with_texts], [family.args[place] for place in with_texts]
         shapes = [arg.shapes if arg.shapes_2020 is NO_SHAPES else arg.shapes_2020 for arg in args]
         codes = [NONE if shape is NO_SHAPES else texts.json(shape) for shape in shapes]
         _put(chunk, "shapes", where, np.array(codes, dtype=np.int32))
@@ -196,15 +223,21 @@ class Columns:
 
 
 def _where_run(family: _Family) -> tuple[list[Number], list[Number]]:
-    """Streams and devices; where the arguments lack them, the row of the drawing tells."""
+    """Streams and devices of device events.
+
+    Usually the arguments say both.  Where they do not, the event's own row in the drawing does:
+    `{"pid": 0, "tid": "stream 7", "args": {}}` ran on stream 7 of device 0.
+    """
     streams, devices = [arg.stream for arg in family.args], [arg.device for arg in family.args]
-    usual = NONE not in streams and NONE not in devices and _NO_STREAM not in streams
-    if usual and str not in set(map(type, streams)):
+    is_complete = NONE not in streams and NONE not in devices
+    if is_complete and _NO_STREAM not in streams and str not in set(map(type, streams)):
         return streams, devices
-    rows = [*family.rows]
-    streams = [row.tid if one == NONE else one for row, one in zip(rows, streams, strict=True)]
-    devices = [row.pid if one == NONE else one for row, one in zip(rows, devices, strict=True)]
-    return [NONE if one == _NO_STREAM else _number(one) for one in streams], devices
+    for place, row in enumerate(family.rows):
+        if streams[place] == NONE:
+            streams[place] = row.tid
+        if devices[place] == NONE:
+            devices[place] = row.pid
+    return [NONE if stream == _NO_STREAM else _number(stream) for stream in streams], devices
 
 
 def _number(stream: Number) -> Number:
@@ -235,9 +268,41 @@ def _first(
 
 
 def _put(chunk: Chunk, column: str, where: Rows, values: Values) -> None:
-    told = values != NONE
-    if not told.any():
+    given = values != NONE
+    if not given.any():
         return
     if column not in chunk:
         chunk[column] = np.full(len(chunk["start_ns"]), NONE, dtype=values.dtype)
-    chunk[column][where[told]] = values[told]
+    chunk[column][where[given]] = values[given]
+
+
+class Growing:
+    """One column under construction; rows that nobody filled are `NONE`."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._values = np.empty(0, dtype=dtype)
+        self._length = 0
+
+    def append(self, values: npt.NDArray[Any], at: int) -> None:
+        """Put *values* at row *at*, which lies at or beyond the end."""
+        self._fill(at)
+        self._reserve(at + len(values))
+        self._values[at : at + len(values)] = values
+        self._length = at + len(values)
+
+    def finished(self, rows: int) -> npt.NDArray[Any]:
+        """The column with so many rows; nothing can be appended afterwards."""
+        self._fill(rows)
+        return self._values[:rows]
+
+    def _fill(self, rows: int) -> None:
+        if rows > self._length:
+            self._reserve(rows)
+            self._values[self._length : rows] = NONE
+            self._length = rows
+
+    def _reserve(self, rows: int) -> None:
+        if rows > len(self._values):
+            grown = max(rows, _FIRST, int(len(self._values) * _GROWTH))
+            # No other name holds this array, as `refcheck` would have to find out.
+            self._values.resize(grown, refcheck=False)

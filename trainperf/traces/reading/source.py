@@ -1,4 +1,4 @@
-"""What are the bytes of a trace?  Plain or gzip, told by content; always UTF-8 when they leave.
+"""The bytes of a trace, plain or gzip by content; always UTF-8 when they leave.
 
 A file may be hostile or cut short: what it unpacks to is bounded, and damage ends it early.
 """
@@ -20,7 +20,7 @@ _GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ReadLimits:
     """How much one file may make us hold; what lies beyond is refused with a message."""
 
     unpacked_bytes: int = 8 * _GIB
@@ -37,7 +37,7 @@ class Limits:
 class Source:
     """The bytes of one file, unpacked, block by block.  Packed data that is damaged just ends."""
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(self, path: Path, limits: ReadLimits) -> None:
         self.trailing = False
         """Whether something that is not packed stands behind the packed data."""
         self._path = path
@@ -58,10 +58,10 @@ class Source:
             raise TraceError(f"it cannot be read ({error.strerror})") from None
 
     def _bounded(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        seen = 0
+        total = 0
         for block in blocks:
-            seen += len(block)
-            if seen > self._limits.unpacked_bytes:
+            total += len(block)
+            if total > self._limits.unpacked_bytes:
                 most = self._limits.unpacked_bytes / _GIB
                 raise TraceError(
                     f"it unpacks to more than {most:g} GiB; record fewer steps, or raise the limit"

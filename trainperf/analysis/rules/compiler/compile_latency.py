@@ -2,10 +2,9 @@
 
 import math
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import own_fit_s, value
-from trainperf.analysis.rules.compiler.compiling import WORTH, once_s
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.analysis.rules.base import Evidence, own_fit_s
+from trainperf.analysis.rules.compiler.base import WORTH, once_s
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share, times
 
 
@@ -23,7 +22,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
     reports on average stands for it.  Recompilations have a finding of their own.
     """
     summary, document = evidence.summary, evidence.documents.compilation
-    step_s, fit_s = value(summary, "step_s"), own_fit_s(summary)
+    step_s, fit_s = summary.value("step_s"), own_fit_s(summary)
     # A running fit will be longer than it is now.
     if document is None or not step_s or not fit_s or summary.run.state == "running":
         return None
@@ -49,11 +48,9 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         ),
         action="leave torch.compile out of short runs, train longer in one go, or keep the cache "
         "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
         confidence="medium",
-        severity=severity(lost),
         effort="minutes",
         confirm="first_step_s is near step_s; trainperf compare before after",
     )

@@ -1,9 +1,8 @@
 """Is the run too short to pay back its first step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import own_fit_s, value
-from trainperf.analysis.rules.compiler.compiling import WORTH, once_s
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.analysis.rules.base import Evidence, own_fit_s
+from trainperf.analysis.rules.compiler.base import WORTH, once_s
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
 
 
@@ -14,7 +13,7 @@ LONG_S = 10.0
 def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit."""
     summary = evidence.summary
-    first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
+    first_s, step_s = summary.value("first_step_s"), summary.value("step_s")
     # A running fit will be longer than it is now.
     if first_s is None or step_s is None or summary.run.state == "running":
         return None
@@ -31,10 +30,8 @@ def first_step(evidence: Evidence) -> Finding | None:
         advice="Pay for the first step once",
         evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
         action="train longer in one go, keep the compilation cache, or do not compile short runs",
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="trainperf compare before after: first_step_s is a smaller part of the fit",
     )

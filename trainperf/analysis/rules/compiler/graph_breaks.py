@@ -1,7 +1,7 @@
 """Does the compiled code fall apart into pieces?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.compiler.compiling import short
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.compiler.base import short
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
 

@@ -2,9 +2,8 @@
 
 from collections import Counter
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import own_fit_s
-from trainperf.analysis.rules.compiler.compiling import (
+from trainperf.analysis.rules.base import Evidence, own_fit_s
+from trainperf.analysis.rules.compiler.base import (
     dimension,
     excess_s,
     name_of,

@@ -2,9 +2,8 @@
 
 from math import ceil
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, setting, value
-from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting
+from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, rate, share, size
@@ -12,7 +11,6 @@ from trainperf.traces.results import Collective
 
 
 TRACE_TIME: TraceTime = "communication"
-
 
 MIB = 1024**2
 
@@ -30,7 +28,7 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     point = next((p for p in summary.synchronisation if p.point == "backward"), None)
-    step_s, most = value(summary, "step_mean_s"), reduction_fraction(evidence)
+    step_s, most = summary.value("step_mean_s"), reduction_fraction(evidence)
     if point is None or not step_s or most is None or summary.run.steady_steps < LIMITS.steps:
         return None
     waited = point.transfer_s / step_s * (1 - redundant(summary))
@@ -67,7 +65,7 @@ def too_many_buckets(summary: Summary) -> bool:
 
 def _remedy(summary: Summary) -> tuple[str, str]:
     config = summary.run.config
-    ddp = "DDPStrategy" if config.get("loop") == "lightning" else "DistributedDataParallel"
+    ddp = summary.run.loop.ddp
     if too_many_buckets(summary):
         return "Reduce larger buckets", f"{ddp}(bucket_cap_mb={BUCKET_MB}) or larger"
     if setting(summary, "ddp_unused_bytes") == 0:

@@ -1,9 +1,9 @@
 """Is the model trained under `DataParallel`?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
+from trainperf.core.loop_kind import LIGHTNING
 
 
 def data_parallel(evidence: Evidence) -> Finding | None:
@@ -18,7 +18,7 @@ def data_parallel(evidence: Evidence) -> Finding | None:
     several = devices > 1
     said = "the model is copied to each of them in every forward, by one process"
     idle = "there is nothing to spread the batch over: the wrapper only passes it on"
-    lightning = summary.run.config.get("loop") == "lightning"
+    lightning = summary.run.loop is LIGHTNING
     return Finding(
         id="data_parallel",
         title=f"DataParallel drives {plural(devices, 'device')} from one process"

@@ -1,15 +1,13 @@
 """Are gradients reduced over the ranks on micro-batches that do not update?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, setting, value, worst
-from trainperf.analysis.rules.distributed.reductions import reduction_fraction, redundant
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting, worst
+from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import count, duration, share
 
 
 TRACE_TIME: TraceTime = "communication"
-
 
 REDUNDANT = 0.25
 """Share of the all-reduces: two micro-batches per step waste half of them."""
@@ -30,12 +28,10 @@ def no_sync(evidence: Evidence) -> Finding | None:
         title=f"{share(extra)} of the all-reduces are of micro-batches that update nothing",
         advice="Reduce gradients once a step",
         evidence=_evidence(summary),
-        action=f"with {_module(summary)}.no_sync(): around forward and backward of all "
-        "micro-batches but the last",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        action=f"with {summary.run.loop.wrapped_model}.no_sync(): around forward and backward of "
+        "all micro-batches but the last",
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",
     )
 
@@ -43,14 +39,9 @@ def no_sync(evidence: Evidence) -> Finding | None:
 def _evidence(summary: Summary) -> tuple[str, ...]:
     reduced = setting(summary, "allreduces_per_step") or 0.0
     passes = setting(summary, "micro_batches_per_step") or 0.0
-    tail, step_s = worst(summary, "allreduce_tail_fraction"), value(summary, "step_mean_s")
+    tail, step_s = worst(summary, "allreduce_tail_fraction"), summary.value("step_mean_s")
     said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches a step",)
     if tail is None or not step_s:
         return said
     waited = f"{duration(tail * step_s)} of {duration(step_s)} a step in their tails"
     return (*said, f"{waited}, the rest beside backward")
-
-
-def _module(summary: Summary) -> str:
-    under_lightning = summary.run.config.get("loop") == "lightning"
-    return "self.trainer.model" if under_lightning else "model"

@@ -1,7 +1,6 @@
 """Do ranks wait for each other, and for which one?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share, words
@@ -17,7 +16,7 @@ def straggler(evidence: Evidence) -> Finding | None:
     The bound is the mean of what the fastest rank waits beyond the last one.
     """
     summary = evidence.summary
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value("step_mean_s")
     points = summary.synchronisation
     if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
         return None
@@ -33,7 +32,7 @@ def straggler(evidence: Evidence) -> Finding | None:
         id="straggler",
         title=title if first is None else f"rank {first.straggler} is late: {title}",
         advice="Even out the ranks" if first is None else f"Look at rank {first.straggler}",
-        evidence=tuple(said(point) for point in points),
+        evidence=tuple(lateness(point) for point in points),
         action=_action(first),
         fraction=min(lost, 0.99),
         gain_upper_bound=amdahl(min(lost, 0.99)),
@@ -44,7 +43,7 @@ def straggler(evidence: Evidence) -> Finding | None:
     )
 
 
-def said(point: SyncPoint) -> str:
+def lateness(point: SyncPoint) -> str:
     """One synchronisation point in a line, e.g. for a report's block about ranks."""
     if point.straggler is None or point.late_s is None:
         return f"{duration(point.lost_s)} a step at {point.point}, not always for the same rank"

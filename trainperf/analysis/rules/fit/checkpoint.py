@@ -1,16 +1,15 @@
 """Do checkpoints take a notable part of the fit?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.phases import Gap
 
 
 WORTH = 0.10
 """Share of the fit."""
-
 
 LONG_STEPS = 20
 """A pause as long as so many steps is worth writing in the background."""
@@ -25,15 +24,15 @@ def checkpoint(evidence: Evidence) -> Finding | None:
     return gap_finding(summary, Gap.CHECKPOINT, WORTH, _remedy(summary))
 
 
-def _remedy(summary: Summary) -> Remedy:
+def _remedy(summary: Summary) -> PauseRemedy:
     number = summary.gaps.get(Gap.CHECKPOINT.label, 0)
     steps = max(1, round(summary.run.steps / number)) if number else 1
     every = f"every_n_train_steps={steps * less_often(summary, Gap.CHECKPOINT):,}"
-    lightning = summary.run.config.get("loop") == "lightning"
+    lightning = summary.run.loop is LIGHTNING
     rarer = f"ModelCheckpoint({every.replace(',', '_')})" if lightning else f"save with {every}"
     if not _long(summary, number):
-        return Remedy(advice="Checkpoint less often", action=rarer)
-    return Remedy(
+        return PauseRemedy(advice="Checkpoint less often", action=rarer)
+    return PauseRemedy(
         advice="Write checkpoints in the background",
         action=f"{_background(lightning=lightning)}, or {rarer}",
         effort="hours",
@@ -47,7 +46,7 @@ def _background(*, lightning: bool) -> str:
 
 
 def _long(summary: Summary, number: int) -> bool:
-    step_s = value(summary, "step_s")
+    step_s = summary.value("step_s")
     if not number or not step_s:
         return False
     return summary.ledger_s[Gap.CHECKPOINT.label] / number >= LONG_STEPS * step_s

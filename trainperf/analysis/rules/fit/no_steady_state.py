@@ -1,6 +1,6 @@
 """Is there a steady state to speak about at all?"""
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.stats.warmup import TOLERANCE, WINDOW
@@ -24,7 +24,7 @@ def no_steady_state(evidence: Evidence) -> Finding | None:
             title=f"{plural(run.steps, 'step')} are too few for a steady state",
             advice="Train longer",
             evidence=(f"at least {least} ordinary steps are needed to see the warm-up end",),
-            action="Trainer(max_steps=200) is enough for a first answer",
+            action="200 steps are enough for a first answer",
             severity="low",
             confirm="trainperf report counts steady steps",
         )

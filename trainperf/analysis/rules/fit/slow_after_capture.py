@@ -1,8 +1,8 @@
 """Did profiling leave the run slower than it was?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.core.findings import Finding, amdahl, severity
-from trainperf.core.formatting.units import duration, share
+from trainperf.analysis.rules.base import Evidence
+from trainperf.core.findings import Finding, costs
+from trainperf.core.formatting.units import duration, share, step_range
 
 
 def slow_after_capture(evidence: Evidence) -> Finding | None:
@@ -20,13 +20,11 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
         title=f"steps are {share(last.after_s / last.before_s - 1)} slower since a capture",
         advice="Measure again without the profiler",
         evidence=(
-            f"steps {last.first_step}–{last.last_step} were profiled",
+            f"{step_range(last.first_step, last.last_step)} profiled",
             f"{duration(last.before_s)} a step before, {duration(last.after_s)} after",
         ),
         action="TEARDOWN_CUPTI=1 in the environment, or start the fit anew after profiling",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="trainperf compare with a run without captures: no clear change",
     )

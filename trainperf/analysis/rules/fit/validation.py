@@ -1,10 +1,10 @@
 """Does validation take a notable part of the fit?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting
-from trainperf.analysis.rules.fit.fit_gaps import Remedy, gap_finding, less_often
+from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import Gap
 
 
@@ -18,13 +18,13 @@ def validation(evidence: Evidence) -> Finding | None:
     The bound is the whole of it: validating less often, or on fewer batches, saves a part.
     """
     summary = evidence.summary
-    remedy = Remedy(advice="Validate less", action=_action(summary))
+    remedy = PauseRemedy(advice="Validate less", action=_action(summary))
     return gap_finding(summary, Gap.VALIDATION, WORTH, remedy)
 
 
 def _action(summary: Summary) -> str:
     fewer, config = less_often(summary, Gap.VALIDATION), summary.run.config
-    if config.get("loop") != "lightning":
+    if summary.run.loop is PLAIN:
         return f"validate {fewer} × less often, or on fewer batches"
     every = config.get("val_check_interval")
     # As an int it counts batches, as a float it is a part of the epoch.

@@ -1,8 +1,7 @@
 """Do callbacks and hooks take a notable part of the step, and which ones?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, value
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.analysis.rules.base import Evidence, phase_fraction
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -13,10 +12,10 @@ def callbacks(evidence: Evidence) -> Finding | None:
     What trainperf costs, which is mostly in its own hooks, is not theirs.
     """
     summary = evidence.summary
-    lost, step_s = phase_fraction(summary, Phase.CALLBACKS), value(summary, "step_mean_s")
+    lost, step_s = phase_fraction(summary, Phase.CALLBACKS), summary.value("step_mean_s")
     if lost is None or not step_s:
         return None
-    lost -= (value(summary, "overhead_s") or 0.0) / step_s
+    lost -= (summary.value("overhead_s") or 0.0) / step_s
     if lost < LIMITS.notable:
         return None
     named = list(summary.actions_s.items())[:2]
@@ -28,9 +27,7 @@ def callbacks(evidence: Evidence) -> Finding | None:
         evidence=tuple(f"{hook}: {duration(spent_s)} a step" for hook, spent_s in named)
         or ("no hook was timed by name",),
         action=f"do the work of {worst_hook or 'the callbacks'} every n-th step, or not at all",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
-        severity=severity(lost),
+        **costs(lost),
         effort="hours",
         confirm="trainperf compare before after: phase_callbacks_s falls",
     )

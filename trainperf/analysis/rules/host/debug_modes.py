@@ -1,7 +1,6 @@
 """Is something left on that is meant for finding bugs, or held back that could run?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl
@@ -28,7 +27,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         title=f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on in training",
         advice="Switch it off" if len(on) == 1 else "Switch them off",
         evidence=tuple(on.values()),
-        action=_ACTIONS[first],
+        action=_ACTIONS[first].format(loop=summary.run.loop),
         fraction=lost,
         gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
@@ -38,8 +37,8 @@ def debug_modes(evidence: Evidence) -> Finding | None:
 
 
 _ACTIONS = {
-    "detect_anomaly": "Trainer(detect_anomaly=False), and no torch.autograd.set_detect_anomaly",
-    "the autograd profiler": "no torch.autograd.profiler around the loop; a ScheduledProfiler "
+    "detect_anomaly": "{loop.no_anomaly}, and no torch.autograd.detect_anomaly() around the step",
+    "the autograd profiler": "no torch.autograd.profiler around the loop; {loop.capture} "
     "records a few steps",
     "one thread": "torch.set_num_threads(cores), or leave OMP_NUM_THREADS unset",
     "deterministic": "torch.use_deterministic_algorithms(False) unless the runs must be equal bit "
@@ -67,9 +66,9 @@ def _switched_on(summary: Summary) -> dict[str, str]:
 def _beyond_operators(evidence: Evidence) -> float | None:
     """Share of the step in forward and backward that even the operators' floors do not explain."""
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value("step_mean_s")
     if not isinstance(audit, StepAudit) or light is None or audit.device != "cpu" or not step_s:
         return None
-    work_s = sum(value(summary, f"phase_{name}_s") or 0.0 for name in ("forward", "backward"))
+    work_s = sum(summary.value(f"phase_{name}_s") or 0.0 for name in ("forward", "backward"))
     floors = (light.phases["forward"].floor_s, light.phases["backward"].floor_s)
     return min(max(0.0, work_s - sum(floors)) / step_s, 0.99)

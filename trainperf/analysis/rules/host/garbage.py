@@ -1,8 +1,7 @@
 """Does the Python garbage collector take a notable part of the fit?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import own_fit_s, worst
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.analysis.rules.base import Evidence, own_fit_s, worst
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
 
 
@@ -29,9 +28,7 @@ def garbage(evidence: Evidence) -> Finding | None:
         advice="Tame the garbage collector",
         evidence=(f"{duration(paused_s)} of pauses inside steps",),
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
-        severity=severity(lost),
         confirm="trainperf compare before after: gc_s falls",
     )

@@ -6,24 +6,17 @@ is nobody to wait for: there it matters only where Python loops over such values
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
-from trainperf.analysis.rules.host.host_lines import (
-    READS,
-    heaviest,
-    host_lines,
-    read_in_loops,
-    reads,
-)
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.host.base import READS, heaviest, host_lines, read_in_loops, reads
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, costs, severity
 from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.traces.results import RankTrace
 
 
 TRACE_TIME: TraceTime = "host"
-
 
 CONFIRM = (
     "torch.cuda.set_sync_debug_mode('warn') says nothing in the step; then "
@@ -61,10 +54,8 @@ def _looping(evidence: Evidence) -> Finding | None:
         ),
         action="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
         "values, 0).sum(); print every n-th step",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         effort="hours",
         where=where,
         confirm="phase_forward_s falls; on a GPU every such value is a wait for the device too",
@@ -82,7 +73,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
     if not mine and not back and not owners and (lost or 0.0) < LIMITS.worth:
         return None
     user = sorted([*mine, *back], key=lambda row: -row.calls)
-    bound = value(summary, "host_bound_fraction") or 0.0
+    bound = summary.value("host_bound_fraction") or 0.0
     return Finding(
         id="hidden_syncs",
         title=_title(lost, user),
@@ -141,7 +132,7 @@ def _scaled(summary: Summary) -> bool:
 
 
 def _sigterm(summary: Summary) -> tuple[str, ...]:
-    several = summary.run.world_size > 1 and summary.run.config.get("loop") == "lightning"
+    several = summary.run.world_size > 1 and summary.run.loop is LIGHTNING
     return ("Lightning reads a broadcast flag before every fetch: not yours",) if several else ()
 
 
@@ -177,4 +168,4 @@ def _returns(row: OperatorUse) -> bool:
 def _short(row: OperatorUse) -> str:
     if row.place == "link" and "_to_copy" in row.name:
         return "a copy between host and device"
-    return row.name.split(".")[1] if row.name.count(".") > 1 else row.name
+    return row.short_name

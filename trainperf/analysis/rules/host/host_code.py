@@ -1,17 +1,15 @@
 """Does Python do something else in the middle of forward, while no operator runs?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
-from trainperf.analysis.rules.host.host_lines import LOOP, HostLines, host_lines, read_in_loops
+from trainperf.analysis.rules.host.base import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "host"
-
 
 IN_NOISE = 0.30
 """Share that one audited step must show where the steady ones are noisy."""
@@ -37,15 +35,13 @@ def host_code(evidence: Evidence) -> Finding | None:
         title=f"Python in forward takes {share(lost)} of the step while no operator runs",
         advice="Move Python out of forward",
         evidence=(
-            f"{duration(lost * known.step_s)} a step pass before {_name(row)} at {row.line}",
+            f"{duration(lost * known.step_s)} a step pass before {row.short_name} at {row.line}",
             "whatever runs there is none of torch's operators: print, numpy, files, waiting",
         ),
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         where=row.line or "",
         confirm="phase_forward_s falls by about that much; trainperf compare before after",
     )
@@ -72,10 +68,6 @@ def _latest(known: HostLines) -> OperatorUse | None:
 
 def _unexplained(evidence: Evidence, known: HostLines) -> float:
     """Share of a steady step in forward that the operators, as the audit timed them, leave."""
-    forward_s = value(evidence.summary, "phase_forward_s") or 0.0
+    forward_s = evidence.summary.value("phase_forward_s") or 0.0
     run_s = sum(row.host_s for row in known.rows if row.part == "forward")
     return max(0.0, forward_s - run_s) / known.step_s
-
-
-def _name(row: OperatorUse) -> str:
-    return row.name.split(".")[1] if row.name.count(".") > 1 else row.name

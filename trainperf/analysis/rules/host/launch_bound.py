@@ -1,9 +1,11 @@
 """Do forward and backward consist of operators too small to be worth their launch?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, value
-from trainperf.analysis.rules.host.named_lines import named_fraction
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
+from trainperf.analysis.rules.host.host_code import host_code
+from trainperf.analysis.rules.host.logging import logging
+from trainperf.analysis.rules.host.metrics_every_batch import metrics_every_batch
+from trainperf.analysis.rules.operators.base import (
     PASSES,
     Audited,
     Timed,
@@ -13,16 +15,14 @@ from trainperf.analysis.rules.operators.audited import (
     place_of,
     total_s,
 )
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 
 
 TRACE_TIME: TraceTime = "host"
 
-
 WORTH = 0.30
 """Share of the step; in a healthy step of a few ms small operators add up to a tenth."""
-
 
 FEWEST = 100
 """Calls that are launched in about a millisecond, Python and autograd around them included."""
@@ -60,10 +60,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         ),
         action="a larger batch, one operator instead of a Python loop over its rows or time "
         'steps, or torch.compile(model, mode="reduce-overhead")',
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         effort="hours",
         where=place_of(tiny),
         confirm="trainperf compare BEFORE AFTER in samples per second",
@@ -72,7 +69,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
 def _waits_for_host(evidence: Evidence, known: Audited) -> bool:
     """On a CPU the host is the device."""
-    bound = value(evidence.summary, "host_bound_fraction")
+    bound = evidence.summary.value("host_bound_fraction")
     return known.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
 
 
@@ -81,3 +78,9 @@ def _saved_s(known: Audited, passes: list[Timed], tiny: list[Timed]) -> float:
     floor_s = sum(row.floor.floor_s for row in tiny)
     # Python between the calls, which belongs to no operator, goes with them.
     return known.passes_s - rest_s - floor_s
+
+
+def named_fraction(evidence: Evidence) -> float:
+    """Share of the step that a line of the user's code has been named for."""
+    found = [rule(evidence) for rule in (hidden_syncs, host_code, logging, metrics_every_batch)]
+    return min(1.0, sum(one.fraction or 0.0 for one in found if one is not None))

@@ -1,9 +1,8 @@
 """Does logging take a notable part of the step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, setting
-from trainperf.analysis.rules.host.host_lines import heaviest, host_lines
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.analysis.rules.base import Evidence, phase_fraction, setting
+from trainperf.analysis.rules.host.base import heaviest, host_lines
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase
 
@@ -41,10 +40,8 @@ def logging(evidence: Evidence) -> Finding | None:
             + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
         ),
         action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         where=where,
         confirm="phase_forward_s and phase_loop_s fall; trainperf compare before after",
     )

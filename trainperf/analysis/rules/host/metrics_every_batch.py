@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.host.host_lines import heaviest, host_lines, is_near, read_in_loops
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.host.base import heaviest, host_lines, is_near, read_in_loops
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 
 
@@ -62,10 +62,8 @@ def metrics_every_batch(evidence: Evidence) -> Finding | None:
             *(f"{line}: {duration(part * known.step_s)} a step" for line, part in lines[:2]),
         ),
         action="compute it in validation_step, or every n-th batch: if batch_idx % 50 == 0: …",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         where=lines[0][0],
         confirm="phase_forward_s falls by about that much; trainperf compare before after",
     )
@@ -89,13 +87,9 @@ def metric_rows(rows: Sequence[OperatorUse]) -> list[OperatorUse]:
     ]
     products = {row.line for row in free if row.matmul_flops}
     free = [row for row in free if row.line not in products]
-    deciding = [row.line for row in free if _operator(row) in DECIDES]
+    deciding = [row.line for row in free if row.short_name in DECIDES]
     return [row for row in free if any(is_near(row.line or "", at or "") for at in deciding)]
 
 
 def _paths(module: str | None) -> list[str]:
     return [module] if module else []
-
-
-def _operator(row: OperatorUse) -> str:
-    return row.name.split(".")[1] if "." in row.name else row.name

@@ -1,7 +1,6 @@
 """Does trainperf itself cost more than it promises?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import duration, share
 
@@ -13,7 +12,7 @@ PROMISED = 0.03
 def own_cost(evidence: Evidence) -> Finding | None:
     """Our own hooks take more of the step than they may."""
     summary = evidence.summary
-    cost_s, step_s = value(summary, "overhead_s"), value(summary, "step_mean_s")
+    cost_s, step_s = summary.value("overhead_s"), summary.value("step_mean_s")
     if cost_s is None or not step_s or summary.run.steady_steps < LIMITS.steps:
         return None
     lost = cost_s / step_s
@@ -24,7 +23,7 @@ def own_cost(evidence: Evidence) -> Finding | None:
         title=f"trainperf itself takes {share(lost)} of the step",
         advice="Attach fewer monitors",
         evidence=(f"{duration(cost_s)} of {duration(step_s)} a step",),
-        action="attach only the monitors you need, e.g. StepTimeMonitor() and DataWaitMonitor()",
+        action=summary.run.loop.less,
         fraction=lost,
         gain_upper_bound=amdahl(lost),
         severity="low",

@@ -1,7 +1,6 @@
 """Does the host wait for data without any loss, because the device works on meanwhile?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import phase_fraction, worst
+from trainperf.analysis.rules.base import Evidence, phase_fraction, worst
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Phase

@@ -2,12 +2,22 @@
 
 import math
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime, late_s, phase_fraction, setting, value, worst
-from trainperf.analysis.rules.input.loader_parts import Remedy, by_anatomy
-from trainperf.analysis.rules.input.loading import lost_to_loader, small_tensors_wait
+from trainperf.analysis.rules.base import (
+    Evidence,
+    TraceTime,
+    late_s,
+    phase_fraction,
+    setting,
+    worst,
+)
+from trainperf.analysis.rules.input.base import (
+    LoaderRemedy,
+    by_anatomy,
+    lost_to_loader,
+    small_tensors_wait,
+)
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 
@@ -24,7 +34,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value("step_mean_s")
     if waited is None or lost is None or not step_s:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
@@ -41,11 +51,9 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         # Workers share the processor with the model where the model runs on it too.
         confidence="medium" if summary.run.device == "cpu" else "high",
-        severity=severity(lost),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
@@ -76,13 +84,13 @@ def _stall(summary: Summary) -> tuple[str, ...]:
     return (f"the device was idle because of it for {share(stalled)} of the step",)
 
 
-def _remedy(summary: Summary, lost: float, step_s: float) -> Remedy:
+def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
     if summary.loader is not None:
         return by_anatomy(summary, summary.loader)
     workers, cpus = setting(summary, "num_workers"), setting(summary, "cpu_count")
     rest = max(1.0 - lost, 1e-3)
     if workers is None:
-        return Remedy(
+        return LoaderRemedy(
             evidence=("the loader's settings are not known",),
             action="give the DataLoader more workers",
         )
@@ -91,17 +99,17 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> Remedy:
         # Workers only have to make a batch in the time the rest of the step takes.
         needed = _capped(math.ceil(lost / rest), cpus)
         made = f"num_workers=0: {duration(lost * step_s)} a step to make batches in this process"
-        return Remedy(
+        return LoaderRemedy(
             evidence=(made, asked),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True)",
         )
     needed = math.ceil(workers / rest)
     if cpus is None or needed <= cpus:
-        return Remedy(
+        return LoaderRemedy(
             evidence=(f"num_workers={workers:.0f}: too few or too slow", asked),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True, prefetch_factor=4)",
         )
-    return Remedy(
+    return LoaderRemedy(
         evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", asked),
         action="make a sample cheaper: cache or preprocess what __getitem__ and collate_fn compute",
         effort="hours",
@@ -109,9 +117,7 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> Remedy:
 
 
 def _to_ask(summary: Summary) -> str:
-    plain = summary.run.config.get("loop") == "plain"
-    ask = "LoopMonitor.loader_anatomy()" if plain else "TrainPerf(loader_anatomy=True)"
-    return f"{ask} says which part of a batch costs"
+    return f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
 
 
 def _capped(needed: int, cpus: float | None) -> int:

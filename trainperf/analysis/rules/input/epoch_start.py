@@ -1,15 +1,14 @@
 """Does every epoch begin with a wait for new workers?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import all_steps_s, own_fit_s, setting, value
+from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.loop_kind import PLAIN
 
 
 WORTH = 0.05
 """Share of the fit that starting epochs takes: between them and in their first batches."""
-
 
 NOT_OURS = 2.0
 """Starting the workers explains what lies between epochs if it takes no less than half of it."""
@@ -42,11 +41,9 @@ def epoch_start(evidence: Evidence) -> Finding | None:
             *_started(summary),
         ),
         action="DataLoader(persistent_workers=True)",
-        fraction=lost,
+        **costs(lost),
         scope="fit",
-        gain_upper_bound=amdahl(lost),
         confidence="medium",
-        severity=severity(lost),
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "
         "in the ledger shrink",
     )
@@ -54,7 +51,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
 
 def _first_batches_s(summary: Summary) -> float | None:
     """What the fit waits for data beyond what it would if every step were a steady one."""
-    steady, every = value(summary, "data_wait_fraction"), value(summary, "data_wait_all_fraction")
+    steady, every = summary.value("data_wait_fraction"), summary.value("data_wait_all_fraction")
     if steady is None or every is None:
         return None
     return max(0.0, every - steady) * all_steps_s(summary)
@@ -66,7 +63,7 @@ def _between_s(summary: Summary) -> float:
     In a plain loop the user's own code between epochs is there too: then only a look into the
     loader tells that it is the workers.
     """
-    if summary.run.config.get("loop") == "plain" and summary.loader is None:
+    if summary.run.loop is PLAIN and summary.loader is None:
         return 0.0
     return summary.ledger_s.get("epoch_boundary", 0.0)
 

@@ -1,17 +1,16 @@
 """Is a batch so many small tensors that handling them is what it costs?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.analysis.rules.input.loader_parts import parts
-from trainperf.analysis.rules.input.loading import (
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.input.base import (
     MANY_TENSORS,
     lost_to_loader,
     moved,
+    parts,
     small_copies,
     small_tensors_wait,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size
 
 
@@ -28,11 +27,11 @@ def many_small_tensors(evidence: Evidence) -> Finding | None:
 
 
 def _copied(summary: Summary) -> Finding | None:
-    lost, step_s = moved(summary), value(summary, "step_mean_s")
-    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    lost, step_s = moved(summary), summary.value("step_mean_s")
+    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
     if lost is None or not step_s or not tensors or copied is None:
         return None
-    speed = value(summary, "h2d_bytes_per_s")
+    speed = summary.value("h2d_bytes_per_s")
     return _finding(
         f"{share(lost)} of the step goes into copying {count(round(tensors))} small tensors",
         (
@@ -68,10 +67,8 @@ def _finding(
         advice="Put the batch into fewer tensors",
         evidence=evidence,
         action=action,
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        **costs(lost),
         confidence="medium",
-        severity=severity(lost),
         effort="hours",
         where=where,
         confirm=f"a batch of fewer than {MANY_TENSORS} tensors, and a shorter step",

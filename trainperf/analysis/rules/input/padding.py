@@ -1,7 +1,6 @@
 """Is much of the work done on padding, and would packing or bucketing save it?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
@@ -9,7 +8,6 @@ from trainperf.core.formatting.units import count, share
 
 WORTH = 0.20
 """Share of the tokens; ordinary batches of unequal documents have 30–66 % (parcae#8)."""
-
 
 ROOMY = 0.75
 """Share of the padded length below which even the longest sequence leaves room."""
@@ -23,8 +21,8 @@ def padding(evidence: Evidence) -> Finding | None:
     the audit says of it is added.
     """
     summary = evidence.summary
-    wasted = value(summary, "padding_fraction")
-    waited = value(summary, "data_wait_fraction") or 0.0
+    wasted = summary.value("padding_fraction")
+    waited = summary.value("data_wait_fraction") or 0.0
     if wasted is None or wasted < WORTH or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)
@@ -87,7 +85,7 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
 
 
 def _rates(summary: Summary) -> tuple[str, ...]:
-    useful, every = (value(summary, f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
+    useful, every = (summary.value(f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
     if useful is None or every is None:
         return ()
     return (f"{count(round(useful))} of {count(round(every))} tokens/s are effective",)

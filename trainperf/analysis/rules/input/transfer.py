@@ -1,11 +1,11 @@
 """Does copying the batch to the device take a notable part of the step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
-from trainperf.analysis.rules.input.loading import moved, small_copies
+from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.rules.input.base import moved, small_copies
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.machine.chips import chip_of
 
 
@@ -16,7 +16,7 @@ def transfer(evidence: Evidence) -> Finding | None:
     rule of its own.
     """
     summary = evidence.summary
-    lost, step_s = moved(summary), value(summary, "step_mean_s")
+    lost, step_s = moved(summary), summary.value("step_mean_s")
     if lost is None or not step_s or small_copies(summary):
         return None
     overlapped = _overlapped(evidence)
@@ -32,10 +32,8 @@ def transfer(evidence: Evidence) -> Finding | None:
         advice="Make the batch transfer cheaper",
         evidence=tuple(said),
         action=_action(summary),
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
-        confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
-        severity=severity(lost),
+        **costs(lost),
+        confidence="high" if summary.value("h2d_fraction") is not None else "medium",
         effort="minutes" if _pageable(summary) else "hours",
         confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
     )
@@ -51,8 +49,8 @@ def _overlapped(evidence: Evidence) -> float:
 
 
 def _evidence(summary: Summary) -> list[str]:
-    copied, speed = value(summary, "h2d_bytes"), value(summary, "h2d_bytes_per_s")
-    tensors, pinned = value(summary, "h2d_tensors"), setting(summary, "pin_memory")
+    copied, speed = summary.value("h2d_bytes"), summary.value("h2d_bytes_per_s")
+    tensors, pinned = summary.value("h2d_tensors"), setting(summary, "pin_memory")
     chip = chip_of(str(summary.run.hardware.get("device_name", "")))
     said = []
     if copied is not None:
@@ -71,7 +69,7 @@ def _pageable(summary: Summary) -> bool:
 
 
 def _action(summary: Summary) -> str:
-    plain = summary.run.config.get("loop") == "plain"
+    plain = summary.run.loop is PLAIN
     if summary.run.device == "cpu":
         return "nothing is copied on a CPU: look at the batch-transfer hooks of the module"
     if _pageable(summary):

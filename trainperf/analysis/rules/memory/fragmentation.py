@@ -1,7 +1,6 @@
 """Is much of the device's memory reserved, and in pieces that nobody can use?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
 
@@ -20,8 +19,8 @@ def fragmentation(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     holes, reserved = (
-        value(summary, "fragmentation_bytes"),
-        value(summary, "memory_reserved_peak_bytes"),
+        summary.value("fragmentation_bytes"),
+        summary.value("memory_reserved_peak_bytes"),
     )
     capacity = setting(summary, "device_memory_bytes")
     if holes is None or not reserved or not capacity:

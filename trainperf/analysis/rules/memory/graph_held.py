@@ -1,7 +1,7 @@
 """Does somebody keep the autograd graph of every step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.memory.growing import graphs_held, growth, pace, said
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.memory.base import graphs_held, growth, pace, said
 from trainperf.core.findings import Finding
 
 

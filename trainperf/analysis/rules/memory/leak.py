@@ -1,7 +1,7 @@
 """Does memory grow step by step until it is full?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.memory.growing import gathered, graphs_held, growth, pace, said
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.memory.base import gathered, graphs_held, growth, pace, said
 from trainperf.core.findings import Finding
 
 

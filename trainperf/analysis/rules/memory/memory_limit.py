@@ -1,8 +1,7 @@
 """Is the run close to the memory that there is?"""
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.rules.base import setting, value, worst
+from trainperf.analysis.rules.base import Evidence, setting, worst
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -38,8 +37,8 @@ def memory_limit(evidence: Evidence) -> Finding | None:
         title=f"the run takes {share(used / capacity)} of the memory that there is",
         advice="Leave room in memory",
         evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
-        action="a smaller micro-batch with accumulate_grad_batches, or torch.utils.checkpoint "
-        "around the blocks",
+        action=f"a smaller micro-batch with {summary.run.loop.accumulation}, or "
+        "torch.utils.checkpoint around the blocks",
         severity="high" if used / capacity >= CRITICAL else "medium",
         confirm=f"trainperf compare BEFORE AFTER shows a {_reading(summary)} that is lower",
     )
@@ -50,4 +49,4 @@ def _reading(summary: Summary) -> str:
 
 
 def _used(summary: Summary) -> float | None:
-    return worst(summary, _reading(summary)) or value(summary, _reading(summary))
+    return worst(summary, _reading(summary)) or summary.value(_reading(summary))

@@ -1,7 +1,7 @@
 """Did the fit end because memory ran out, and what filled it?"""
 
-from trainperf.analysis.evidence import Evidence
 from trainperf.analysis.roofline.memory_savings import savings
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import MemoryLedger, OutOfMemory
 from trainperf.core.findings import Finding
@@ -12,12 +12,13 @@ ENDINGS = frozenset({"OutOfMemoryError", "MemoryError"})
 """Exceptions that say so by their name."""
 
 _REMEDIES = {
-    "activations": "a smaller micro-batch with accumulate_grad_batches, shorter sequences, or "
+    "activations": "a smaller micro-batch with {loop.accumulation}, shorter sequences, or "
     "torch.utils.checkpoint around the blocks",
     "optimizer state": "an optimizer that keeps less, e.g. torch.optim.Adafactor or SGD, or one "
     "sharded over ranks: ZeroRedundancyOptimizer",
-    "parameters": 'a smaller or a half-precision model, or one sharded over ranks: strategy="fsdp"',
-    "gradients": 'gradients sharded over ranks: strategy="fsdp"',
+    "parameters": "a smaller or a half-precision model, or one sharded over ranks: "
+    "{loop.fully_sharded}",
+    "gradients": "gradients sharded over ranks: {loop.fully_sharded}",
     "workspace": "CUBLAS_WORKSPACE_CONFIG=:4096:2, or a smaller micro-batch that leaves room",
 }
 
@@ -40,7 +41,7 @@ def out_of_memory(evidence: Evidence) -> Finding | None:
         title=f"the fit ran out of memory in {_during(ended)}: {blamed} filled it",
         advice="Make room in memory" if blamed == "workspace" else f"Shrink the {blamed}",
         evidence=(_asked(ended, memory), _parts(memory), *saved),
-        action=_REMEDIES[blamed],
+        action=_REMEDIES[blamed].format(loop=summary.run.loop),
         confidence="high" if ended.during != "elsewhere" else "medium",
         severity="high",
         urgent=True,
@@ -71,7 +72,7 @@ def _unexplained(summary: Summary) -> Finding | None:
         title="the fit ran out of memory",
         advice="Make room in memory",
         evidence=(f"{summary.run.end_reason} ended it; nobody looked what filled the memory",),
-        action=_REMEDIES["activations"],
+        action=_REMEDIES["activations"].format(loop=summary.run.loop),
         confidence="medium",
         severity="high",
         urgent=True,

@@ -1,10 +1,13 @@
 """Does attention write its scores to memory?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import audited, place_of, short, total_s
-from trainperf.analysis.rules.operators.scores import SOFTMAX, attention_rows
-from trainperf.core.findings import LIMITS, Finding, severity
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, place_of, total_s
+from trainperf.core.artifacts.audit import OperatorUse
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
@@ -25,7 +28,7 @@ def attention(evidence: Evidence) -> Finding | None:
     lost = known.fraction(spent_s - kept_s)
     if lost < LIMITS.notable:
         return None
-    softmax = [row for row in rows if short(row.use) in SOFTMAX]
+    softmax = [row for row in rows if row.use.short_name in SOFTMAX]
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return Finding(
         id="attention",
@@ -38,10 +41,76 @@ def attention(evidence: Evidence) -> Finding | None:
         ),
         action="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
         'causal mask; in transformers attn_implementation="sdpa"',
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(softmax),
         confirm="trainperf compare BEFORE AFTER; the next audit has no softmax between two bmm",
+    )
+
+
+SOFTMAX = ("_softmax", "_safe_softmax")
+SMALLEST = 32
+"""Scores of fewer queries or keys are too small to matter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """One shape of attention scores."""
+
+    rows: int
+    """Queries."""
+    columns: int
+    """Keys."""
+    number: int
+    """Elements, over all sequences and heads."""
+
+    def are_in(self, use: OperatorUse) -> bool:
+        """Whether an operator reads or makes them."""
+        if any(map(self.is_shape, use.shapes)):
+            return True
+        return self.number == result_of_product(use)
+
+    def is_shape(self, shape: Sequence[int]) -> bool:
+        """Whether a tensor of that shape is one of scores, perhaps transposed."""
+        if len(shape) < 3 or prod(shape) != self.number:
+            return False
+        return {shape[-2], shape[-1]} == {self.rows, self.columns}
+
+
+def result_of_product(use: OperatorUse) -> int | None:
+    """Elements of the result of a batched product; `None` for another operator."""
+    if use.short_name not in ("bmm", "baddbmm") or len(use.shapes) < 2:
+        return None
+    left, right = use.shapes[-2:]
+    return left[0] * left[1] * right[2] if len(left) == len(right) == 3 else None
+
+
+def attention_rows(rows: Iterable[Timed]) -> list[Timed]:
+    """Everything that touches the scores of eager attention, products included."""
+    own = [row for row in rows if row.use.part in PASSES]
+    kinds = set(_kinds([row.use for row in own]))
+    return [row for row in own if any(kind.are_in(row.use) for kind in kinds)]
+
+
+def _kinds(uses: Sequence[OperatorUse]) -> Iterator[Scores]:
+    for use in uses:
+        if use.short_name not in SOFTMAX or use.part != "forward" or not use.shapes:
+            continue
+        shape = use.shapes[0]
+        if len(shape) < 3 or min(shape[-2:]) < SMALLEST:
+            continue
+        kind = Scores(rows=shape[-2], columns=shape[-1], number=prod(shape))
+        if _made(kind, uses) and _used(kind, uses):
+            yield kind
+
+
+def _made(kind: Scores, uses: Iterable[OperatorUse]) -> bool:
+    """Whether a product has such a result."""
+    return any(result_of_product(use) == kind.number for use in uses if use.part == "forward")
+
+
+def _used(kind: Scores, uses: Iterable[OperatorUse]) -> bool:
+    """Whether a product takes them as its first factor."""
+    forward = (use for use in uses if use.part == "forward")
+    return any(
+        result_of_product(use) is not None and kind.is_shape(use.shapes[-2]) for use in forward
     )

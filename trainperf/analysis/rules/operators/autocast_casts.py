@@ -2,23 +2,21 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import (
+    PASSES,
     Audited,
     Timed,
     audited,
     place_of,
-    short,
     total_s,
 )
-from trainperf.analysis.rules.operators.copies import is_cast
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.loop_kind import LoopKind
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
 
@@ -42,14 +40,21 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
             *known.lines(rows),
             known.stands_on(),
         ),
-        action=_action(rows, known),
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        action=_action(rows, known, evidence.summary.run.loop),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
     )
+
+
+def is_cast(row: Timed) -> bool:
+    """Whether it makes the same numbers in another dtype."""
+    use = row.use
+    if use.part not in PASSES or use.constant or not use.dtypes:
+        return False
+    if use.short_name == "_to_copy":
+        return use.result_dtype is not None and use.result_dtype != use.dtypes[0]
+    return use.short_name == "copy_" and len(set(use.dtypes[:2])) == 2
 
 
 def _kinds(rows: Sequence[Timed]) -> str:
@@ -62,14 +67,14 @@ def _kinds(rows: Sequence[Timed]) -> str:
 
 
 def _before(row: Timed) -> str:
-    return row.use.dtypes[-1] if short(row.use) == "copy_" else row.use.dtypes[0]
+    return row.use.dtypes[-1] if row.use.short_name == "copy_" else row.use.dtypes[0]
 
 
 def _after(row: Timed) -> str:
-    return row.use.dtypes[0] if short(row.use) == "copy_" else row.use.result_dtype or "another"
+    return row.use.dtypes[0] if row.use.short_name == "copy_" else row.use.result_dtype or "another"
 
 
-def _action(rows: Sequence[Timed], known: Audited) -> str:
+def _action(rows: Sequence[Timed], known: Audited, loop: LoopKind) -> str:
     whole = [row for row in rows if _before(row) not in FLOATS]
     if total_s(whole) >= total_s(rows) / 2:
         return (
@@ -80,6 +85,6 @@ def _action(rows: Sequence[Timed], known: Audited) -> str:
     if known.audit.micro_batches > 1 and total_s(repeated) >= total_s(rows) / 2:
         return (
             "weights are converted in every micro-batch: fewer, larger micro-batches, or "
-            'Trainer(precision="bf16-true")'
+            f"{loop.bf16_weights}"
         )
     return "make the tensor in the dtype it is used in, where it is made, and leave out .to(dtype)"

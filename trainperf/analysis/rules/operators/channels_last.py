@@ -1,14 +1,12 @@
 """Do convolutions get their images in the order that tensor cores do not take?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import audited, place_of, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import audited, place_of, total_s
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 PRECISIONS = frozenset({"tf32", "fp16", "bf16", "fp8"})
 """What tensor cores compute in."""
@@ -47,10 +45,7 @@ def channels_last(evidence: Evidence) -> Finding | None:
         ),
         action="model.to(memory_format=torch.channels_last), and the images likewise after the "
         "copy to the device",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )

@@ -1,9 +1,8 @@
 """Does the step compute what is the same in every step?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import audited, place_of, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import audited, place_of, total_s
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
@@ -34,10 +33,7 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
         ),
         action='make it in __init__ with register_buffer("mask", …, persistent=False) for the '
         "longest input, and slice it in forward",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )

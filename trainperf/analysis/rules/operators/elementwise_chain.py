@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import (
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.attention import attention_rows
+from trainperf.analysis.rules.operators.base import (
     PASSES,
     Audited,
     Timed,
@@ -13,13 +13,11 @@ from trainperf.analysis.rules.operators.audited import (
     place_of,
     total_s,
 )
-from trainperf.analysis.rules.operators.scores import attention_rows
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share, size
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 HANDED_ON = 0.25
 """Share of what elementwise operators move that one kernel would not; a pair hands on a third."""
@@ -55,10 +53,7 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
         ),
         action="torch.compile(model), or the fused form, e.g. torch.nn.functional.gelu(x, "
         'approximate="tanh") instead of its formula',
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         effort="hours",
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",

@@ -1,7 +1,7 @@
 """Are sums that need many digits made in half precision?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.operators.audited import Timed, place_of, short
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.operators.base import Timed, place_of
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
 
@@ -38,12 +38,12 @@ def half_sensitive(evidence: Evidence) -> Finding | None:
     rows = [
         Timed(floor=floor, time_s=0.0)
         for floor in light.operators
-        if floor.use.part == "forward" and _is_sensitive(short(floor.use), floor.use.dtypes)
+        if floor.use.part == "forward" and _is_sensitive(floor.use.short_name, floor.use.dtypes)
     ]
     if not rows:
         return None
-    losses = [row for row in rows if short(row.use) in LOSSES]
-    names = ", ".join(sorted({short(row.use) for row in losses or rows}))
+    losses = [row for row in rows if row.use.short_name in LOSSES]
+    names = ", ".join(sorted({row.use.short_name for row in losses or rows}))
     kinds = "/".join(sorted({row.use.dtypes[0] for row in losses or rows}))
     what = "the loss" if losses else "a norm or softmax"
     return Finding(
@@ -61,7 +61,7 @@ def half_sensitive(evidence: Evidence) -> Finding | None:
         ),
         action="logits.float() before the loss, or with torch.autocast: it keeps these in fp32"
         if losses
-        else 'Trainer(precision="bf16-mixed") or "16-mixed": autocast keeps these in fp32',
+        else f"{evidence.summary.run.loop.bf16}, or in fp16: autocast keeps these in fp32",
         confidence="medium",
         severity="medium" if losses else "low",
         where=place_of(losses or rows),

@@ -1,10 +1,9 @@
 """Does the step copy tensors only to have them in another order?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import audited, place_of, total_s
-from trainperf.analysis.rules.operators.copies import is_layout_copy
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.autocast_casts import is_cast
+from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, place_of, total_s
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
@@ -32,10 +31,15 @@ def layout_copies(evidence: Evidence) -> Finding | None:
         ),
         action="make the batch in the layout that the model wants, in the dataset; drop "
         "contiguous() and clone() where the next operator takes strides",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer clone and copy_",
     )
+
+
+def is_layout_copy(row: Timed) -> bool:
+    """Whether it makes the same numbers in the same dtype, elsewhere."""
+    use = row.use
+    if use.part not in PASSES or use.constant or is_cast(row):
+        return False
+    return use.short_name in ("clone", "copy_", "_to_copy", "contiguous")

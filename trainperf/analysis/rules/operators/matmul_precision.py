@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import Audited, Timed, audited, place_of, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import Audited, Timed, audited, place_of, total_s
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.loop_kind import LoopKind
 
 
 TRACE_TIME: TraceTime = "operators"
 
-
 FASTER = 2.0
 """Multiple of the fp32 peak from which another precision is worth its digits (A100's TF32: 8)."""
-
 
 SHORTER = ("tf32", "bf16", "fp16")
 """What fp32 products may be computed in instead, the least different first."""
@@ -30,7 +28,7 @@ def matmul_precision(evidence: Evidence) -> Finding | None:
     known = audited(evidence)
     if known is None:
         return None
-    return _double(known) or _single(known)
+    return _double(known) or _single(known, evidence.summary.run.loop)
 
 
 def _double(known: Audited) -> Finding | None:
@@ -51,16 +49,13 @@ def _double(known: Audited) -> Finding | None:
         evidence=_evidence(known, rows),
         action="model.float(), and make batches with dtype=torch.float32: numpy's default is "
         "float64",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has no fp64",
     )
 
 
-def _single(known: Audited) -> Finding | None:
+def _single(known: Audited, loop: LoopKind) -> Finding | None:
     peaks = known.light.chip.flops_per_s
     slow = peaks.get("fp32")
     faster = [name for name in SHORTER if slow and peaks.get(name, 0.0) >= FASTER * slow]
@@ -79,21 +74,19 @@ def _single(known: Audited) -> Finding | None:
         title=f"fp32 products take {share(total_s(rows) / known.step_s)} of the step",
         advice="Use the tensor cores" if known.audit.device == "cuda" else "Multiply in bf16",
         evidence=(peak + faster[-1], *_evidence(known, rows)),
-        action=_SINGLE[faster[0]],
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        action=_faster_action(faster[0], loop),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )
 
 
-_SINGLE = {
-    "tf32": 'torch.set_float32_matmul_precision("high"); more with Trainer(precision="bf16-mixed")',
-    "bf16": 'Trainer(precision="bf16-mixed")',
-    "fp16": 'Trainer(precision="16-mixed"): this chip has no bf16',
-}
+def _faster_action(precision: str, loop: LoopKind) -> str:
+    return {
+        "tf32": f'torch.set_float32_matmul_precision("high"); more with {loop.bf16}',
+        "bf16": loop.bf16,
+        "fp16": f"{loop.fp16}: this chip has no bf16",
+    }[precision]
 
 
 def _evidence(known: Audited, rows: Sequence[Timed]) -> tuple[str, ...]:

@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import Timed, audited, place_of, short, total_s
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import Timed, audited, place_of, total_s
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 STEPS = {"tf32": 4, "fp16": 8, "bf16": 8, "fp8": 16}
 """Elements of 16 bytes: sizes that are no multiple of them cost alignment (NVIDIA's guide)."""
@@ -47,10 +45,7 @@ def matmul_shapes(evidence: Evidence) -> Finding | None:
             known.stands_on(),
         ),
         action=_action(sizes[0], rows),
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence="low" if known.basis == "modelled" else "medium",
-        severity=severity(lost),
+        **known.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )
@@ -66,7 +61,7 @@ def odd_sizes(use: OperatorUse) -> tuple[int, ...]:
 
 def _sizes(use: OperatorUse) -> Iterator[int]:
     """Rows, columns and inner size."""
-    if short(use) not in ("mm", "addmm", "bmm", "baddbmm") or len(use.shapes) < 2:
+    if use.short_name not in ("mm", "addmm", "bmm", "baddbmm") or len(use.shapes) < 2:
         return
     left, right = use.shapes[-2:]
     if min(len(left), len(right)) >= 2:

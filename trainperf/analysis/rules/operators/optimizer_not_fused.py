@@ -1,14 +1,12 @@
 """Is the update made of many small operators?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import TraceTime
-from trainperf.analysis.rules.operators.audited import Timed, audited, short, total_s
-from trainperf.core.findings import LIMITS, Finding, severity
+from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.operators.base import Timed, audited, total_s
+from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
-
 
 ELEMENTWISE = ("pointwise", "copy", "other")
 
@@ -23,7 +21,7 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
         return None
     rows = [row for row in known.operators if row.use.part == "optimizer"]
     update = [row for row in rows if row.use.kind in ELEMENTWISE]
-    if not update or any(short(row.use).startswith("_fused_") for row in rows):
+    if not update or any(row.use.short_name.startswith("_fused_") for row in rows):
         return None
     spent_s = total_s(update)
     lost = known.fraction(spent_s - sum(row.floor.fused_floor_s for row in update))
@@ -41,14 +39,11 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
             known.stands_on(),
         ),
         action="torch.optim.AdamW(parameters, fused=True); Adam, SGD and Adagrad take it too",
-        fraction=lost,
-        gain_upper_bound=known.bound(lost),
-        confidence=known.confidence,
-        severity=severity(lost),
+        **known.costs(lost),
         confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
     )
 
 
 def _is_foreach(update: list[Timed]) -> bool:
-    listed = [row for row in update if short(row.use).startswith("_foreach_")]
+    listed = [row for row in update if row.use.short_name.startswith("_foreach_")]
     return total_s(listed) >= total_s(update) / 2

@@ -1,8 +1,7 @@
 """Does the GradScaler throw away too many updates?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import value
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.analysis.rules.base import Evidence
+from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import plural, scale_factor, share
 
 
@@ -19,13 +18,13 @@ def overflow(evidence: Evidence) -> Finding | None:
     The bound is on useful updates per second: a skipped step costs what a step costs.
     """
     summary = evidence.summary
-    lost = value(summary, "overflow_rate")
+    lost = summary.value("overflow_rate")
     if lost is None or lost < RATE:
         return None
     steps = summary.readings["overflow_rate"].n
     if lost * steps <= FEWEST:
         return None
-    scale = value(summary, "loss_scale")
+    scale = summary.value("loss_scale")
     return Finding(
         id="overflow",
         title=f"{share(lost)} of the updates overflow and are thrown away",
@@ -36,9 +35,7 @@ def overflow(evidence: Evidence) -> Finding | None:
         ),
         action='precision="bf16-mixed" where the hardware has it; else look for infinities in '
         "the loss, and clip gradients after unscaling",
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
-        severity=severity(lost),
+        **costs(lost),
         effort="hours",
         confirm=f"trainperf report: overflows below {share(RATE)} of the updates",
     )

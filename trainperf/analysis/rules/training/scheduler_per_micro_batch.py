@@ -1,7 +1,6 @@
 """Does the learning-rate schedule run faster than the model is updated?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import setting
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, times
 

@@ -1,7 +1,6 @@
 """Does validation build graphs that nobody needs?"""
 
-from trainperf.analysis.evidence import Evidence
-from trainperf.analysis.rules.base import gap_fraction
+from trainperf.analysis.rules.base import Evidence, gap_fraction
 from trainperf.core.findings import Finding, amdahl
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Gap

@@ -1,6 +1,6 @@
 """Do gradients add up from update to update?"""
 
-from trainperf.analysis.evidence import Evidence
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding
 
 

@@ -1,4 +1,4 @@
-"""How are figures drawn without a script?  Marks as SVG that stretches, words beside it as text.
+"""Figures without a script: marks as SVG that stretches, words next to it as text.
 
 A figure is as wide as the page and so many pixels high: lines keep their width and words their size
 on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixels.
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainperf.core.formatting.html.markup import Markup, tag, text
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.html.scales import Axis
-from trainperf.core.formatting.html.style import COLOURS
 
 
 WIDE = 1000

@@ -1,0 +1,14 @@
+"""Colours of the documentation's pictures: those of the report pages, light."""
+
+from trainperf.core.formatting.html.palette import NEUTRALS, phase_colour
+from trainperf.core.phases import Phase
+
+
+COLOURS = {
+    **{name: NEUTRALS[name][0] for name in ("page", "card", "line", "accent")},
+    "ink": NEUTRALS["text"][0],
+    "soft": NEUTRALS["quiet"][0],
+    "live": phase_colour(Phase.H2D)[0],
+    "offline": phase_colour(Phase.FORWARD)[0],
+}
+"""By what they are for."""

@@ -1,0 +1,88 @@
+"""A member that is added to a family appears in the generated pages by itself."""
+
+from pathlib import Path
+
+import pytest
+from support.extended import ROOT, ExtendedPackage
+
+
+METER = '''"""A meter that a contributor adds."""
+
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
+from trainperf.meters.base import Meter
+
+
+class Planted(Meter):
+    """Shrubs per step, as the gardener counts them."""
+
+    name = "planted_shrubs"
+    unit = "1"
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """One per step."""
+        return Ratio(float(len(block)), float(len(block)), len(block))
+
+
+METERS = (Planted(),)
+'''
+
+RULE = '''"""A rule that a contributor adds."""
+
+
+def planted_rule(evidence: object) -> None:
+    """The garden takes a notable part of the step."""
+'''
+
+CHECK = '''"""A check that a contributor adds."""
+
+
+def planted_check(case: object) -> None:
+    """No shrub stands in the way."""
+'''
+
+COMMAND = '''"""`trainperf garden`: a command that a contributor adds."""
+
+from dataclasses import replace
+
+from trainperf.commands.report import COMMAND as REPORT
+
+
+COMMAND = replace(REPORT, name="garden")
+'''
+
+RENDER = "import sys; from scripts.render_docs import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of a package with one meter, rule, check and command more."""
+    folder = tmp_path_factory.mktemp("checkout")
+    package = ExtendedPackage.copied_to(folder)
+    package.add_file("meters/planted.py", METER)
+    package.add_line("meters/__init__.py", '"planted",', after='"loss",')
+    package.add_file("analysis/rules/host/planted_rule.py", RULE)
+    package.add_line(
+        "analysis/rules/__init__.py", '"host.planted_rule",', after='"host.callbacks",'
+    )
+    package.add_file("analysis/doctor/planted_check.py", CHECK)
+    package.add_line("analysis/doctor/__init__.py", '"planted_check",', after='"loader",')
+    package.add_file("commands/garden.py", COMMAND)
+    package.add_line("commands/__init__.py", '"garden",', after='"merge",')
+    package.run(RENDER, "--out", folder / "docs")
+    return folder / "docs"
+
+
+@pytest.mark.parametrize(
+    ("page", "row"),
+    [
+        ("readings.md", "| `planted_shrubs` | 1 |"),
+        ("findings.md", "| `planted_rule` | The garden takes a notable part of the step. |"),
+        ("checks.md", "| `planted_check` | No shrub stands in the way |"),
+        ("cli.md", "## trainperf garden"),
+    ],
+)
+def test_a_new_member_has_its_row(pages: Path, page: str, row: str) -> None:
+    """And had none before."""
+    assert row in (pages / "reference" / page).read_text(encoding="utf-8")
+    assert row not in (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")

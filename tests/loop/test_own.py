@@ -1,0 +1,216 @@
+"""A user's own meters, probes and sinks in a plain loop, up to every report."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.own import BrokenMeter, BrokenProbe, BrokenSink, ForwardShare, Keeper, LineProbe, Lines
+
+from trainperf.core.errors import ConfigError
+from trainperf.loop import LoopMonitor
+from trainperf.meters.fold import Reading
+from trainperf.recording.probes.base import Probe
+from trainperf.testing import FakeClock
+
+
+class Writer:
+    """Keeps the last value of every tag."""
+
+    def __init__(self) -> None:
+        self.scalars: dict[str, float] = {}
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Keep it."""
+        self.scalars[tag] = scalar_value
+
+    def add_custom_scalars(self, layout: object) -> None:
+        """Nothing."""
+
+
+def trained(path: Path | None, **own: object) -> LoopMonitor:
+    """Ten steps of 4 ms, of which 3 in forward; batches of 10, 20, 10, 20, … lines."""
+    clock = FakeClock()
+    monitor = LoopMonitor(path, report=False, clock=clock, log_every_n_steps=5, **own)  # type: ignore[arg-type]
+    for _ in monitor.batches([{"lines": 10 + 10 * (place % 2)} for place in range(10)]):
+        with monitor.phase("forward"):
+            clock.advance(ms=3)
+        clock.advance(ms=1)
+        monitor.end_step()
+    monitor.close()
+    return monitor
+
+
+def summary(monitor: LoopMonitor) -> dict[str, dict[str, object]]:
+    """The readings in `summary.json`."""
+    assert monitor.run is not None
+    readings: dict[str, dict[str, object]] = json.loads(
+        (monitor.run / "summary.json").read_text(encoding="utf-8")
+    )["readings"]
+    return readings
+
+
+def test_a_meter_on_known_facts_reaches_the_writer_and_the_summary(tmp_path: Path) -> None:
+    """With the planted value, to the digit."""
+    writer = Writer()
+    monitor = trained(tmp_path, meters=[ForwardShare()], writer=writer)
+
+    assert writer.scalars["trainperf/forward_fraction"] == 0.75
+    assert summary(monitor)["forward_fraction"]["value"] == 0.75
+
+
+def test_a_probe_feeds_a_new_column_and_a_meter_reads_it(tmp_path: Path) -> None:
+    """Mean of 10 and 20; the column is in every step."""
+    keeper = Keeper()
+    monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()], sinks=[keeper])
+
+    assert keeper.info.columns[-1] == "lines"
+    assert [row[-1] for row in keeper.steps] == [10.0, 20.0] * 5
+    found = summary(monitor)["lines_of_batch"]
+    assert (found["value"], found["unit"], found["n"]) == (15.0, "1", 10)
+    assert (found["title"], found["better"]) == ("lines per batch", "higher")
+
+
+def test_a_sink_gets_every_step_and_the_readings_and_is_closed(tmp_path: Path) -> None:
+    """Those of the user's meters among them."""
+    keeper = Keeper()
+    trained(tmp_path, meters=[ForwardShare()], sinks=[keeper])
+
+    assert len(keeper.steps) == 10
+    assert keeper.shown["forward_fraction"].value == 0.75
+    assert keeper.closed
+
+
+@pytest.mark.parametrize("format_", ["text", "markdown", "html", "json"])
+def test_a_report_made_later_without_the_users_code_shows_the_reading(
+    format_: str, tmp_path: Path
+) -> None:
+    """`trainperf report RUN` imports nothing that a run names."""
+    monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()])
+    command = [sys.executable, "-m", "trainperf", "report", str(monitor.run), "--format", format_]
+
+    report = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout
+
+    assert "lines per batch" in report or "lines_of_batch" in report
+    assert "15" in report
+
+
+def test_the_tab_lists_the_reading(tmp_path: Path) -> None:
+    """From the run directory alone."""
+    from trainperf.reports.run.tab_words import words_of
+
+    from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.summarize import summarize
+
+    monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()])
+    assert monitor.run is not None
+    words = words_of(summarize(Run.open(monitor.run)))
+
+    assert [reading.said for reading in words.readings if reading.name == "lines_of_batch"] == [
+        "15"
+    ]
+
+
+def test_a_meter_whose_fact_was_never_there_says_so(tmp_path: Path) -> None:
+    """Not measured, with the reason; never 0."""
+
+    class Silent(LineProbe):
+        def micro_batch(self, batch: object, loss: object) -> None:
+            """Feed nothing."""
+
+    found = summary(trained(tmp_path, meters=[Lines()], probes=[Silent()]))["lines_of_batch"]
+
+    assert found["value"] is None
+    assert found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("own", "part"),
+    [
+        (
+            {"meters": [BrokenMeter(), ForwardShare()], "probes": [LineProbe()]},
+            "meter broken_meter",
+        ),
+        ({"meters": [ForwardShare()], "sinks": [BrokenSink()]}, "broken sink"),
+        ({"meters": [ForwardShare(), Lines()], "probes": [BrokenProbe()]}, "broken probe"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_fault_switches_off_that_part_only_and_is_reported(
+    own: dict[str, object], part: str, tmp_path: Path
+) -> None:
+    """All ten steps are there, and so are the other readings."""
+    keeper = Keeper()
+    monitor = trained(tmp_path, **{**own, "sinks": [*own.get("sinks", []), keeper]})  # type: ignore[misc]
+
+    assert list(monitor.monitor.guard.faults) == [part]
+    assert len(keeper.steps) == 10
+    assert keeper.shown["forward_fraction"].value == 0.75
+    found = summary(monitor)
+    assert found["forward_fraction"]["value"] == 0.75
+    for name in {"broken_meter", "lines_of_batch"} & found.keys():
+        assert part in str(found[name]["reason"])
+    assert monitor.run is not None
+    assert part in (monitor.run / "report.html").read_text(encoding="utf-8")
+
+
+class NoName(Probe):
+    """Forgot its name."""
+
+
+class Twice(LineProbe):
+    """Feeds what is fed already."""
+
+    name = "twice"
+    facts = ("samples",)
+
+
+class Taken(ForwardShare):
+    """Has the name of ours."""
+
+    name = "step_s"
+
+
+class Miles(ForwardShare):
+    """Has a unit nobody knows."""
+
+    unit = "miles"
+
+
+@pytest.mark.parametrize(
+    ("own", "sentence"),
+    [
+        ({"meters": [ForwardShare]}, r"a class; pass an instance: ForwardShare\(\)"),
+        ({"meters": [3]}, "not a Meter"),
+        ({"meters": ForwardShare()}, "must be a list of Meter objects"),
+        ({"meters": [ForwardShare(), ForwardShare()]}, "'forward_fraction' is taken"),
+        ({"meters": [Taken()]}, "'step_s' is taken"),
+        ({"meters": [Miles()]}, "unit 'miles'.*must be one of"),
+        ({"meters": [Lines()]}, "needs 'lines', which no probe feeds"),
+        ({"probes": [NoName()]}, "it has no name"),
+        ({"probes": [Twice()]}, "'samples'.*has a probe already"),
+        ({"probes": [LineProbe(), LineProbe()]}, "'line counter' is taken"),
+        ({"sinks": [print]}, "not a Sink"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_work_is_refused_at_construction(own: dict[str, object], sentence: str) -> None:
+    """With the value, the rule and the remedy."""
+    with pytest.raises(ConfigError, match=sentence):
+        LoopMonitor(None, **own)  # type: ignore[arg-type]
+
+
+def test_readings_of_ranks_are_combined_as_ours_are() -> None:
+    """A quotient of sums stays one; a statistic of a user's own class becomes a mean."""
+    from trainperf.core.steps.records import OwnReading
+    from trainperf.meters.own import across
+
+    def of(value: float, *state: float, kind: str = "Ratio") -> OwnReading:
+        return OwnReading(value=value, unit="1", title="t", n=4, reduction=kind, state=state)
+
+    assert across([of(0.5, 1, 2, 4), of(0.25, 2, 8, 4)]) == Reading(
+        value=0.3, unit="1", n=4, per_rank=(0.5, 0.25), title="t"
+    )
+    assert across([of(1.0, kind=""), of(3.0, kind="")]).value == 2.0
+    assert across([of(1.0, 1, 1, 1), None]).per_rank == (1.0, None)

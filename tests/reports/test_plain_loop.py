@@ -1,0 +1,93 @@
+"""Advice fits the loop: who wrote a loop of their own is never told to call Lightning's classes."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.cases import CASES
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
+
+from trainperf.analysis.doctor import Case, examined
+from trainperf.analysis.rules import RULES
+from trainperf.analysis.run.directory import Run
+from trainperf.core.loop_kind import LIGHTNING, PLAIN
+from trainperf.reports.doctor import text as doctor_text
+from trainperf.reports.html.run import load_page_data
+from trainperf.reports.html.run import render as page
+from trainperf.reports.run import markdown
+from trainperf.reports.run.run_view import run_view
+from trainperf.reports.run.text import full_lines, lines
+
+
+ROOT = Path(__file__).parents[2]
+OF_LIGHTNING = re.compile(
+    r"TrainPerf\(|\bTrainer\(|(?<!Loop)Monitor\(\)|ScheduledProfiler\(|self\.log|accumulate_grad_batches="
+)
+ONLY_UNDER_LIGHTNING = {
+    "analysis/rules/distributed/data_parallel.py": "one of two, by the kind of loop",
+    "analysis/rules/fit/checkpoint.py": "one of two, by the kind of loop",
+    "analysis/rules/fit/validation.py": "one of two, by the kind of loop",
+    "analysis/rules/host/hidden_syncs.py": "about what a Lightning run recorded of `self.log`",
+    "analysis/rules/host/logging.py": "about operators inside `self.log`",
+    "analysis/rules/host/loop.py": "about a phase that only Lightning has",
+}
+
+
+def shown_of(run: Run) -> Iterator[tuple[str, str]]:
+    """Every form in which a run is shown."""
+    data = load_page_data(run, now_s=0.0)
+    summary = data.evidence.summary
+    yield "text", "\n".join(line.plain for line in lines(summary, 100))
+    yield "full", "\n".join(line.plain for line in full_lines(summary, 100))
+    yield "markdown", markdown.render(summary)
+    yield "html", page(data)
+    yield "tab", msgspec.json.encode(run_view(summary)).decode()
+    checkup = examined(Case(evidence=data.evidence))
+    yield "doctor", doctor_text.render(checkup, "run")
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("case", CASES)
+def test_no_form_names_a_class_of_lightning(case: str, device: str, tmp_path: Path) -> None:
+    """Whatever the run is like, and however it is shown."""
+    ranks = []
+    for spec in CASES[case]().ranks:
+        info = msgspec.structs.replace(
+            spec.info, device=device, config={**spec.info.config, "loop": PLAIN.name}
+        )
+        ranks.append(replace(spec, info=info))
+    run = Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", ranks))
+
+    named = {form: OF_LIGHTNING.findall(text) for form, text in shown_of(run)}
+
+    assert not any(named.values()), named
+
+
+def test_lightning_is_still_named_under_lightning(tmp_path: Path) -> None:
+    """The doctor and the page say how to ask for an audit."""
+    specs = [RankSpec(steps=make_steps(100, data_wait=20, forward=30), info=make_info())]
+    shown = dict(shown_of(Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", specs))))
+
+    assert LIGHTNING.audit in shown["html"]
+    assert LIGHTNING.audit in shown["doctor"]
+
+
+def test_advice_asks_the_loop_what_things_are_called() -> None:
+    """No rule, check or report types a Lightning call that a plain loop could be told."""
+    assert RULES
+    package = ROOT / "trainperf"
+    named = {
+        str(path.relative_to(package))
+        for room in ("analysis", "reports", "comparison", "traces", "meters", "audit")
+        for path in (package / room).rglob("*.py")
+        if OF_LIGHTNING.search(_without_docstrings(path.read_text(encoding="utf-8")))
+    }
+
+    assert named == set(ONLY_UNDER_LIGHTNING)
+
+
+def _without_docstrings(source: str) -> str:
+    return re.sub(r'"""(?:.|\n)*?"""', "", source)

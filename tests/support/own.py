@@ -1,0 +1,118 @@
+"""A user's own meter, probe and sink, with truth planted in the batches."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from trainperf.core.phases import Phase
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.records import Row, RunInfo
+from trainperf.meters import Meter, Scope
+from trainperf.meters.fold import Reading
+from trainperf.meters.folds import mean
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.recorder import Recorder
+from trainperf.recording.sinks.base import Sink
+
+
+class Lines(Meter):
+    """Mean number of lines in a batch: stands on a fact that only `LineProbe` feeds."""
+
+    name = "lines_of_batch"
+    unit = "1"
+    title = "lines per batch"
+    better = "higher"
+    scope = Scope.ALL
+    needs = ("lines",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Lines over steps."""
+        return mean(block, "lines")
+
+
+class ForwardShare(Meter):
+    """Share of the step spent in forward: stands on what every run knows."""
+
+    name = "forward_fraction"
+    unit = "1"
+    scope = Scope.ALL
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Forward over wall."""
+        return Ratio(block.total_ns(Phase.FORWARD), block.total_wall_ns, len(block))
+
+
+class LineProbe(Probe):
+    """Feeds the number of lines in a batch, which is planted under `lines`."""
+
+    name = "line counter"
+    facts: ClassVar[tuple[str, ...]] = ("lines",)
+
+    def attach(self, recorder: Recorder) -> None:
+        """The usual."""
+        super().attach(recorder)
+        self._column = recorder.column("lines")
+
+    def micro_batch(self, batch: object, loss: object) -> None:
+        """Read what was planted."""
+        if self.recorder.draft is not None and isinstance(batch, dict):
+            self.recorder.draft.facts[self._column] = float(batch["lines"])
+
+
+class Keeper(Sink):
+    """Keeps all it is given."""
+
+    name = "keeper"
+
+    def __init__(self) -> None:
+        self.info = RunInfo()
+        self.steps: list[Row] = []
+        self.shown: dict[str, Reading] = {}
+        self.closed = False
+
+    def begin(self, info: RunInfo) -> None:
+        """Keep it."""
+        self.info = info
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """Keep them."""
+        self.steps += rows
+
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """Keep the latest."""
+        self.shown = dict(readings)
+
+    def close(self) -> None:
+        """Keep that it was closed."""
+        self.closed = True
+
+
+class BrokenMeter(Lines):
+    """Fails at its first block."""
+
+    name = "broken_meter"
+    title = "broken"
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """As a mistake of the user's would."""
+        raise ZeroDivisionError("planted")
+
+
+class BrokenSink(Keeper):
+    """Fails at its first step."""
+
+    name = "broken sink"
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """As a server that is gone would."""
+        raise ConnectionError("planted")
+
+
+class BrokenProbe(LineProbe):
+    """Fails at its first batch."""
+
+    name = "broken probe"
+
+    def micro_batch(self, batch: object, loss: object) -> None:
+        """As a mistake of the user's would."""
+        raise LookupError("planted")

@@ -1,0 +1,64 @@
+"""What did compiling cost this fit?  What the rules about `torch.compile` have in common."""
+
+import re
+from collections.abc import Collection
+
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.compilation import Compilation, Compiled
+
+
+WORTH = 0.10
+"""Share of the fit that compiling may take before the fit counts as too short for it."""
+
+MOST = 110
+"""Letters of torch's words in a line."""
+
+_SIZE = re.compile(r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)")
+_WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
+"""How torch names a local or a global variable."""
+
+
+def recompiled_late(document: Compilation) -> list[Compiled]:
+    """What was compiled again after the first step that compiled anything.
+
+    Inside that step modules of one class are compiled after one another, each for the first time.
+    """
+    steps = [one.step for one in document.compiled if one.step is not None]
+    first = min(steps, default=0)
+    return [one for one in document.recompiled if one.step is not None and one.step > first]
+
+
+def excess_s(document: Compilation, summary: Summary, steps: Collection[int]) -> float:
+    """By how much these steps were longer than a steady one, together."""
+    step_s = summary.value("step_s") or 0.0
+    walls = [one.wall_s for one in document.steps if one.step in steps]
+    return sum(max(0.0, wall_s - step_s) for wall_s in walls)
+
+
+def once_s(document: Compilation, summary: Summary) -> float:
+    """What compiling costs a fit in which nothing is compiled twice."""
+    again = {one.step for one in recompiled_late(document)}
+    first = {one.step for one in document.steps} - again
+    between = [one.seconds or 0.0 for one in document.compiled if one.step is None]
+    return excess_s(document, summary, first) + sum(between)
+
+
+def dimension(reason: str) -> tuple[str, int] | None:
+    """The tensor and the dimension that a guard found changed, if it was that."""
+    found = _SIZE.search(plain(reason))
+    return (found["name"], int(found["dim"])) if found else None
+
+
+def plain(reason: str) -> str:
+    """Torch's words without its comments, variables by the names they have in the code."""
+    return _WRAPPED.sub(r"\1", reason).split("  #", 1)[0].strip()
+
+
+def short(text: str) -> str:
+    """No longer than fits a line of a report."""
+    return text if len(text) <= MOST else text[: MOST - 1] + "…"
+
+
+def name_of(one: Compiled) -> str:
+    """The function, in words."""
+    return one.function or "the compiled module"

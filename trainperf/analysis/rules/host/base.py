@@ -1,0 +1,163 @@
+"""Which lines of the user's code keep the host busy?  What rules about Python code share.
+
+On a CPU the audit has timed each operator and what passed before it.  The proportions of that one
+step are laid over the phases of the steady ones, which ran without the audit.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.audit import OperatorUse, Part
+from trainperf.core.findings import LIMITS
+
+
+_GROUPS: tuple[tuple[str, tuple[Part, ...]], ...] = (
+    ("forward", ("forward",)),
+    ("backward", ("backward", "recompute")),
+    ("optimizer", ("optimizer",)),
+)
+
+NEAR = 12
+"""Lines of one file that lie at most so far apart may be one loop."""
+
+LOOP = 8
+"""So many calls from one line in one step are a loop."""
+
+OWN_S = 100e-6
+"""The audit is quicker than that between two calls: from its end to its next begin."""
+
+READS = (
+    "aten._local_scalar_dense.",
+    "aten.is_nonzero.",
+    "aten.nonzero.",
+    "aten.masked_select.",
+    "aten.equal.",
+    "aten._unique2.",
+    "aten.unique_dim.",
+    "aten.unique_consecutive.",
+)
+"""Operators whose result the host must know before it goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLines:
+    """The audited step of a CPU run, as shares of a mean steady step."""
+
+    rows: tuple[OperatorUse, ...]
+    """In the order of their first call."""
+    shares: tuple[float, ...]
+    """Of each row, Python before its calls included."""
+    befores: tuple[float, ...]
+    """The part of each of them that passes before the calls."""
+    step_s: float
+
+    def share(self, rows: Iterable[OperatorUse]) -> float:
+        """Of some of the rows together."""
+        return self._sum(self.shares, rows)
+
+    def before(self, rows: Iterable[OperatorUse]) -> float:
+        """What passes before their calls."""
+        return self._sum(self.befores, rows)
+
+    def _sum(self, shares: Sequence[float], rows: Iterable[OperatorUse]) -> float:
+        wanted = {id(row) for row in rows}
+        pairs = zip(self.rows, shares, strict=True)
+        return min(1.0, sum(share for row, share in pairs if id(row) in wanted))
+
+
+def host_lines(evidence: Evidence) -> HostLines | None:
+    """`None` without an audit on a CPU of a step like the others, or with too few steady steps."""
+    summary, audit = evidence.summary, evidence.documents.audit
+    step_s = summary.value("step_mean_s")
+    if audit is None or audit.device != "cpu" or not step_s:
+        return None
+    if summary.run.steady_steps < LIMITS.steps:
+        return None
+    rows = audit.operators
+    shares: dict[int, float] = {}
+    befores: dict[int, float] = {}
+    for phase_s, parts in _phases(summary, rows):
+        mine = [row for row in rows if row.part in parts]
+        before = _before_s(mine)
+        whole_s = sum(before) + sum(row.host_s for row in mine)
+        scale = phase_s / step_s / whole_s if whole_s else 0.0
+        for row, before_s in zip(mine, before, strict=True):
+            befores[id(row)] = scale * before_s
+            shares[id(row)] = scale * (before_s + row.host_s)
+    return HostLines(
+        rows=rows,
+        shares=tuple(shares[id(row)] for row in rows),
+        befores=tuple(befores[id(row)] for row in rows),
+        step_s=step_s,
+    )
+
+
+def reads(rows: Iterable[OperatorUse]) -> list[OperatorUse]:
+    """Those that hand a value of the device to Python, in forward and from a known line."""
+    return [
+        row
+        for row in rows
+        if row.part == "forward" and row.line and not row.logs and row.name.startswith(READS)
+    ]
+
+
+def read_in_loops(rows: Sequence[OperatorUse]) -> list[OperatorUse]:
+    """All that runs about as often as a read that is repeated, in lines near it."""
+    chosen: set[str] = set()
+    for line, calls in _calls(reads(rows)).items():
+        if calls >= LOOP:
+            often = _calls(rows)
+            chosen |= {one for one in often if is_near(one, line) and 2 * often[one] >= calls}
+    return [row for row in rows if row.line in chosen and row.part != "optimizer"]
+
+
+def is_near(one: str, other: str) -> bool:
+    """Whether two lines may belong to one piece of code."""
+    (file, number), (its_file, its_number) = place(one), place(other)
+    return file == its_file and abs(number - its_number) <= NEAR
+
+
+def place(line: str) -> tuple[str, int]:
+    """File and number of `file:line`."""
+    file, _, number = line.rpartition(":")
+    return file, int(number) if number.isdecimal() else 0
+
+
+def heaviest(known: HostLines, rows: Iterable[OperatorUse]) -> list[tuple[str, float]]:
+    """Lines and their shares, the largest first."""
+    own = {id(row) for row in rows}
+    lines: dict[str, float] = {}
+    for row, share in zip(known.rows, known.shares, strict=True):
+        if id(row) in own and row.line:
+            lines[row.line] = lines.get(row.line, 0.0) + share
+    return sorted(lines.items(), key=lambda item: -item[1])
+
+
+def _calls(rows: Iterable[OperatorUse]) -> dict[str, int]:
+    """Line to how often it ran: its operators were called at least so many times each."""
+    often: dict[str, dict[str, int]] = {}
+    for row in rows:
+        if row.line and row.part == "forward":
+            mine = often.setdefault(row.line, {})
+            mine[row.name] = mine.get(row.name, 0) + row.calls
+    return {line: max(calls.values()) for line, calls in often.items()}
+
+
+def _phases(summary: Summary, rows: Sequence[OperatorUse]) -> list[tuple[float, tuple[Part, ...]]]:
+    """The phases with the parts that ran in them; all together where they were not told apart."""
+    spent = {name: summary.value(f"phase_{name}_s") or 0.0 for name, _ in _GROUPS}
+    present = {row.part for row in rows}
+    missing = [name for name, parts in _GROUPS if not spent[name] and present & {*parts}]
+    if not missing:
+        return [(spent[name], parts) for name, parts in _GROUPS]
+    everything = sum(spent.values()) + (summary.value("phase_other_s") or 0.0)
+    return [(everything, tuple(part for _, parts in _GROUPS for part in parts))]
+
+
+def _before_s(rows: Sequence[OperatorUse]) -> list[float]:
+    """What passed before each row's calls, less what the audit itself adds there."""
+    before = [row.before_s / row.calls for row in rows if row.before_s > 0]
+    own_s = min([*before, OWN_S])
+    return [max(0.0, row.before_s - own_s * row.calls) for row in rows]

@@ -1,0 +1,87 @@
+"""Does memory grow, and who holds what grows?  Shared by the rules about leaks."""
+
+from dataclasses import dataclass
+
+from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.core.artifacts.memory import Holder
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, size
+
+
+LEAK_BYTES = 32 << 20
+"""Growth over the steady steps; less may be an allocator's (TraceML looks from 100 MB on)."""
+
+LEAK_STEPS = 100_000
+"""A fit of ordinary length; memory that is full later is no leak that matters."""
+
+HELD = 0.5
+"""Share of the steps from which something is held, and of the growth that a container explains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """Memory that grows step by step, so fast that a fit of ordinary length does not end."""
+
+    bytes_per_step: float
+    low: float
+    high: float
+    """Ends of the 95 % interval of that."""
+    steps_left: float
+    """Until the memory of the device, or of the machine, is full."""
+
+
+def growth(evidence: Evidence) -> Growth | None:
+    """The growth that matters; `None` where there is none, or not enough was seen of it."""
+    summary = evidence.summary
+    slope, capacity = (
+        summary.readings.get("memory_slope_bytes_per_step"),
+        setting(summary, "device_memory_bytes"),
+    )
+    if slope is None or slope.value is None or slope.low is None or slope.high is None:
+        return None
+    grown = slope.value * summary.run.steady_steps
+    if slope.low <= 0 or grown < LEAK_BYTES or summary.run.steady_steps < LIMITS.steps:
+        return None
+    held = summary.value("memory_peak_bytes") or summary.value("resident_peak_bytes")
+    if capacity is None or held is None:
+        return None
+    left = max(0.0, capacity - held) / slope.value
+    if left > LEAK_STEPS:
+        return None
+    return Growth(bytes_per_step=slope.value, low=slope.low, high=slope.high, steps_left=left)
+
+
+def graphs_held(evidence: Evidence) -> Holder | None:
+    """A container that has an autograd graph of nearly every step; `None` if none is known."""
+    memory, steps = evidence.documents.memory, evidence.summary.run.steps
+    if memory is None or steps < LIMITS.steps:
+        return None
+    return next((one for one in memory.held if one.graphs >= HELD * steps), None)
+
+
+def gathered(evidence: Evidence, found: Growth) -> Holder | None:
+    """A container that has something of nearly every step, and enough to explain the growth."""
+    memory, steps = evidence.documents.memory, evidence.summary.run.steps
+    least = HELD * found.low * evidence.summary.run.steady_steps
+    fits = (
+        one
+        for one in (memory.held if memory is not None else ())
+        if one.count >= HELD * steps and one.size_bytes >= least
+    )
+    return next(fits, None)
+
+
+def pace(found: Growth) -> str:
+    """How fast, and how long it can go on."""
+    return (
+        f"{size(found.bytes_per_step)} a step [{size(found.low)}–{size(found.high)}]: "
+        f"memory is full in {count(round(found.steps_left, -2))} steps"
+    )
+
+
+def said(holder: Holder) -> str:
+    """Who holds what, in one line."""
+    graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
+    named = f"{holder.kind} {holder.name}" if holder.name else f"a {holder.kind} that has no name"
+    held = f"{count(holder.count)} tensors or arrays{graphs}"
+    return f"{named} holds {held}: {size(holder.size_bytes)}"

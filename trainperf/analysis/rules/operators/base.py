@@ -1,0 +1,306 @@
+"""How much of a steady step do some of the audited operators take?  What operator rules share.
+
+One step was audited and many are timed.  On a CPU the audit has timed every operator, and the
+phases of the steady steps say how long that takes when nobody looks on.  On another device the
+audit sees launches only: a trace has the times, and without one they are modelled from floors.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
+from trainperf.analysis.roofline.speed_of_light import family, traced_operators
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
+from trainperf.core.findings import LIMITS, Costs, Level, amdahl, severity
+from trainperf.core.formatting.units import duration, plural
+
+
+Basis = Literal["measured", "traced", "modelled"]
+
+PASSES: tuple[Part, ...] = ("forward", "backward", "recompute")
+"""Parts of the step that are no update."""
+
+BUSY = 2.0
+"""Largest factor by which others may slow a phase down; what is beyond it is Python's."""
+
+_PHASES: dict[Part, str] = {
+    "forward": "forward",
+    "backward": "backward",
+    "recompute": "backward",
+    "optimizer": "optimizer",
+}
+
+
+_AROUND_PASSES = ("forward", "backward", "other")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """One row of the audit, and what it takes of a mean steady step."""
+
+    floor: OperatorFloor
+    time_s: float
+
+    @property
+    def use(self) -> OperatorUse:
+        """What was called."""
+        return self.floor.use
+
+    @property
+    def excess_s(self) -> float:
+        """Beyond its floor."""
+        return max(0.0, self.time_s - self.floor.floor_s)
+
+
+class AuditedCosts(Costs):
+    """What a finding about audited operators costs, and how sure that is."""
+
+    confidence: Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """The audited step beside the steady ones."""
+
+    audit: StepAudit
+    light: Roofline
+    step_s: float
+    """Mean of the steady steps."""
+    work_s: float
+    """The part of it in forward, backward and optimizer."""
+    passes_s: float
+    """The part of it in forward and backward, and in Python between the phases."""
+    basis: Basis
+    operators: tuple[Timed, ...]
+    """Of the device."""
+    capture: str
+    """How to get a trace, in this kind of loop."""
+    smallest_s: float
+    """A call that computes next to nothing, under the audit: every step has some."""
+
+    def fraction(self, saved_s: float) -> float:
+        """A share of the step, at most all of it."""
+        return min(max(saved_s, 0.0) / self.step_s, 1.0)
+
+    def bound(self, fraction: float) -> float | None:
+        """Amdahl's law; `None` where the times are no more than a model."""
+        return None if self.basis == "modelled" else amdahl(fraction)
+
+    def costs(self, lost: float) -> AuditedCosts:
+        """As `findings.costs`, no surer than the times are; no bound where they are a model."""
+        confidence: Level = "low" if self.basis == "modelled" else "medium"
+        return AuditedCosts(
+            fraction=lost,
+            gain_upper_bound=self.bound(lost),
+            severity=severity(lost),
+            confidence=confidence,
+        )
+
+    def with_aftermath_s(self, rows: Sequence[Timed]) -> float:
+        """Time of rows, and of what their results cost other operators at most.
+
+        Memory for a result has to be got and given back, and it pushes others out of the cache:
+        no more than moving it twice through memory.
+        """
+        made = sum(row.use.written_bytes for row in rows)
+        return total_s(rows) + 2 * made / self.light.chip.memory_bytes_per_s
+
+    def stands_on(self) -> str:
+        """Where the times are from."""
+        step = "" if self.audit.step is None else f" {self.audit.step}"
+        if self.basis == "modelled":
+            return f"modelled from the floors of step{step}; {self.capture} would measure it"
+        if self.basis == "traced":
+            return f"device times from the trace, operators from step{step}"
+        return f"operators timed one by one in step{step}"
+
+    def lines(self, rows: Iterable[Timed], most: int = 3) -> tuple[str, ...]:
+        """The lines that weigh most among some rows, with their time and their operators."""
+        groups: dict[str, list[Timed]] = {}
+        for row in rows:
+            groups.setdefault(row.use.line or row.use.module or "", []).append(row)
+        ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
+        return tuple(
+            f"{place or 'a place that is not known'}: {duration(total_s(mine))} a step in "
+            f"{plural(sum(row.use.calls for row in mine), 'call')} of {_names(mine)}"
+            for place, mine in ranked[:most]
+        )
+
+
+def audited(evidence: Evidence) -> Audited | None:
+    """What operator rules stand on.
+
+    `None` without an audit, its chip or enough steady steps, and where the audited step is not
+    like the others.
+    """
+    summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
+    step_s = summary.value("step_mean_s")
+    if audit is None or light is None or not step_s or summary.value("flops_per_s") is None:
+        return None
+    if summary.run.steady_steps < LIMITS.steps:
+        return None
+    own = [floor for floor in light.operators if floor.use.place == "device"]
+    work_s = _work_s(summary)
+    basis: Basis = "measured"
+    if audit.device == "cpu":
+        operators = _on_host(own, summary, light)
+    else:
+        operators = _on_device(own, work_s, evidence)
+        basis = "traced" if traced_operators(evidence.captures) else "modelled"
+    return Audited(
+        audit=audit,
+        light=light,
+        step_s=step_s,
+        work_s=work_s,
+        passes_s=_passes_s(summary, operators),
+        basis=basis,
+        capture=summary.run.loop.capture,
+        # What logging calls has a rule of its own.
+        operators=tuple(row for row in operators if not row.use.logs),
+        smallest_s=_smallest_s(own, launch_s(light)),
+    )
+
+
+def total_s(rows: Iterable[Timed]) -> float:
+    """Time of some rows together."""
+    return sum(row.time_s for row in rows)
+
+
+def place_of(rows: Sequence[Timed]) -> str:
+    """`file:line` of the rows that weigh most; empty where no line is known."""
+    weights: dict[str, float] = {}
+    for row in rows:
+        if row.use.line is not None:
+            weights[row.use.line] = weights.get(row.use.line, 0.0) + row.time_s
+    return max(weights, key=weights.__getitem__, default="")
+
+
+def launch_s(light: Roofline) -> float:
+    """Host time of one launch."""
+    return LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
+
+
+def is_large(row: Timed, known: Audited) -> bool:
+    """Whether its work takes clearly longer than its launch."""
+    if known.basis != "measured":
+        return row.floor.floor_s / row.use.calls >= launch_s(known.light)
+    return _each_s(row.use) >= 4 * known.smallest_s
+
+
+def _each_s(use: OperatorUse) -> float:
+    return _busy_s(use) / use.calls
+
+
+def _smallest_s(own: Iterable[OperatorFloor], usual_s: float) -> float:
+    """The shortest call: a launch on a machine as busy as it was, and what the audit adds."""
+    shortest_s = min((_each_s(one.use) for one in own), default=usual_s)
+    return min(max(shortest_s, usual_s), 6 * usual_s)
+
+
+def _names(rows: Iterable[Timed]) -> str:
+    ranked = sorted(rows, key=lambda row: -row.time_s)
+    names = list(dict.fromkeys(row.use.short_name for row in ranked))
+    return ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
+
+
+def _work_s(summary: Summary) -> float:
+    return sum(summary.value(f"phase_{name}_s") or 0.0 for name in set(_PHASES.values()))
+
+
+def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
+    around_s = sum(summary.value(f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES)
+    if summary.value("phase_optimizer_s"):
+        return around_s
+    # In a loop without brackets the update is in there too.
+    update_s = total_s(row for row in operators if row.use.part == "optimizer")
+    return max(0.0, around_s - update_s)
+
+
+# -- a CPU: the audit has timed the operators -------------------------------------------------
+
+
+def _on_host(own: Sequence[OperatorFloor], summary: Summary, light: Roofline) -> list[Timed]:
+    """Each row's share of its phase, as far as the phases are told apart."""
+    parts = {part: summary.value(f"phase_{name}_s") or 0.0 for part, name in _PHASES.items()}
+    if not _told_apart(own, parts):
+        whole_s = _work_s(summary) + (summary.value("phase_other_s") or 0.0)
+        return _shared_out(own, whole_s, light)
+    backward = [one for one in own if one.use.part in ("backward", "recompute")]
+    timed = _shared_out(backward, parts["backward"], light)
+    for part in ("forward", "optimizer"):
+        mine = [one for one in own if one.use.part == part]
+        timed += _shared_out(mine, parts[part], light)
+    return timed
+
+
+def _told_apart(own: Sequence[OperatorFloor], parts: dict[Part, float]) -> bool:
+    """Whether each phase is long enough for the operators that ran in it.
+
+    A plain loop without brackets, or a `backward()` that nobody announced, has all in one phase.
+    """
+    whole_s = sum(_busy_s(one.use) for one in own)
+    seen = dict.fromkeys(_PHASES.values(), 0.0)
+    for one in own:
+        seen[_PHASES[one.use.part]] += _busy_s(one.use)
+    return all(
+        parts[part] >= seen[name] / 4
+        for part, name in _PHASES.items()
+        if seen[name] > 0.05 * whole_s
+    )
+
+
+def _shared_out(floors: Sequence[OperatorFloor], phase_s: float, light: Roofline) -> list[Timed]:
+    """In proportion to what they took under the audit, and the rest by calls."""
+    seen_s, calls = sum(_busy_s(one.use) for one in floors), sum(one.use.calls for one in floors)
+    if seen_s <= 0 or not calls:
+        return [Timed(floor=one, time_s=0.0) for one in floors]
+    factor = min(phase_s / seen_s, BUSY)
+    # Python around a call takes some launches' time; a phase that sleeps is nobody's work.
+    call_s = min((phase_s - factor * seen_s) / calls, 10 * launch_s(light))
+    return [
+        Timed(floor=one, time_s=factor * _busy_s(one.use) + call_s * one.use.calls)
+        for one in floors
+    ]
+
+
+def _busy_s(use: OperatorUse) -> float:
+    """What it computed; an audit of an earlier release knows only what it took."""
+    return use.busy_s or use.host_s
+
+
+# -- another device: a trace has timed the operators, or nobody has -----------------------------
+
+
+def _on_device(own: Sequence[OperatorFloor], work_s: float, evidence: Evidence) -> list[Timed]:
+    weight_s = sum(map(_least_s, own))
+    if weight_s <= 0:
+        return []
+    modelled = [Timed(floor=one, time_s=work_s * _least_s(one) / weight_s) for one in own]
+    traced = {one.name: one.measured_s for one in traced_operators(evidence.captures)}
+    if not traced:
+        return modelled
+    # What is not among the longest operators of a trace takes less than each of them.
+    shortest_s = min(traced.values())
+    families: dict[str, float] = {}
+    for row in modelled:
+        name = family(row.use.name)
+        families[name] = families.get(name, 0.0) + row.time_s
+    return [
+        Timed(floor=row.floor, time_s=_scaled(row, families, traced, shortest_s))
+        for row in modelled
+    ]
+
+
+def _scaled(
+    row: Timed, families: dict[str, float], traced: dict[str, float], shortest_s: float
+) -> float:
+    name = family(row.use.name)
+    share = row.time_s / families[name] if families[name] else 0.0
+    return share * traced.get(name, min(families[name], shortest_s))
+
+
+def _least_s(floor: OperatorFloor) -> float:
+    return max(floor.floor_s, floor.launch_s)

@@ -1,0 +1,98 @@
+"""The colours of the pages and of the TensorBoard tab, light and dark: defined only here.
+
+As CSS variables: `--phase-<label>` for the phases of a step, `--line-0` and so on for curves,
+`--kind-<kind>` for slices of a timeline, and the neutrals by their own names.
+"""
+
+from collections.abc import Mapping
+
+from trainperf.core.phases import PHASES
+
+
+NEUTRALS: Mapping[str, tuple[str, str]] = {
+    "page": ("#f5f6f8", "#14171d"),
+    "card": ("#ffffff", "#1c2028"),
+    "tint": ("#f3f5f9", "#232834"),
+    "line": ("#dfe2e8", "#323845"),
+    "grid": ("#e8eaef", "#2b303b"),
+    "text": ("#1d2330", "#e6e9ef"),
+    "quiet": ("#5b6475", "#a3acbd"),
+    "accent": ("#2f6bd0", "#7fb0ff"),
+    "good": ("#1f7a54", "#5fc79b"),
+    "bad": ("#c0392b", "#ff8a7d"),
+    "warn": ("#a54e12", "#eb9a5c"),
+    "tag": ("#7b8498", "#98a1b3"),
+}
+"""Light and dark."""
+
+_PHASES = (
+    ("#d2435a", "#e4657a"),
+    ("#ec9a3c", "#e9a655"),
+    ("#5b9bf0", "#74adf5"),
+    ("#2b5fae", "#4a7fd0"),
+    ("#7b5cc4", "#9a80dc"),
+    ("#d9b92c", "#dcc24c"),
+    ("#3fa38f", "#52b8a3"),
+    ("#a3aab8", "#7c8494"),
+)
+_LINES = (
+    ("#2f6bd0", "#7fb0ff"),
+    ("#d2435a", "#ee7a8d"),
+    ("#2d9480", "#52b8a3"),
+    ("#ad7a12", "#dcb454"),
+    ("#7b5cc4", "#a78eea"),
+    ("#c2528f", "#e085b6"),
+    ("#58738f", "#93acc6"),
+    ("#8a6a4f", "#c2a184"),
+)
+_KINDS = {
+    "step": ("#c3c9d6", "#454d5e"),
+    "compute": ("#3a76d6", "#5b95ee"),
+    "communication": ("#ec9a3c", "#e9a655"),
+    "copy": ("#2d9480", "#52b8a3"),
+    "idle": ("#f0c3ca", "#5d353d"),
+    "operator": ("#7fb0ef", "#4a74ad"),
+    "loader": ("#d2435a", "#e4657a"),
+    "sync": ("#7b5cc4", "#9a80dc"),
+    "other": ("#a3aab8", "#7c8494"),
+}
+
+COLOURS = len(_LINES)
+"""So many phases and lines: what has more of them begins again."""
+
+FIT_PARTS = (2, 4, 1, 6, 5, 0, 3, 7)
+"""Colours of the parts of a fit, as places among the phases: neighbours differ."""
+
+
+def phase_colour(place: int) -> tuple[str, str]:
+    """A phase's colour, light and dark."""
+    return _PHASES[place]
+
+
+def phase_variable(place: int) -> str:
+    """The variable of a phase's colour, e.g. `--phase-data_wait`."""
+    return f"--phase-{PHASES[place % COLOURS].label}"
+
+
+def variables() -> str:
+    """The style rules that define every colour, by the reader's preference."""
+    colours = {f"--{name}": pair for name, pair in NEUTRALS.items()}
+    colours |= {phase_variable(place): pair for place, pair in enumerate(_PHASES)}
+    colours |= {f"--line-{place}": pair for place, pair in enumerate(_LINES)}
+    colours |= {f"--kind-{name}": pair for name, pair in _KINDS.items()}
+    light, dark = (
+        " ".join(f"{name}: {pair[mode]};" for name, pair in colours.items()) for mode in (0, 1)
+    )
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    )
+
+
+def tab_style() -> str:
+    """The tab's colours: the variables, and a class for each part of a fit."""
+    parts = (
+        f".part-{n} {{ background: var({phase_variable(place)}); }}\n"
+        for n, place in enumerate(FIT_PARTS)
+    )
+    return variables() + "".join(parts)

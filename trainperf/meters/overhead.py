@@ -1,0 +1,27 @@
+"""Overhead: what trainperf itself costs the loop."""
+
+from trainperf.core.stats.reductions import Ratio
+from trainperf.core.steps.block import StepBlock
+from trainperf.meters.base import Meter
+from trainperf.meters.folds import mean
+
+
+class Overhead(Meter):
+    """Host time trainperf itself takes per steady step, in seconds.
+
+    Its own hooks and flushes as measured, plus each bracket at a cost calibrated at the start.
+    What the relay *saves* against Lightning's own brackets is not subtracted.
+    """
+
+    name = "overhead_s"
+    unit = "s"
+    better = "lower"
+    needs = ("overhead_ns",)
+
+    def observe(self, block: StepBlock) -> Ratio | None:
+        """Mean over steps."""
+        spent = mean(block, "overhead_ns")
+        return None if spent is None else Ratio(spent.numerator / 1e9, spent.denominator, spent.n)
+
+
+METERS = (Overhead(),)

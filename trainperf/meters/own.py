@@ -1,0 +1,99 @@
+"""Readings of a user's own meters: how they are kept in the run directory, and read back.
+
+A report is made in another process, which must not import code that a run directory names.  So
+the process that trains writes what its own meters say, and this combines the ranks.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from trainperf.core.stats.reductions import (
+    First,
+    LargestLast,
+    Last,
+    Maximum,
+    Rate,
+    Ratio,
+    Reduction,
+    SharedRate,
+    Total,
+)
+from trainperf.core.steps.records import OwnReading, RunInfo
+from trainperf.meters.base import Meter
+from trainperf.meters.fold import Fold, Reading, readings
+
+
+_SMALL = (Ratio, Rate, SharedRate, Total, Maximum, First, Last, LargestLast)
+"""Statistics of a few numbers, which are kept whole."""
+
+_BY_NAME: dict[str, Callable[..., Reduction]] = {kind.__name__: kind for kind in _SMALL}
+
+
+def kept(meter: Meter, fold: Fold, info: RunInfo) -> OwnReading:
+    """What *meter* says of the steps that *fold* has seen."""
+    reading = readings([fold], info)[meter.name]
+    reduction = fold.reduction(meter.name)
+    state = _state(reduction)
+    return OwnReading(
+        value=reading.value,
+        unit=meter.unit,
+        title=meter.title_for_people,
+        better=meter.better,
+        n=reading.n,
+        low=reading.low,
+        high=reading.high,
+        reason=reading.reason,
+        reduction=type(reduction).__name__ if state else "",
+        state=state,
+    )
+
+
+def without_value(meter: Meter, reason: str) -> OwnReading:
+    """A reading of *meter* that was not measured, and why."""
+    title = meter.title_for_people
+    return OwnReading(unit=meter.unit, title=title, better=meter.better, reason=reason)
+
+
+def across(ranks: Sequence[OwnReading | None]) -> Reading:
+    """One reading of several ranks, `None` for a rank that kept none.
+
+    Statistics of a few numbers are combined as those of our own meters are; of any other the mean
+    over the ranks is taken, without an interval.
+    """
+    present = [own for own in ranks if own is not None]
+    measured = [own for own in present if own.value is not None]
+    first = measured[0] if measured else present[0]
+    if len(measured) < 2:
+        value, interval = first.value, (first.low, first.high)
+    else:
+        value, interval = _combined(measured), (None, None)
+    return Reading(
+        value=value,
+        unit=first.unit,
+        title=first.title,
+        better=first.better,
+        n=max(own.n for own in present),
+        low=interval[0],
+        high=interval[1],
+        per_rank=tuple(own.value if own else None for own in ranks) if len(ranks) > 1 else (),
+        reason=first.reason if value is None else None,
+    )
+
+
+def _combined(ranks: Sequence[OwnReading]) -> float | None:
+    kind = _BY_NAME.get(ranks[0].reduction)
+    if kind is not None and all(own.reduction == ranks[0].reduction for own in ranks):
+        try:
+            reductions: list[Reduction] = [kind(*own.state) for own in ranks]
+        except TypeError:
+            pass  # damaged, or of another release: the values are there all the same
+        else:
+            return type(reductions[0]).across(reductions).value()
+    return sum(own.value or 0.0 for own in ranks) / len(ranks)
+
+
+def _state(reduction: Reduction | None) -> tuple[float, ...]:
+    # A user's own class may add a field, or combine ranks in another way.
+    if not isinstance(reduction, _SMALL) or type(reduction) not in _SMALL:
+        return ()
+    return dataclasses.astuple(reduction)

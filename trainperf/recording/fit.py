@@ -1,0 +1,106 @@
+"""Start of a fit, the same for every loop: probes are chosen, sinks opened, the monitor started.
+
+An adapter translates its loop into a `FitPlan`; it decides nothing else.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from trainperf.core import run_directory
+from trainperf.core.steps.records import RunInfo, Scalar, Totals
+from trainperf.meters import Measure
+from trainperf.meters.fold import Reading
+from trainperf.recording import run_identity
+from trainperf.recording.extensions import Extensions
+from trainperf.recording.monitor import Monitor, RunParts
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.interleaving import turns_probe
+from trainperf.recording.probes.selection import EVERYTHING, Chosen, Objects, choose, meters_of
+from trainperf.recording.sinks import default_sinks
+from trainperf.recording.sinks.base import Outputs
+
+
+PATIENCE = 64
+"""Batches without an optimizer step from which on a batch is taken to be a step."""
+
+
+def _no_names() -> dict[str, int]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitPlan:
+    """A loop that is about to be measured, as its adapter sees it."""
+
+    objects: Objects
+    outputs: Outputs
+    started_at: str
+    config: Mapping[str, Scalar]
+    log_every: int
+    notes: Callable[[], dict[str, str]]
+    """How numbers were obtained, as far as known now."""
+    actions_ns: Callable[[], dict[str, int]] = _no_names
+    """Exclusive host time of each user hook."""
+    measures: frozenset[Measure] = EVERYTHING
+    probes: Callable[[Chosen], list[Probe]] = lambda _: []
+    """Probes of the adapter, which may talk to the chosen ones."""
+    reasons: Callable[[Chosen], dict[str, str]] = lambda _: {}
+    """Why facts are missing, beyond what the choice of probes tells."""
+    extensions: Extensions = field(default_factory=Extensions)
+    software: Mapping[str, str] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """Steps, samples and tokens of earlier fits that this one continues."""
+    continues: str = ""
+    micro_batches: int = 1
+    first_answer: Callable[[dict[str, Reading]], None] | None = None
+
+
+def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
+    """Choose the probes and start the monitor; model, optimizers and loaders exist."""
+    chosen = choose(plan.objects, plan.measures)
+    chosen.probes += [*plan.probes(chosen), *plan.extensions.probes]
+    info = _info(plan, chosen)
+    # Last of all: what the others do as a step closes is part of the turn.
+    turns = turns_probe(chosen.clock, info, plan.micro_batches)
+
+    def totals() -> Totals:
+        lengths = chosen.tokens.lengths if chosen.tokens else {}
+        return Totals(
+            at_step=0,
+            actions_ns=plan.actions_ns(),
+            sequence_lengths=dict(sorted(lengths.items())),
+            notes=plan.notes(),
+            config=chosen.config(monitor.guard),
+        )
+
+    monitor.start(
+        RunParts(
+            info=info,
+            probes=[*chosen.probes, *turns],
+            sinks=[*default_sinks(plan.outputs), *plan.extensions.sinks],
+            device=chosen.clock,
+            log_every=plan.log_every,
+            totals=totals,
+            first_answer=plan.first_answer,
+            meters=meters_of(plan.measures),
+            own_meters=plan.extensions.meters,
+        )
+    )
+    return chosen
+
+
+def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:
+    device = plan.objects.device
+    return RunInfo(
+        started_at=plan.started_at,
+        rank=plan.outputs.rank,
+        world_size=plan.objects.world_size,
+        device=device.type,
+        attempt=run_directory.attempt(),
+        reasons={**chosen.reasons, **plan.reasons(chosen)},
+        software={**run_identity.software(), **plan.software},
+        hardware=run_identity.hardware(device),
+        config=dict(plan.config),
+        totals=dict(plan.totals),
+        continues=plan.continues,
+    )

@@ -1,0 +1,41 @@
+"""Output to a terminal, a pipe or a log file: width, styles, and lines of Rich's text."""
+
+import io
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from trainperf.core.formatting.escape import encodable
+from trainperf.core.formatting.wrap import WIDTH, filled
+
+
+LEAST_WIDTH = 60
+MOST_WIDTH = 110
+
+
+def flow(parts: Iterable[str], width: int, joint: str = " ", style: str = "") -> list[Text]:
+    """Parts set one after the other, broken into lines between parts only."""
+    return [Text(line, style=style) for line in filled(parts, width, joint)]
+
+
+def styled(report: Sequence[Text], stream: TextIO) -> str:
+    """Lines for a stream, with their styles where it takes them."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return encodable("".join(line.plain.rstrip() + "\n" for line in report), stream)
+    canvas = io.StringIO()
+    console = Console(file=canvas, force_terminal=True, highlight=False, width=MOST_WIDTH)
+    for line in report:
+        console.print(line, no_wrap=True, crop=False, overflow="ignore")
+    return encodable(canvas.getvalue(), stream)
+
+
+def width_of(stream: TextIO) -> int:
+    """Columns of a terminal, within bounds in which a report reads well; `WIDTH` elsewhere."""
+    columns = shutil.get_terminal_size((WIDTH, 24)).columns
+    if not stream.isatty() and "COLUMNS" not in os.environ:
+        columns = WIDTH
+    return min(max(columns, LEAST_WIDTH), MOST_WIDTH)

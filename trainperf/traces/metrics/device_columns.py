@@ -1,0 +1,122 @@
+"""The device's part of a step: busy and idle time, copies, kernels, as columns of `TraceStep`."""
+
+import re
+
+import numpy as np
+
+from trainperf.traces.event_table import NONE, EventTable, Kind
+from trainperf.traces.metrics.columns import (
+    StepColumns,
+    by_step,
+    not_measured,
+    per_step,
+    seconds,
+    share,
+)
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork
+from trainperf.traces.metrics.host import LAUNCHING
+from trainperf.traces.metrics.idle import IdleSplit
+from trainperf.traces.metrics.intervals import overlaps
+from trainperf.traces.metrics.steps import Mask, StepSpans, named, present
+
+
+DEVICE_FIELDS = (
+    "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
+    "idle_sync_s", "idle_other_s", "compute_s", "h2d_s", "h2d_bytes", "h2d_overlap_fraction",
+    "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "kernels", "launches", "short_kernels",
+    "short_kernels_s", "tensor_core_fraction",
+)  # fmt: skip
+
+SHORT_NS = 10_000
+"""A kernel below this takes about as long to launch as to run."""
+
+_TENSOR_CORE = re.compile(
+    r"tensor_?op|hmma|imma|wgmma|gmma|xmma|_mma_|nvjet|flash|fmha|mfma|h884|h1688|i8816"
+    r"|[_s](884|1688|8816|16816|168128)|_MI(16|32|4)x|_MT\d+x\d+.*_MI\d+",
+    re.IGNORECASE,
+)
+_ORDINARY = re.compile(r"simt|_sgemm_|cutlass_\d+_simt", re.IGNORECASE)
+
+
+def device_columns(
+    table: EventTable, steps: StepSpans, device: DeviceWork, idle: IdleSplit
+) -> StepColumns:
+    """Busy and idle time, copies and kernels of each step; not measured without a device."""
+    count = len(steps)
+    if not len(device):
+        return not_measured(DEVICE_FIELDS, count)
+    spans = by_step(device, device.in_steps, count)
+    compute = by_step(device, device.kernel & device.used_for(DeviceUse.COMPUTE), count)
+    bounds = [each.bounds for each in spans]
+    return {
+        "device_span_s": [(ends[1] - ends[0]) / 1e9 if ends else None for ends in bounds],
+        "gpu_busy_s": seconds([each.total for each in spans]),
+        "gpu_idle_s": seconds(idle.total),
+        "idle_data_wait_s": seconds(idle.data_wait),
+        "idle_host_bound_s": seconds(idle.host_bound),
+        "idle_sync_s": seconds(idle.sync),
+        "idle_other_s": seconds(idle.other),
+        "compute_s": seconds([each.total for each in compute]),
+        **_transfers(table, device, count),
+        **_kernels(table, steps, device),
+    }
+
+
+def _transfers(table: EventTable, device: DeviceWork, count: int) -> StepColumns:
+    """Time, bytes and overlap of each step's copies; time is that of the copies on the device."""
+    to_device, from_device = DeviceUse.TO_DEVICE, DeviceUse.FROM_DEVICE
+    up = by_step(device, device.used_for(to_device), count)
+    down = by_step(device, device.used_for(from_device), count)
+    up_ns, down_ns = [spans.total for spans in up], [spans.total for spans in down]
+    return {
+        "h2d_s": seconds(up_ns),
+        "h2d_bytes": _bytes(table, device, to_device, count),
+        "h2d_overlap_fraction": share(overlaps(up, device.computing), up_ns),
+        "d2h_s": seconds(down_ns),
+        "d2h_bytes": _bytes(table, device, from_device, count),
+        "d2h_overlap_fraction": share(overlaps(down, device.computing), down_ns),
+    }
+
+
+def _bytes(table: EventTable, device: DeviceWork, use: DeviceUse, count: int) -> list[int | None]:
+    """Sum of what each step's copies moved; `None` if one of them does not say."""
+    rows = np.flatnonzero(device.used_for(use) & device.in_steps)
+    sizes, step = table.bytes[device.row[rows]], device.step[rows]
+    total = np.zeros(count, np.int64)
+    np.add.at(total, step, sizes)
+    unsaid = np.zeros(count, bool)
+    unsaid[step[sizes == NONE]] = True
+    return [None if no else int(size) for size, no in zip(total, unsaid, strict=True)]
+
+
+def _kernels(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepColumns:
+    """Counts and sums over the kernels that each step launched, communication among them."""
+    count = len(steps)
+    length = device.end - device.start
+    short = device.kernel & (length < SHORT_NS)
+    compute = device.kernel & device.used_for(DeviceUse.COMPUTE)
+    launches = named(table, LAUNCHING, Kind.RUNTIME)
+    computed = per_step(device.step[compute], count, length[compute])
+    tensor = compute & _sounds_of_tensor_cores(table, device)
+    return {
+        "kernels": per_step(device.step[device.kernel], count),
+        "launches": per_step(steps.holding(table.start_ns[launches]), count),
+        "short_kernels": per_step(device.step[short], count),
+        "short_kernels_s": seconds(per_step(device.step[short], count, length[short])),
+        "tensor_core_fraction": share(
+            per_step(device.step[tensor], count, length[tensor]), computed
+        ),
+    }
+
+
+def sounds_of_tensor_cores(name: str) -> bool:
+    """Whether a kernel's name is one that libraries give to those that use tensor cores."""
+    return _TENSOR_CORE.search(name) is not None and _ORDINARY.search(name) is None
+
+
+def _sounds_of_tensor_cores(table: EventTable, device: DeviceWork) -> Mask:
+    codes = table.name[device.row]
+    sounds = np.zeros(len(table.names), bool)
+    for code in present(codes[device.kernel]):
+        sounds[code] = sounds_of_tensor_cores(table.names[code])
+    return sounds[codes]
