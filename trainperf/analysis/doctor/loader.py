@@ -5,6 +5,7 @@ from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.input.base import lost_to_loader
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
+from trainperf.core.readings import DATA_STALL_FRACTION, DATA_WAIT_FRACTION
 
 
 FAILS_ON = ("data_wait", "epoch_start")
@@ -15,11 +16,11 @@ MORE_EXACT = ("many_small_tensors", "straggler")
 def loader(case: Case) -> Outcome:
     """The DataLoader does not make the device wait."""
     summary = case.summary
-    waited, stalled = value(summary, "data_wait_fraction"), value(summary, "data_stall_fraction")
+    waited, stalled = value(summary, DATA_WAIT_FRACTION), value(summary, DATA_STALL_FRACTION)
     lost = lost_to_loader(summary)
     if waited is None or lost is None:
         few = "too few steady steps"
-        why = reason(summary, "data_wait_fraction") if waited is None else few
+        why = reason(summary, DATA_WAIT_FRACTION) if waited is None else few
         return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
     said = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:

@@ -100,5 +100,5 @@ def shares(groups: Groups, names: tuple[str, str, str], label: str) -> Line | No
 
 def why(summary: Summary, name: str) -> str:
     """Why a reading has no value."""
-    reading = summary.readings.get(name)
+    reading = summary.reading(name)
     return (reading.reason if reading else None) or _UNSAID

@@ -7,6 +7,19 @@ import numpy as np
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural
+from trainperf.core.readings import (
+    ALLREDUCE_SKEW_S,
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    H2D_S,
+    LOSS,
+    MEMORY_PEAK_BYTES,
+    OVERFLOW_RATE,
+    RESIDENT_PEAK_BYTES,
+    SAMPLES_PER_S,
+)
 from trainperf.reports.series.chart import Chart, Line, drawn, filled, listed, shares, why
 from trainperf.reports.series.decimate import Groups, Span, over
 
@@ -22,9 +35,9 @@ def charts(groups: Groups, summary: Summary) -> list[Chart]:
 
 def _device(groups: Groups, summary: Summary) -> Chart:
     names = {
-        "data_stall_ns": ("idle for lack of data", "data_stall_fraction"),
-        "h2d_device_ns": ("copy to the device", "h2d_s"),
-        "tail_ns": ("all-reduce tail", "allreduce_tail_s"),
+        "data_stall_ns": ("idle for lack of data", DATA_STALL_FRACTION),
+        "h2d_device_ns": ("copy to the device", H2D_S),
+        "tail_ns": ("all-reduce tail", ALLREDUCE_TAIL_S),
     }
     lines = [drawn(groups, name, label) for name, (label, _) in names.items()]
     there = [each for each in lines if each is not None]
@@ -60,7 +73,7 @@ def _data_wait(groups: Groups, summary: Summary) -> Chart:
             what="Share of the step time of all ranks.",
             unit="1",
             lines=[],
-            absent=why(summary, "data_wait_fraction"),
+            absent=why(summary, DATA_WAIT_FRACTION),
         ),
     )
 
@@ -77,7 +90,7 @@ def _tokens(groups: Groups, summary: Summary) -> Chart:
             what="Tokens of all ranks that the mask keeps, over the slowest rank's time.",
             unit="1/s",
             lines=[],
-            absent=why(summary, "effective_tokens_per_s"),
+            absent=why(summary, EFFECTIVE_TOKENS_PER_S),
             note=summary.run.notes.get("tokens", ""),
         ),
     )
@@ -92,7 +105,7 @@ def _samples(groups: Groups, summary: Summary) -> Chart:
             what="Samples of all ranks over the slowest rank's time.",
             unit="1/s",
             lines=[],
-            absent=why(summary, "samples_per_s"),
+            absent=why(summary, SAMPLES_PER_S),
         ),
     )
 
@@ -116,7 +129,7 @@ def _overflow(groups: Groups, summary: Summary) -> Chart:
             "on the right the loss scale.",
             unit="1",
             lines=[],
-            absent=why(summary, "overflow_rate"),
+            absent=why(summary, OVERFLOW_RATE),
         ),
     )
 
@@ -131,7 +144,7 @@ def _tail(groups: Groups, summary: Summary) -> Chart:
             what="From the last gradient being ready to backward having returned, by rank.",
             unit="s",
             lines=[],
-            absent=why(summary, "allreduce_tail_s"),
+            absent=why(summary, ALLREDUCE_TAIL_S),
         ),
     )
 
@@ -146,7 +159,7 @@ def _skew(groups: Groups, summary: Summary) -> Chart:
             what="How much longer a rank waits than the one that comes last (which is at 0).",
             unit="s",
             lines=[],
-            absent=why(summary, "allreduce_skew_s"),
+            absent=why(summary, ALLREDUCE_SKEW_S),
         ),
     )
 
@@ -158,7 +171,7 @@ def _memory(groups: Groups, summary: Summary) -> Chart:
         "allocated_bytes": "held by tensors",
         "resident_bytes": "resident set of the process",
     }
-    reading = "resident_peak_bytes" if summary.run.device == "cpu" else "memory_peak_bytes"
+    reading = RESIDENT_PEAK_BYTES if summary.run.device == "cpu" else MEMORY_PEAK_BYTES
     return filled(
         [drawn(groups, name, label) for name, label in names.items()],
         Chart(
@@ -173,7 +186,7 @@ def _memory(groups: Groups, summary: Summary) -> Chart:
 
 
 def _loss(groups: Groups, summary: Summary) -> Chart:
-    reading = summary.readings["loss"]
+    reading = summary.readings[LOSS]
     return filled(
         [drawn(groups, "loss", "loss")],
         Chart(
@@ -182,7 +195,7 @@ def _loss(groups: Groups, summary: Summary) -> Chart:
             what="Of the last micro-batch of a step, mean over ranks.",
             unit="",
             lines=[],
-            absent=why(summary, "loss"),
+            absent=why(summary, LOSS),
             note=reading.reason or "",
         ),
     )
