@@ -17,9 +17,8 @@ from trainperf.benchmark import (
 )
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.parity import result_of, seeded
-from trainperf.benchmark.results import Versus
+from trainperf.benchmark.results import Versus, ratio_interval, verdict_of
 from trainperf.benchmark.timing import median_and_iqr, seconds_of
-from trainperf.benchmark.verdict import ratio_interval, verdict_of
 from trainperf.core.errors import ConfigError
 
 

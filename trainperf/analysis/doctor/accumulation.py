@@ -1,7 +1,7 @@
 """Is the batch that an update stands on the one that was meant?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import count, plural
 from trainperf.core.readings import OPTIMIZER_STEPS_PER_S, SAMPLES_PER_S
@@ -41,7 +41,7 @@ def accumulation(case: Case) -> Outcome:
 
 def _recorded(summary: Summary) -> float | None:
     """Samples of a mean update, over all ranks."""
-    samples, updates = value(summary, SAMPLES_PER_S), value(summary, OPTIMIZER_STEPS_PER_S)
+    samples, updates = summary.value("samples_per_s"), summary.value("optimizer_steps_per_s")
     return samples / updates if samples is not None and updates else None
 
 

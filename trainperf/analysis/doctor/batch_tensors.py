@@ -1,7 +1,6 @@
 """Is the batch moved in a few pieces?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import count, size
 from trainperf.core.readings import H2D_BYTES, H2D_TENSORS
 
@@ -12,7 +11,7 @@ FAILS_ON = ("many_small_tensors",)
 def batch_tensors(case: Case) -> Outcome:
     """The batch is not many small tensors."""
     summary, anatomy = case.summary, case.evidence.documents.loader
-    tensors, copied = value(summary, H2D_TENSORS), value(summary, H2D_BYTES)
+    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
     if tensors is None and anatomy is not None:
         tensors, copied = anatomy.tensors, anatomy.batch_bytes
     if tensors is not None:

@@ -10,7 +10,6 @@ from trainperf.analysis.doctor.base import (
     reason,
     unknown,
 )
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.readings import FIRST_STEP_S, RECOMPILES, STEP_S
@@ -22,7 +21,7 @@ RULES = ("compile_latency", "first_step")
 def compile_split(case: Case) -> Outcome:
     """`torch.compile` separates first from steady."""
     summary, known = case.summary, case.evidence.documents.compilation
-    built = value(summary, RECOMPILES)
+    built = summary.value("recompiles")
     if known is None and not built:
         if built is None and summary.run.config.get("compiled") is not False:
             return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts graphs")
@@ -30,7 +29,7 @@ def compile_split(case: Case) -> Outcome:
     bad = failed_by(case, RULES)
     if bad is not None:
         return bad
-    step_s = value(summary, STEP_S)
+    step_s = summary.value("step_s")
     if step_s is None:
         return failed("train past the compilation: no step is steady yet", _graphs(case))
     return passed(_graphs(case), f"first step {_first(summary)}, steady {duration(step_s)}")
@@ -39,12 +38,12 @@ def compile_split(case: Case) -> Outcome:
 def _graphs(case: Case) -> str:
     known = case.evidence.documents.compilation
     if known is None:
-        return plural(round(value(case.summary, RECOMPILES) or 0), "graph")
+        return plural(round(case.summary.value("recompiles") or 0), "graph")
     spent = "" if known.compile_s is None else f" in {duration(known.compile_s)}"
     breaks = f", {plural(len(known.breaks), 'graph break')}" if known.breaks else ""
     return f"{plural(known.graphs, 'graph')}{spent}{breaks}"
 
 
 def _first(summary: Summary) -> str:
-    first_s = value(summary, FIRST_STEP_S)
+    first_s = summary.value("first_step_s")
     return "not measured" if first_s is None else duration(first_s)

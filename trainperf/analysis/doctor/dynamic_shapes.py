@@ -1,7 +1,6 @@
 """Do batches of different shapes cost compilations or padding?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import count, share
 from trainperf.core.readings import PADDING_FRACTION, RECOMPILES
 
@@ -12,7 +11,7 @@ FAILS_ON = ("recompiles", "padding")
 def dynamic_shapes(case: Case) -> Outcome:
     """Dynamic shapes do not cause recompiles or padding waste."""
     summary, known = case.summary, case.evidence.documents.compilation
-    graphs, wasted = value(summary, RECOMPILES), value(summary, PADDING_FRACTION)
+    graphs, wasted = summary.value("recompiles"), summary.value("padding_fraction")
     again = None if known is None else len(known.recompiled)
     if graphs is None and again is None and wasted is None:
         return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts both")

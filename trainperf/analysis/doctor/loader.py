@@ -1,7 +1,6 @@
 """Does the device wait for its batches?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, failed_by, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.input.base import lost_to_loader
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
@@ -16,7 +15,7 @@ MORE_EXACT = ("many_small_tensors", "straggler")
 def loader(case: Case) -> Outcome:
     """The DataLoader does not make the device wait."""
     summary = case.summary
-    waited, stalled = value(summary, DATA_WAIT_FRACTION), value(summary, DATA_STALL_FRACTION)
+    waited, stalled = summary.value("data_wait_fraction"), summary.value("data_stall_fraction")
     lost = lost_to_loader(summary)
     if waited is None or lost is None:
         few = "too few steady steps"

@@ -1,7 +1,6 @@
 """Are updates thrown away?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import scale_factor, share
 from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
 
@@ -12,7 +11,7 @@ FAILS_ON = ("overflow",)
 def overflows(case: Case) -> Outcome:
     """GradScaler does not overflow often."""
     summary = case.summary
-    lost, scale = value(summary, OVERFLOW_RATE), value(summary, LOSS_SCALE)
+    lost, scale = summary.value("overflow_rate"), summary.value("loss_scale")
     if lost is None:
         why = reason(summary, OVERFLOW_RATE)
         if "not applicable" in why or "no GradScaler" in why:

@@ -1,7 +1,6 @@
 """Is memory held that nobody needs?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_audit, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import size
@@ -25,12 +24,12 @@ FAILS_ON = (
 def peak_memory(case: Case) -> Outcome:
     """Peak memory is not raised by activations kept, temporaries or logging references."""
     summary, ledger = case.summary, case.evidence.documents.memory
-    peak, resident = value(summary, MEMORY_PEAK_BYTES), value(summary, RESIDENT_PEAK_BYTES)
+    peak, resident = summary.value("memory_peak_bytes"), summary.value("resident_peak_bytes")
     if ledger is None and peak is None and resident is None:
         return unknown("memory was not measured", case.loop.measures["memory"])
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
-    slope = value(summary, MEMORY_SLOPE_BYTES_PER_STEP)
+    slope = summary.value("memory_slope_bytes_per_step")
     if slope is None:
         said = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)
         return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])

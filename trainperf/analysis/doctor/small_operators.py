@@ -1,7 +1,6 @@
 """Is the work cut into pieces too small to be worth their launch?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.readings import HOST_BOUND_FRACTION
@@ -13,7 +12,7 @@ FAILS_ON = ("launch_bound", "host_bound", "elementwise_chain", "attention", "opt
 def small_operators(case: Case) -> Outcome:
     """Small ops could not be batched or fused to any gain."""
     audit, summary = case.evidence.documents.audit, case.summary
-    bound = value(summary, HOST_BOUND_FRACTION) if summary.run.steady_steps else None
+    bound = summary.value("host_bound_fraction") if summary.run.steady_steps else None
     traced, why = _traced(case), not_judged(case)
     if why and bound is None and not traced:
         return unknown(why, to_audit(case))

@@ -1,7 +1,6 @@
 """Is the time of a step that of a typical one?  The first step must not be in it."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, plural, times, words
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
@@ -10,8 +9,8 @@ from trainperf.core.readings import FIRST_STEP_S, STEP_S
 def steady_state(case: Case) -> Outcome:
     """Steady-state, not first step, is reported."""
     summary = case.summary
-    run, step_s = summary.run, value(summary, STEP_S)
-    first_s = value(summary, FIRST_STEP_S)
+    run, step_s = summary.run, summary.value("step_s")
+    first_s = summary.value("first_step_s")
     if not run.steps:
         return unknown("no step was recorded", "train some steps")
     if step_s is None:

@@ -1,7 +1,7 @@
 """Is the speed said in what the training is for?"""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import setting
 from trainperf.core.formatting.units import count, share
 from trainperf.core.readings import (
     EFFECTIVE_TOKENS_PER_S,
@@ -14,8 +14,8 @@ from trainperf.core.readings import (
 def throughput_unit(case: Case) -> Outcome:
     """Throughput is effective tokens/s or the right unit."""
     summary = case.summary
-    effective, padded = value(summary, EFFECTIVE_TOKENS_PER_S), value(summary, PADDING_FRACTION)
-    samples, updates = value(summary, SAMPLES_PER_S), value(summary, OPTIMIZER_STEPS_PER_S)
+    effective, padded = summary.value("effective_tokens_per_s"), summary.value("padding_fraction")
+    samples, updates = summary.value("samples_per_s"), summary.value("optimizer_steps_per_s")
     if effective is not None:
         mask = summary.run.notes.get("tokens", "mask")
         less = "" if padded is None else f"padding of {share(padded)} is not counted"

@@ -1,7 +1,6 @@
 """Can the times be believed?  Enough steady steps, on clocks that know when the work is done."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
@@ -28,12 +27,12 @@ def warmed_up(case: Case) -> Outcome:
     """Timings are warmed up and synchronised or event-based."""
     summary = case.summary
     run = summary.run
-    step_s = value(summary, STEP_S)
+    step_s = summary.value("step_s")
     steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
     if step_s is None or run.steady_steps < LIMITS.steps:
         more = f"train on: {LIMITS.steps} steady steps are the least to judge by"
         return unknown(steady, more) if run.state == "running" else failed(more, steady)
-    spread_s = value(summary, STEP_IQR_S)
+    spread_s = summary.value("step_iqr_s")
     spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
     clock = _clock(summary)
     if clock is None:
@@ -48,5 +47,5 @@ def _clock(summary: Summary) -> str | None:
     """What the times stand on; `None` if nothing tells when the device is done."""
     if summary.run.device == "cpu":
         return "on a CPU an operator has run when it returns: the host's clock is exact"
-    known = [name for name in EVENTS if value(summary, name) is not None]
+    known = [name for name in EVENTS if summary.value(name) is not None]
     return f"device times from timing events ({', '.join(known)})" if known else None

@@ -64,11 +64,6 @@ def chip_used(documents: Documents) -> Chip | None:
     return None if documents.audit is None else chip_of(documents.audit.device_name)
 
 
-def value(summary: Summary, name: str) -> float | None:
-    """A reading's value over all ranks; `None` when it was not measured."""
-    return summary.value(name)
-
-
 def worst(summary: Summary, name: str) -> float | None:
     """A reading's largest value on any rank: a bound on a gain must hold for the slowest."""
     reading = summary.reading(name)
@@ -84,7 +79,7 @@ def phase_fraction(summary: Summary, phase: Phase) -> float | None:
     """
     if summary.run.steady_steps < LIMITS.steps:
         return None
-    spent, step = worst(summary, phase_reading(phase.label)), value(summary, STEP_MEAN_S)
+    spent, step = worst(summary, f"phase_{phase.label}_s"), summary.value("step_mean_s")
     if spent is None or not step:
         return None
     return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)

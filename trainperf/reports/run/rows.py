@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core.formatting.escape import plain
@@ -104,7 +103,8 @@ def about(summary: Summary) -> str:
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
     """The phases of the mean steady step; of the mean of all steps where none is steady."""
-    seconds = [_phase_s(summary, phase) for phase in PHASES]
+    phases_s = summary.phases_s()
+    seconds = [phases_s.get(phase.label, 0.0) for phase in PHASES]
     step_s = sum(seconds)
     if step_s <= 0:
         return []
@@ -214,18 +214,12 @@ def remarks(summary: Summary) -> list[str]:
     return [plain(note) for note in (*answers, *notes)]
 
 
-def _phase_s(summary: Summary, phase: Phase) -> float:
-    if summary.run.steady_steps:
-        return value(summary, phase_reading(phase.label)) or 0.0
-    return summary.ledger_s.get(phase.label, 0.0) / max(1, summary.run.steps)
-
-
 def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
     # On a CPU nothing is moved to the device.
     if phase is Phase.H2D and summary.run.device == "cpu" and fraction < _NOTHING:
         return "not applicable (CPU)"
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
-    unseen = value(summary, phase_reading(phase.label)) is None
+    unseen = summary.value(f"phase_{phase.label}_s") is None
     return "not measured" if unseen and summary.run.steady_steps else ""
 
 
@@ -233,12 +227,12 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.loop is PLAIN and value(summary, OVERHEAD_S) else ""
+        ours = OURS if summary.run.loop is PLAIN and summary.value("overhead_s") else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"
     if phase is Phase.H2D:
-        copied, speed = value(summary, H2D_BYTES), value(summary, H2D_BYTES_PER_S)
+        copied, speed = summary.value("h2d_bytes"), summary.value("h2d_bytes_per_s")
         if summary.run.device == "cpu":
             return "hooks only: nothing is copied"
         return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
@@ -246,7 +240,7 @@ def _note(summary: Summary, phase: Phase) -> str:
 
 
 def _loader(summary: Summary) -> str:
-    stalled = value(summary, DATA_STALL_FRACTION)
+    stalled = summary.value("data_stall_fraction")
     workers = summary.run.config.get("num_workers")
     parts = [f"num_workers={workers}"] if workers is not None else []
     if stalled is not None and summary.run.device != "cpu":
@@ -255,7 +249,7 @@ def _loader(summary: Summary) -> str:
 
 
 def _tokens(summary: Summary) -> NamedValue | None:
-    rate_per_s, mask = value(summary, EFFECTIVE_TOKENS_PER_S), summary.run.notes.get("tokens")
+    rate_per_s, mask = summary.value("effective_tokens_per_s"), summary.run.notes.get("tokens")
     if rate_per_s is None:
         return None
     name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
@@ -263,8 +257,8 @@ def _tokens(summary: Summary) -> NamedValue | None:
 
 
 def _samples(summary: Summary) -> NamedValue | None:
-    rate_per_s = value(summary, SAMPLES_PER_S)
-    if rate_per_s is None or value(summary, EFFECTIVE_TOKENS_PER_S) is not None:
+    rate_per_s = summary.value("samples_per_s")
+    if rate_per_s is None or summary.value("effective_tokens_per_s") is not None:
         return None
     return NamedValue(name="samples/s", said=_whole(rate_per_s), first=True)
 
@@ -282,7 +276,7 @@ def _lengths(summary: Summary) -> NamedValue | None:
 
 
 def _overflow(summary: Summary) -> NamedValue | None:
-    overflowed, scale = value(summary, OVERFLOW_RATE), value(summary, LOSS_SCALE)
+    overflowed, scale = summary.value("overflow_rate"), summary.value("loss_scale")
     if overflowed is None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
@@ -301,7 +295,7 @@ def _titled(summary: Summary) -> list[NamedValue]:
 def _fact(
     summary: Summary, reading: str, name: str, say: Callable[[float], str]
 ) -> NamedValue | None:
-    number = value(summary, reading)
+    number = summary.value(reading)
     return None if number is None else NamedValue(name=name, said=say(number))
 
 

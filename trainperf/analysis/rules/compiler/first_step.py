@@ -1,6 +1,6 @@
 """Is the run too short to pay back its first step?"""
 
-from trainperf.analysis.rules.base import Evidence, own_fit_s, value
+from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
@@ -14,7 +14,7 @@ LONG_S = 10.0
 def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit."""
     summary = evidence.summary
-    first_s, step_s = value(summary, FIRST_STEP_S), value(summary, STEP_S)
+    first_s, step_s = summary.value("first_step_s"), summary.value("step_s")
     # A running fit will be longer than it is now.
     if first_s is None or step_s is None or summary.run.state == "running":
         return None

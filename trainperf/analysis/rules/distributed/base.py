@@ -1,6 +1,6 @@
 """What the rules about gradient reductions have in common: how much of a step they can take."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, setting, value, worst
+from trainperf.analysis.rules.base import Evidence, phase_fraction, setting, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Phase
 from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION, STEP_MEAN_S
@@ -28,7 +28,7 @@ def reduction_fraction(evidence: Evidence, *, named_only: bool = False) -> float
     would save in part, is left in.
     """
     summary = evidence.summary
-    tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), value(summary, STEP_MEAN_S)
+    tail, step_s = worst(summary, "allreduce_tail_fraction"), summary.value("step_mean_s")
     if tail is None or not step_s:
         return None
     late = _late_s(summary, named_only=named_only) / step_s

@@ -1,6 +1,6 @@
 """Do ranks wait for each other, and for which one?"""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share, words
@@ -17,7 +17,7 @@ def straggler(evidence: Evidence) -> Finding | None:
     The bound is the mean of what the fastest rank waits beyond the last one.
     """
     summary = evidence.summary
-    step_s = value(summary, STEP_MEAN_S)
+    step_s = summary.value("step_mean_s")
     points = summary.synchronisation
     if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
         return None

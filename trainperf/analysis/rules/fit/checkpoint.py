@@ -1,6 +1,6 @@
 """Do checkpoints take a notable part of the fit?"""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -47,7 +47,7 @@ def _background(*, lightning: bool) -> str:
 
 
 def _long(summary: Summary, number: int) -> bool:
-    step_s = value(summary, STEP_S)
+    step_s = summary.value("step_s")
     if not number or not step_s:
         return False
     return summary.ledger_s[Gap.CHECKPOINT.label] / number >= LONG_STEPS * step_s

@@ -6,7 +6,7 @@ is nobody to wait for: there it matters only where Python loops over such values
 
 from collections.abc import Sequence
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.base import READS, heaviest, host_lines, read_in_loops, reads
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
@@ -74,7 +74,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
     if not mine and not back and not owners and (lost or 0.0) < LIMITS.worth:
         return None
     user = sorted([*mine, *back], key=lambda row: -row.calls)
-    bound = value(summary, HOST_BOUND_FRACTION) or 0.0
+    bound = summary.value("host_bound_fraction") or 0.0
     return Finding(
         id="hidden_syncs",
         title=_title(lost, user),

@@ -1,6 +1,6 @@
 """Does Python do something else in the middle of forward, while no operator runs?"""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.base import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
@@ -69,6 +69,6 @@ def _latest(known: HostLines) -> OperatorUse | None:
 
 def _unexplained(evidence: Evidence, known: HostLines) -> float:
     """Share of a steady step in forward that the operators, as the audit timed them, leave."""
-    forward_s = value(evidence.summary, PHASE_FORWARD_S) or 0.0
+    forward_s = evidence.summary.value("phase_forward_s") or 0.0
     run_s = sum(row.host_s for row in known.rows if row.part == "forward")
     return max(0.0, forward_s - run_s) / known.step_s

@@ -1,6 +1,6 @@
 """Do forward and backward consist of operators too small to be worth their launch?"""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
 from trainperf.analysis.rules.host.host_code import host_code
 from trainperf.analysis.rules.host.logging import logging
@@ -70,7 +70,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
 def _waits_for_host(evidence: Evidence, known: Audited) -> bool:
     """On a CPU the host is the device."""
-    bound = value(evidence.summary, HOST_BOUND_FRACTION)
+    bound = evidence.summary.value("host_bound_fraction")
     return known.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
 
 

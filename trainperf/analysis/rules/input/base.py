@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from trainperf.analysis.rules.base import phase_fraction, setting, value, worst
+from trainperf.analysis.rules.base import phase_fraction, setting, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS, Effort
@@ -48,7 +48,7 @@ def lost_to_loader(summary: Summary) -> float | None:
 
 def rest_s(summary: Summary) -> float | None:
     """The step without what is lost to the loader: the time there is for a batch."""
-    lost, step_s = lost_to_loader(summary), value(summary, STEP_MEAN_S)
+    lost, step_s = lost_to_loader(summary), summary.value("step_mean_s")
     if lost is None or not step_s:
         return None
     return step_s * max(1.0 - lost, 1e-3)
@@ -103,14 +103,14 @@ def moved(summary: Summary) -> float | None:
     host, device = phase_fraction(summary, Phase.H2D), worst(summary, H2D_FRACTION)
     if host is None or device is None:
         return host
-    bound = value(summary, HOST_BOUND_FRACTION) or 0.0
+    bound = summary.value("host_bound_fraction") or 0.0
     return max(host, device) if bound >= LIMITS.host_bound else device
 
 
 def small_copies(summary: Summary) -> bool:
     """Whether the way to the device is taken by many small tensors, one copy each."""
     lost = moved(summary)
-    tensors, copied = value(summary, H2D_TENSORS), value(summary, H2D_BYTES)
+    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
     if lost is None or lost < LIMITS.notable or tensors is None or copied is None:
         return False
     many = tensors >= MANY_TENSORS * micro_batches(summary)
@@ -180,7 +180,7 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
 
 def _waited_s(summary: Summary) -> float:
     """For one batch, on the host."""
-    step_s = value(summary, PHASE_DATA_WAIT_S) or 0.0
+    step_s = summary.value(f"phase_{Phase.DATA_WAIT.label}_s") or 0.0
     return step_s / micro_batches(summary)
 
 

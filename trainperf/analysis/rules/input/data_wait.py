@@ -8,7 +8,6 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
-    value,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -36,7 +35,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
-    step_s = value(summary, STEP_MEAN_S)
+    step_s = summary.value("step_mean_s")
     if waited is None or lost is None or not step_s:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):

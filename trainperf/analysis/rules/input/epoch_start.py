@@ -1,6 +1,6 @@
 """Does every epoch begin with a wait for new workers?"""
 
-from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting, value
+from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
@@ -52,7 +52,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
 
 def _first_batches_s(summary: Summary) -> float | None:
     """What the fit waits for data beyond what it would if every step were a steady one."""
-    steady, every = value(summary, DATA_WAIT_FRACTION), value(summary, DATA_WAIT_ALL_FRACTION)
+    steady, every = summary.value("data_wait_fraction"), summary.value("data_wait_all_fraction")
     if steady is None or every is None:
         return None
     return max(0.0, every - steady) * all_steps_s(summary)

@@ -1,6 +1,6 @@
 """Is a batch so many small tensors that handling them is what it costs?"""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.input.base import (
     MANY_TENSORS,
     lost_to_loader,
@@ -28,11 +28,11 @@ def many_small_tensors(evidence: Evidence) -> Finding | None:
 
 
 def _copied(summary: Summary) -> Finding | None:
-    lost, step_s = moved(summary), value(summary, STEP_MEAN_S)
-    tensors, copied = value(summary, H2D_TENSORS), value(summary, H2D_BYTES)
+    lost, step_s = moved(summary), summary.value("step_mean_s")
+    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
     if lost is None or not step_s or not tensors or copied is None:
         return None
-    speed = value(summary, H2D_BYTES_PER_S)
+    speed = summary.value("h2d_bytes_per_s")
     return _finding(
         f"{share(lost)} of the step goes into copying {count(round(tensors))} small tensors",
         (

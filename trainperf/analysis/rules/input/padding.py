@@ -1,6 +1,6 @@
 """Is much of the work done on padding, and would packing or bucketing save it?"""
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
@@ -22,8 +22,8 @@ def padding(evidence: Evidence) -> Finding | None:
     the audit says of it is added.
     """
     summary = evidence.summary
-    wasted = value(summary, PADDING_FRACTION)
-    waited = value(summary, DATA_WAIT_FRACTION) or 0.0
+    wasted = summary.value("padding_fraction")
+    waited = summary.value("data_wait_fraction") or 0.0
     if wasted is None or wasted < WORTH or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)
@@ -86,7 +86,7 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
 
 
 def _rates(summary: Summary) -> tuple[str, ...]:
-    useful, every = (value(summary, f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
+    useful, every = (summary.value(f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
     if useful is None or every is None:
         return ()
     return (f"{count(round(useful))} of {count(round(every))} tokens/s are effective",)

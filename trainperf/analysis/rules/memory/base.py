@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, size
@@ -47,7 +47,7 @@ def growth(evidence: Evidence) -> Growth | None:
     grown = slope.value * summary.run.steady_steps
     if slope.low <= 0 or grown < LEAK_BYTES or summary.run.steady_steps < LIMITS.steps:
         return None
-    held = value(summary, MEMORY_PEAK_BYTES) or value(summary, RESIDENT_PEAK_BYTES)
+    held = summary.value("memory_peak_bytes") or summary.value("resident_peak_bytes")
     if capacity is None or held is None:
         return None
     left = max(0.0, capacity - held) / slope.value

@@ -1,6 +1,6 @@
 """Is much of the device's memory reserved, and in pieces that nobody can use?"""
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
 from trainperf.core.readings import FRAGMENTATION_BYTES, MEMORY_RESERVED_PEAK_BYTES
@@ -20,8 +20,8 @@ def fragmentation(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     holes, reserved = (
-        value(summary, FRAGMENTATION_BYTES),
-        value(summary, MEMORY_RESERVED_PEAK_BYTES),
+        summary.value("fragmentation_bytes"),
+        summary.value("memory_reserved_peak_bytes"),
     )
     capacity = setting(summary, "device_memory_bytes")
     if holes is None or not reserved or not capacity:

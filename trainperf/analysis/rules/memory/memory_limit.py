@@ -1,7 +1,7 @@
 """Is the run close to the memory that there is?"""
 
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.rules.base import Evidence, setting, value, worst
+from trainperf.analysis.rules.base import Evidence, setting, worst
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -50,4 +50,4 @@ def _reading(summary: Summary) -> str:
 
 
 def _used(summary: Summary) -> float | None:
-    return worst(summary, _reading(summary)) or value(summary, _reading(summary))
+    return worst(summary, _reading(summary)) or summary.value(_reading(summary))

@@ -1,6 +1,6 @@
 """Does the GradScaler throw away too many updates?"""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import plural, scale_factor, share
 from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
@@ -19,13 +19,13 @@ def overflow(evidence: Evidence) -> Finding | None:
     The bound is on useful updates per second: a skipped step costs what a step costs.
     """
     summary = evidence.summary
-    lost = value(summary, OVERFLOW_RATE)
+    lost = summary.value("overflow_rate")
     if lost is None or lost < RATE:
         return None
     steps = summary.readings[OVERFLOW_RATE].n
     if lost * steps <= FEWEST:
         return None
-    scale = value(summary, LOSS_SCALE)
+    scale = summary.value("loss_scale")
     return Finding(
         id="overflow",
         title=f"{share(lost)} of the updates overflow and are thrown away",
