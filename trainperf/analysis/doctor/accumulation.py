@@ -41,7 +41,7 @@ def accumulation(case: Case) -> Outcome:
 
 def _recorded(summary: Summary) -> float | None:
     """Samples of a mean update, over all ranks."""
-    samples, updates = summary.value("samples_per_s"), summary.value("optimizer_steps_per_s")
+    samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
     return samples / updates if samples is not None and updates else None
 
 

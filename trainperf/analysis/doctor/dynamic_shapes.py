@@ -11,7 +11,7 @@ FAILS_ON = ("recompiles", "padding")
 def dynamic_shapes(case: Case) -> Outcome:
     """Dynamic shapes do not cause recompiles or padding waste."""
     summary, known = case.summary, case.evidence.documents.compilation
-    graphs, wasted = summary.value("recompiles"), summary.value("padding_fraction")
+    graphs, wasted = summary.value(RECOMPILES), summary.value(PADDING_FRACTION)
     again = None if known is None else len(known.recompiled)
     if graphs is None and again is None and wasted is None:
         return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts both")

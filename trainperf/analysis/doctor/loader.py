@@ -15,7 +15,7 @@ MORE_EXACT = ("many_small_tensors", "straggler")
 def loader(case: Case) -> Outcome:
     """The DataLoader does not make the device wait."""
     summary = case.summary
-    waited, stalled = summary.value("data_wait_fraction"), summary.value("data_stall_fraction")
+    waited, stalled = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_STALL_FRACTION)
     lost = lost_to_loader(summary)
     if waited is None or lost is None:
         few = "too few steady steps"

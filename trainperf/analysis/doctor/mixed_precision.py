@@ -47,7 +47,7 @@ def _compared(after: Summary, before: Summary, used: str) -> Outcome:
     said = f"{speed}: {times(old.value / new.value)} as fast"
     # Where an interval is missing, its value stands for both ends.
     fast = (new.high or new.value) < (old.low or old.value)
-    peaks = [one.value("memory_peak_bytes") for one in (before, after)]
+    peaks = [one.value(MEMORY_PEAK_BYTES) for one in (before, after)]
     if None in peaks:
         memory, small = "memory of the device was not measured", True
     else:

@@ -11,7 +11,7 @@ FAILS_ON = ("overflow",)
 def overflows(case: Case) -> Outcome:
     """GradScaler does not overflow often."""
     summary = case.summary
-    lost, scale = summary.value("overflow_rate"), summary.value("loss_scale")
+    lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
     if lost is None:
         why = reason(summary, OVERFLOW_RATE)
         if "not applicable" in why or "no GradScaler" in why:

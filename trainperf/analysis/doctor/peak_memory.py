@@ -24,12 +24,12 @@ FAILS_ON = (
 def peak_memory(case: Case) -> Outcome:
     """Peak memory is not raised by activations kept, temporaries or logging references."""
     summary, ledger = case.summary, case.evidence.documents.memory
-    peak, resident = summary.value("memory_peak_bytes"), summary.value("resident_peak_bytes")
+    peak, resident = summary.value(MEMORY_PEAK_BYTES), summary.value(RESIDENT_PEAK_BYTES)
     if ledger is None and peak is None and resident is None:
         return unknown("memory was not measured", case.loop.measures["memory"])
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
-    slope = summary.value("memory_slope_bytes_per_step")
+    slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None:
         said = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)
         return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])

@@ -9,8 +9,8 @@ from trainperf.core.readings import FIRST_STEP_S, STEP_S
 def steady_state(case: Case) -> Outcome:
     """Steady-state, not first step, is reported."""
     summary = case.summary
-    run, step_s = summary.run, summary.value("step_s")
-    first_s = summary.value("first_step_s")
+    run, step_s = summary.run, summary.value(STEP_S)
+    first_s = summary.value(FIRST_STEP_S)
     if not run.steps:
         return unknown("no step was recorded", "train some steps")
     if step_s is None:

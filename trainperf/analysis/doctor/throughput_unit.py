@@ -14,8 +14,8 @@ from trainperf.core.readings import (
 def throughput_unit(case: Case) -> Outcome:
     """Throughput is effective tokens/s or the right unit."""
     summary = case.summary
-    effective, padded = summary.value("effective_tokens_per_s"), summary.value("padding_fraction")
-    samples, updates = summary.value("samples_per_s"), summary.value("optimizer_steps_per_s")
+    effective, padded = summary.value(EFFECTIVE_TOKENS_PER_S), summary.value(PADDING_FRACTION)
+    samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
     if effective is not None:
         mask = summary.run.notes.get("tokens", "mask")
         less = "" if padded is None else f"padding of {share(padded)} is not counted"

@@ -27,12 +27,12 @@ def warmed_up(case: Case) -> Outcome:
     """Timings are warmed up and synchronised or event-based."""
     summary = case.summary
     run = summary.run
-    step_s = summary.value("step_s")
+    step_s = summary.value(STEP_S)
     steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
     if step_s is None or run.steady_steps < LIMITS.steps:
         more = f"train on: {LIMITS.steps} steady steps are the least to judge by"
         return unknown(steady, more) if run.state == "running" else failed(more, steady)
-    spread_s = summary.value("step_iqr_s")
+    spread_s = summary.value(STEP_IQR_S)
     spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
     clock = _clock(summary)
     if clock is None:

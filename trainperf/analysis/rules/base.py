@@ -79,7 +79,7 @@ def phase_fraction(summary: Summary, phase: Phase) -> float | None:
     """
     if summary.run.steady_steps < LIMITS.steps:
         return None
-    spent, step = worst(summary, f"phase_{phase.label}_s"), summary.value("step_mean_s")
+    spent, step = worst(summary, phase_reading(phase.label)), summary.value(STEP_MEAN_S)
     if spent is None or not step:
         return None
     return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)

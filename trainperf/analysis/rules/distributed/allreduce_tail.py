@@ -29,7 +29,7 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     point = next((p for p in summary.synchronisation if p.point == "backward"), None)
-    step_s, most = summary.value("step_mean_s"), reduction_fraction(evidence)
+    step_s, most = summary.value(STEP_MEAN_S), reduction_fraction(evidence)
     if point is None or not step_s or most is None or summary.run.steady_steps < LIMITS.steps:
         return None
     waited = point.transfer_s / step_s * (1 - redundant(summary))

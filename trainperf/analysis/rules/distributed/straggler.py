@@ -17,7 +17,7 @@ def straggler(evidence: Evidence) -> Finding | None:
     The bound is the mean of what the fastest rank waits beyond the last one.
     """
     summary = evidence.summary
-    step_s = summary.value("step_mean_s")
+    step_s = summary.value(STEP_MEAN_S)
     points = summary.synchronisation
     if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
         return None

@@ -47,7 +47,7 @@ def _background(*, lightning: bool) -> str:
 
 
 def _long(summary: Summary, number: int) -> bool:
-    step_s = summary.value("step_s")
+    step_s = summary.value(STEP_S)
     if not number or not step_s:
         return False
     return summary.ledger_s[Gap.CHECKPOINT.label] / number >= LONG_STEPS * step_s

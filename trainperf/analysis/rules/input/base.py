@@ -17,8 +17,8 @@ from trainperf.core.readings import (
     H2D_FRACTION,
     H2D_TENSORS,
     HOST_BOUND_FRACTION,
-    PHASE_DATA_WAIT_S,
     STEP_MEAN_S,
+    phase_reading,
 )
 
 
@@ -48,7 +48,7 @@ def lost_to_loader(summary: Summary) -> float | None:
 
 def rest_s(summary: Summary) -> float | None:
     """The step without what is lost to the loader: the time there is for a batch."""
-    lost, step_s = lost_to_loader(summary), summary.value("step_mean_s")
+    lost, step_s = lost_to_loader(summary), summary.value(STEP_MEAN_S)
     if lost is None or not step_s:
         return None
     return step_s * max(1.0 - lost, 1e-3)
@@ -103,14 +103,14 @@ def moved(summary: Summary) -> float | None:
     host, device = phase_fraction(summary, Phase.H2D), worst(summary, H2D_FRACTION)
     if host is None or device is None:
         return host
-    bound = summary.value("host_bound_fraction") or 0.0
+    bound = summary.value(HOST_BOUND_FRACTION) or 0.0
     return max(host, device) if bound >= LIMITS.host_bound else device
 
 
 def small_copies(summary: Summary) -> bool:
     """Whether the way to the device is taken by many small tensors, one copy each."""
     lost = moved(summary)
-    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
+    tensors, copied = summary.value(H2D_TENSORS), summary.value(H2D_BYTES)
     if lost is None or lost < LIMITS.notable or tensors is None or copied is None:
         return False
     many = tensors >= MANY_TENSORS * micro_batches(summary)
@@ -180,7 +180,7 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
 
 def _waited_s(summary: Summary) -> float:
     """For one batch, on the host."""
-    step_s = summary.value(f"phase_{Phase.DATA_WAIT.label}_s") or 0.0
+    step_s = summary.value(phase_reading(Phase.DATA_WAIT.label)) or 0.0
     return step_s / micro_batches(summary)
 
 

@@ -35,7 +35,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
-    step_s = summary.value("step_mean_s")
+    step_s = summary.value(STEP_MEAN_S)
     if waited is None or lost is None or not step_s:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):

@@ -52,7 +52,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
 
 def _first_batches_s(summary: Summary) -> float | None:
     """What the fit waits for data beyond what it would if every step were a steady one."""
-    steady, every = summary.value("data_wait_fraction"), summary.value("data_wait_all_fraction")
+    steady, every = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_WAIT_ALL_FRACTION)
     if steady is None or every is None:
         return None
     return max(0.0, every - steady) * all_steps_s(summary)

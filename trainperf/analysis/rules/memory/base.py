@@ -39,7 +39,7 @@ def growth(evidence: Evidence) -> Growth | None:
     """The growth that matters; `None` where there is none, or not enough was seen of it."""
     summary = evidence.summary
     slope, capacity = (
-        summary.readings.get(MEMORY_SLOPE_BYTES_PER_STEP),
+        summary.reading(MEMORY_SLOPE_BYTES_PER_STEP),
         setting(summary, "device_memory_bytes"),
     )
     if slope is None or slope.value is None or slope.low is None or slope.high is None:
@@ -47,7 +47,7 @@ def growth(evidence: Evidence) -> Growth | None:
     grown = slope.value * summary.run.steady_steps
     if slope.low <= 0 or grown < LEAK_BYTES or summary.run.steady_steps < LIMITS.steps:
         return None
-    held = summary.value("memory_peak_bytes") or summary.value("resident_peak_bytes")
+    held = summary.value(MEMORY_PEAK_BYTES) or summary.value(RESIDENT_PEAK_BYTES)
     if capacity is None or held is None:
         return None
     left = max(0.0, capacity - held) / slope.value

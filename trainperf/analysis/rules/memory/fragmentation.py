@@ -20,8 +20,8 @@ def fragmentation(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     holes, reserved = (
-        summary.value("fragmentation_bytes"),
-        summary.value("memory_reserved_peak_bytes"),
+        summary.value(FRAGMENTATION_BYTES),
+        summary.value(MEMORY_RESERVED_PEAK_BYTES),
     )
     capacity = setting(summary, "device_memory_bytes")
     if holes is None or not reserved or not capacity:
