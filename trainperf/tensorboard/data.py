@@ -1,4 +1,4 @@
-"""What does each route of the tab answer?  JSON about runs below a log directory, nothing else.
+"""The data of the tab's routes: JSON about runs below a log directory.
 
 No TensorBoard and no HTTP here.  A run is read again only when its files changed, and then only
 what was added; what was answered is kept until then.
@@ -21,8 +21,8 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.run_view import RunView, run_view
+from trainperf.reports.series.columns import SeriesFold
 from trainperf.reports.series.decimate import Groups
-from trainperf.reports.series.fold import SeriesFold
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.captures import CaptureEntry, Captures

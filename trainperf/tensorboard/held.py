@@ -1,4 +1,4 @@
-"""How is a run that grows read again without reading all of it again?
+"""A run held in memory while it grows: only what was appended is read again.
 
 Record files are only ever appended to.  What was decoded is kept with the place it reaches to; a
 file that is no longer the one it was (another inode, shorter, other bytes where we stopped) is

@@ -1,4 +1,4 @@
-"""Which runs lie below a log directory?  Found by their record files, wherever they are.
+"""The runs below a log directory, found by their record files.
 
 A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
 were found here are answered, so no request can name a path of its own.

@@ -78,7 +78,7 @@ class Losses:
     truncated: bool = False
     """Whether the file ends before its events do."""
     repaired_texts: int = 0
-    """Events whose text was no valid JSON string and was mended."""
+    """Events whose text was no valid JSON string and was repaired."""
     trailing: bool = False
     """Whether something stands behind the end of the trace, e.g. another trace: not read."""
 

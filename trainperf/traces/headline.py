@@ -32,20 +32,22 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     who = "The GPU is" if len(ranks) == 1 else f"On average over {len(ranks)} ranks the GPU is"
     sentences = [f"{who} {_doing(ranks, busy)}."]
     whole_s = _mean([period_s(rank) for rank in ranks])
-    step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
+    lost = []
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
     if exposed_s > 0 and exposed_s >= LIMITS.worth * whole_s:
-        sentences.append(
-            f"{step} spends {duration(exposed_s)} "
-            f"({share(exposed_s / whole_s)}) in communication that no computing hides."
+        lost.append(
+            f"spends {duration(exposed_s)} ({share(exposed_s / whole_s)}) in exposed communication"
         )
     waited_s = _mean([rank.totals.data_wait_s for rank in ranks])
     lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
     if lost_s > 0 and lost_s >= LIMITS.worth * whole_s:
-        sentences.append(
-            f"{step} waits {duration(waited_s)} for data, "
-            f"{duration(lost_s)} ({share(lost_s / whole_s)}) of it with the GPU idle."
+        lost.append(
+            f"waits {duration(waited_s)} for data, {duration(lost_s)} "
+            f"({share(lost_s / whole_s)}) of it with the GPU idle"
         )
+    if lost:
+        step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
+        sentences.append(f"{step} {' and '.join(lost)}.")
     return sentences
 
 
@@ -92,7 +94,7 @@ def _late(report: TraceReport) -> list[str]:
         who = f"ranks {', '.join(map(str, late[:-1]))} and {late[-1]}"
         if len(late) > len(report.ranks) // 2:
             who = f"one of {plural(len(late), 'rank')}"
-    return [f"In a step the others wait up to {duration(worst_s)} for {who}."]
+    return [f"Other ranks wait up to {duration(worst_s)} per step for {who}."]
 
 
 def _mean(values: Sequence[float | None]) -> float:

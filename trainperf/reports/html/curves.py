@@ -1,4 +1,4 @@
-"""What else changed over the fit?  A small picture a measurement, with the extremes of steps."""
+"""The small charts of a page: one per measurement, with the extremes of single steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +9,7 @@ from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.html.scales import Axis, Unit, short, top
 from trainperf.core.formatting.html.svg import Frame, Point, area, curve, keys
 from trainperf.core.formatting.units import count, duration, share, size
-from trainperf.reports.series.chart import Chart, Line
+from trainperf.reports.series.charts import Chart, Line
 
 
 _FEW = 2

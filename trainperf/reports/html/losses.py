@@ -1,17 +1,21 @@
-"""Do both runs learn the same?  Their losses over the work done, the compared range shaded."""
+"""The losses of two runs over the work done, the compared range shaded."""
 
 from collections.abc import Iterator, Sequence
 
-from trainperf.analysis.summary.loss_parity import LossCurve, Parity
+import numpy as np
+
+from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.scales import Axis, short
 from trainperf.core.formatting.html.svg import Frame, Point, box, curve, keys
 from trainperf.reports.html.components import SIDES, not_measured
-from trainperf.reports.series.losses import line
 
 
 _MOST_REPEATS = 5
 """Lines a side: more cannot be told apart."""
+
+_GROUPS = 200
+"""Points of a line."""
 
 
 def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
@@ -51,3 +55,20 @@ def _range(frame: Frame, parity: Parity) -> Iterator[Markup]:
         return
     left, right = frame.x(parity.since), frame.x(parity.work)
     yield box((left, 0.0), (right - left, frame.height), "range", parity.why)
+
+
+def line(losses: LossCurve, unit: Unit) -> list[tuple[float, float]]:
+    """Work done and mean loss of each group; only where there is a loss."""
+    if unit not in losses.work:
+        return []
+    work = losses.work[unit]
+    finite = np.isfinite(losses.loss)
+    if not finite.any() or work[-1] <= work[0]:
+        return []
+    loss, done = losses.loss[finite], work[finite]
+    places = ((done - work[0]) / (work[-1] - work[0]) * (_GROUPS - 1)).astype(np.int64)
+    numbers = np.bincount(places, minlength=_GROUPS)
+    there = np.flatnonzero(numbers)
+    means = np.bincount(places, weights=loss, minlength=_GROUPS)[there] / numbers[there]
+    at = np.bincount(places, weights=done, minlength=_GROUPS)[there] / numbers[there]
+    return list(zip(at.tolist(), means.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""How did the step time develop?  Phases over the fit, with the slowest and the tagged steps."""
+"""The phases of the step over the fit, with the slowest and the tagged steps."""
 
 from collections.abc import Iterator
 

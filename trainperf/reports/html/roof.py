@@ -1,4 +1,4 @@
-"""Which operators are near the roof of the chip?  FLOP a byte across, FLOP/s up, logarithmic."""
+"""The roofline plot: operators by FLOP per byte and FLOP/s, on logarithmic axes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ from trainperf.reports.html.step_times import histogram
 from trainperf.reports.run.rows import excluded
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_memory, of_step
-from trainperf.reports.series.fold import SeriesFold
+from trainperf.reports.series.columns import SeriesFold
 from trainperf.reports.series.step_times import WallsFold
 from trainperf.reports.series.steps import Series, series
 

@@ -1,4 +1,4 @@
-"""How are the step times distributed?  Steady steps as bars, the ones left out by their reason."""
+"""The distribution of step times: steady steps as bars, excluded ones by their reason."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""How are 100,000 steps drawn on 1,000 pixels without losing the one slow step?
+"""Groups of steps: 100,000 steps on 1,000 pixels without losing the one slow step.
 
 Consecutive steps are put into groups of a power of two, and of every column each group keeps its
 sum, how many values that was, the smallest, the largest and where the largest is.  While steps

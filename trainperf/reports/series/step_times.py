@@ -1,4 +1,4 @@
-"""How long did the steps take?  Distributions of their time, apart for each reason to leave out."""
+"""Distributions of step times: of steady steps, and of those excluded under each tag."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What do the charts of a run show?  Groups of steps as lines, with the reason where there is none.
+"""The step-time breakdown over a run, and all its charts: groups of steps as lines.
 
 Everything is SI; a missing value is `null`.  A line's values are means of its group (of quotients:
 quotients of sums), `low` and `high` are those of single steps.
@@ -14,8 +14,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import words
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.core.steps.block import Column
-from trainperf.reports.series.chart import Chart, listed
-from trainperf.reports.series.charts import charts
+from trainperf.reports.series.charts import Chart, charts, listed
 from trainperf.reports.series.decimate import Groups, Span
 
 

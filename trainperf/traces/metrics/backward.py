@@ -1,5 +1,6 @@
 """The device work of backward, and the all-reduce tail: communication that outlasts it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,25 +53,33 @@ def tails(
     )
 
 
+def _launched_where(device: DeviceWork, holds: Callable[[Rows, Rows], Mask]) -> Mask:
+    """Where *holds* is true of the device events that have a launch, and of their launches."""
+    out = np.zeros(len(device), bool)
+    launched = np.flatnonzero(device.launch != NONE)
+    out[launched] = holds(launched, device.launch[launched])
+    return out
+
+
 def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork) -> Mask:
     """Launched inside a function of the autograd engine, on its thread.
 
     Not simply after forward: what the reducer copies at the end and what the optimizer does must
     not count.  Without such functions: inside what is marked as backward.
     """
-    inside = np.zeros(len(device), bool)
-    launched = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[launched]
-    if not len(host.engine):
-        if host.backward is not None:
-            inside[launched] = host.backward.holds(table.start_ns[rows])
-        return inside
-    for thread in present(table.thread[host.engine]):
-        mine = host.engine[table.thread[host.engine] == thread]
-        spans = union(table.start_ns[mine], table.end_ns[mine])
-        on_it = table.thread[rows] == thread
-        inside[launched[on_it]] = spans.holds(table.start_ns[rows[on_it]])
-    return inside
+
+    def inside(_: Rows, calls: Rows) -> Mask:
+        out = np.zeros(len(calls), bool)
+        if not len(host.engine):
+            return out if host.backward is None else host.backward.holds(table.start_ns[calls])
+        for thread in present(table.thread[host.engine]):
+            mine = host.engine[table.thread[host.engine] == thread]
+            spans = union(table.start_ns[mine], table.end_ns[mine])
+            on_it = table.thread[calls] == thread
+            out[on_it] = spans.holds(table.start_ns[calls[on_it]])
+        return out
+
+    return _launched_where(device, inside)
 
 
 def _launched_by_engine(
@@ -80,18 +89,17 @@ def _launched_by_engine(
 
     The reducer launches its last bucket after the last function has returned, on that thread.
     """
-    inside = np.zeros(len(device), bool)
-    launched = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[launched]
     own = present(table.thread[host.engine])
     own = own[own != steps.thread]
     begin, end = backward_windows(table, steps, host)
-    step = device.step[launched]
-    during = step != NONE
-    at = table.start_ns[rows]
-    during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
-    inside[launched] = during | np.isin(table.thread[rows], own)
-    return inside
+
+    def inside(work: Rows, calls: Rows) -> Mask:
+        step, at = device.step[work], table.start_ns[calls]
+        during = step != NONE
+        during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
+        return np.asarray(during | np.isin(table.thread[calls], own), bool)
+
+    return _launched_where(device, inside)
 
 
 def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
@@ -115,15 +123,16 @@ def _launched_by_optimizer(
     table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
 ) -> Mask:
     """Launched inside an update, on the thread of the steps where that is known."""
-    inside = np.zeros(len(device), bool)
-    if host.optimizer is None:
-        return inside
-    launched = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[launched]
-    inside[launched] = host.optimizer.holds(table.start_ns[rows])
-    if steps.thread != NONE:
-        inside[launched] &= table.thread[rows] == steps.thread
-    return inside
+    updates = host.optimizer
+    if updates is None:
+        return np.zeros(len(device), bool)
+    on_any = steps.thread == NONE
+    return _launched_where(
+        device,
+        lambda _, calls: (
+            updates.holds(table.start_ns[calls]) & (on_any | (table.thread[calls] == steps.thread))
+        ),
+    )
 
 
 def _extreme(device: DeviceWork, wanted: Mask, times: Column, count: int, start: int) -> Column:

@@ -31,7 +31,7 @@ SMALL_NS = 100_000
 """Where bytes are not given: a collective below this is mostly latency."""
 
 _TAIL = ("allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s")
-_DEVICE_ONLY = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
+DEVICE_COMM_FIELDS = ("comm_overlap_fraction", "comm_exposed_s", *_TAIL)
 
 
 def comm_columns(
@@ -50,7 +50,7 @@ def comm_columns(
             for mine in (collectives.step == place for place in range(count))
         ]
         on_host_s = seconds(times) if on_host else [None if not len(device) else 0.0] * count
-        return {"comm_s": on_host_s, **not_measured(_DEVICE_ONLY, count)}
+        return {"comm_s": on_host_s, **not_measured(DEVICE_COMM_FIELDS, count)}
     spans = by_step(device, device.used_for(DeviceUse.COMMUNICATION), count)
     total = [each.total for each in spans]
     hidden = overlaps(spans, device.computing)

@@ -94,7 +94,7 @@ class Salvage:
         return Salvaged(events=events, dropped=dropped, repaired=repaired, used=used, ended=ended)
 
     def _read(self, data: bytes, at: int) -> tuple[Decoded | None, int, bool]:
-        """The event at *at*, where it ends, and whether it was mended.
+        """The event at *at*, where it ends, and whether it was repaired.
 
         Without an event, the end is that of *data* if the event runs beyond.
         """

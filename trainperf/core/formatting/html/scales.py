@@ -1,4 +1,4 @@
-"""Where on an axis is a value, and which round values are written beside it?"""
+"""Axes of figures: where a value is, and which round values are labelled."""
 
 import math
 from collections.abc import Callable, Sequence

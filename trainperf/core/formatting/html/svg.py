@@ -1,4 +1,4 @@
-"""How are figures drawn without a script?  Marks as SVG that stretches, words beside it as text.
+"""Figures without a script: marks as SVG that stretches, words next to it as text.
 
 A figure is as wide as the page and so many pixels high: lines keep their width and words their size
 on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixels.
