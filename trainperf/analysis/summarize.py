@@ -17,11 +17,10 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.capture_aftermath import CaptureFold
-from trainperf.analysis.summary.run_facts import completed_info, run_facts
+from trainperf.analysis.summary.run_facts import completed_info, diverged, run_facts, warnings_of
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.stragglers import LatenessFold
 from trainperf.analysis.summary.trace_agreement import TraceAgreementFold, disagreements
-from trainperf.analysis.summary.warnings import diverged, warnings_of
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.loop_kind import LIGHTNING, loop_of
 from trainperf.core.phases import DISQUALIFYING, TAGS
@@ -73,19 +72,6 @@ def examine(
     )
     diagnosed = msgspec.structs.replace(summary, findings=diagnose(evidence))
     return replace(evidence, summary=diagnosed)
-
-
-def write_summary(path: Path | str, *, now_s: float | None = None) -> Summary:
-    """Summarize the run at *path* and write `summary.json` into it, whole or not at all.
-
-    Raises:
-        RunError: It is no run directory.
-        OSError: The file cannot be written.
-    """
-    run = Run.open(path)
-    summary = summarize(run, now_s=now_s)
-    save_summary(summary, run.path)
-    return summary
 
 
 def save_summary(summary: Summary, run: Path) -> None:
