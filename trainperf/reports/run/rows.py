@@ -82,7 +82,7 @@ class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
     """A number with its name, in words."""
 
     name: str
-    said: str
+    value: str
     fraction: float | None = None
     """Its share of the whole it stands in, for drawing."""
     first: bool = False
@@ -91,7 +91,7 @@ class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Both, in their order."""
-        return f"{self.said} {self.name}" if self.first else f"{self.name} {self.said}"
+        return f"{self.value} {self.name}" if self.first else f"{self.name} {self.value}"
 
 
 def about(summary: Summary) -> str:
@@ -253,14 +253,14 @@ def _tokens(summary: Summary) -> NamedValue | None:
     if rate_per_s is None:
         return None
     name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
-    return NamedValue(name=name, said=_whole(rate_per_s), first=True)
+    return NamedValue(name=name, value=_whole(rate_per_s), first=True)
 
 
 def _samples(summary: Summary) -> NamedValue | None:
     rate_per_s = summary.value(SAMPLES_PER_S)
     if rate_per_s is None or summary.value(EFFECTIVE_TOKENS_PER_S) is not None:
         return None
-    return NamedValue(name="samples/s", said=_whole(rate_per_s), first=True)
+    return NamedValue(name="samples/s", value=_whole(rate_per_s), first=True)
 
 
 def _lengths(summary: Summary) -> NamedValue | None:
@@ -271,7 +271,7 @@ def _lengths(summary: Summary) -> NamedValue | None:
         below += number
         if below >= half:
             longest = f"longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
-            return NamedValue(name="sequences", said=longest)
+            return NamedValue(name="sequences", value=longest)
     return None
 
 
@@ -280,13 +280,13 @@ def _overflow(summary: Summary) -> NamedValue | None:
     if overflowed is None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
-    return NamedValue(name="overflow", said=fine_share(overflowed) + at)
+    return NamedValue(name="overflow", value=fine_share(overflowed) + at)
 
 
 def _titled(summary: Summary) -> list[NamedValue]:
     """Readings that bring a name for people with them, as those of a user's own meters do."""
     return [
-        NamedValue(name=plain(reading.title), said=amount(reading.value, reading.unit, name))
+        NamedValue(name=plain(reading.title), value=amount(reading.value, reading.unit, name))
         for name, reading in summary.readings.items()
         if reading.title and reading.value is not None
     ]
@@ -296,7 +296,7 @@ def _fact(
     summary: Summary, reading: str, name: str, say: Callable[[float], str]
 ) -> NamedValue | None:
     number = summary.value(reading)
-    return None if number is None else NamedValue(name=name, said=say(number))
+    return None if number is None else NamedValue(name=name, value=say(number))
 
 
 def _whole(number: float) -> str:

@@ -49,7 +49,7 @@ class ReadingRow(msgspec.Struct, frozen=True, kw_only=True):
     """One reading as a row of a table."""
 
     name: str
-    said: str
+    value: str
     """Empty where there is no value."""
     interval: str
     steps: int
@@ -84,7 +84,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     why: list[str]
     """What the step is spent on, and how far that is from what the chip allows."""
     facts: list[NamedValue]
-    fit_said: str
+    fit_time: str
     """How long the fit took."""
     fit: list[NamedValue]
     findings: list[FindingView]
@@ -119,7 +119,7 @@ def run_view(summary: Summary) -> RunView:
         phases=phase_rows(summary),
         why=[line for line in (split_line(summary), light_line(summary)) if line],
         facts=facts(summary),
-        fit_said=duration(run.fit_s),
+        fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
         findings=list(map(finding_view, summary.findings)),
         others=list(map(finding_view, others)),
@@ -139,7 +139,7 @@ def _fit(summary: Summary) -> Iterator[NamedValue]:
     whole_s = summary.run.fit_s
     for name, spent_s in ledger(summary):
         if spent_s and whole_s:
-            yield NamedValue(name=name, said=duration(spent_s), fraction=spent_s / whole_s)
+            yield NamedValue(name=name, value=duration(spent_s), fraction=spent_s / whole_s)
 
 
 _OF_RANKS = {
@@ -176,7 +176,7 @@ def _cell(values: tuple[float | None, ...], place: int) -> str:
 def _reading(name: str, reading: Reading) -> ReadingRow:
     return ReadingRow(
         name=name,
-        said="" if reading.value is None else amount(reading.value, reading.unit, name),
+        value="" if reading.value is None else amount(reading.value, reading.unit, name),
         interval=_interval(name, reading),
         steps=reading.n,
         reason=plain(reading.reason or ""),

@@ -73,9 +73,9 @@ def charts(groups: Groups, summary: Summary) -> list[Chart]:
 def listed(values: Column) -> Numbers:
     """Numbers for a browser, `None` for those that are missing."""
     there = np.isfinite(values)
-    known = values[there].tolist()
+    present = values[there].tolist()
     # All in one text and back: a hundred lines of a thousand numbers are most of an answer's time.
-    text = ",".join([f"%.{_DIGITS}g"] * len(known)) % tuple(known)
+    text = ",".join([f"%.{_DIGITS}g"] * len(present)) % tuple(present)
     rounded = iter(_FLOATS.decode(f"[{text}]"))
     return [next(rounded) if here else None for here in there.tolist()]
 
