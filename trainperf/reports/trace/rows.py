@@ -145,7 +145,7 @@ def _syncs(rank: RankTrace) -> str:
     if not calls and not items:
         return ""
     waited = duration(_mean([step.sync_s for step in rank.steps]) or 0.0)
-    return f"{count(calls)} synchronising calls/step, {waited}; {count(items)} .item()/step"
+    return f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
 
 
 def _tensor_cores(rank: RankTrace) -> str:
