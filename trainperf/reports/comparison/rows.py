@@ -18,17 +18,29 @@ from trainperf.core.formatting.units import (
     words,
 )
 from trainperf.core.phases import PHASES
+from trainperf.core.readings import (
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    FIRST_STEP_S,
+    HFU,
+    MFU,
+    PADDED_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    STEP_S,
+    phase_reading,
+)
 
 
 _FIRST = (
-    "step_s",
-    "effective_tokens_per_s",
-    "padded_tokens_per_s",
-    "samples_per_s",
-    "step_p95_s",
-    "first_step_s",
-    "data_wait_fraction",
-    *(f"phase_{phase.label}_s" for phase in PHASES),
+    STEP_S,
+    EFFECTIVE_TOKENS_PER_S,
+    PADDED_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    FIRST_STEP_S,
+    DATA_WAIT_FRACTION,
+    *(phase_reading(phase.label) for phase in PHASES),
 )
 """The order in which people want to see them; the others follow as they come."""
 
@@ -165,7 +177,7 @@ def row(change: ReadingChange) -> Row:
 def _value(name: str, unit: str, value: float | None) -> str:
     if value is None:
         return ""
-    if name.endswith(("_fraction", "_rate")) or name in ("mfu", "hfu"):
+    if name.endswith(("_fraction", "_rate")) or name in (MFU, HFU):
         return fine_share(value)
     if name == "loss":
         return f"{value:.4g}"

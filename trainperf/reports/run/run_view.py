@@ -12,6 +12,15 @@ from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    PHASE_BACKWARD_S,
+    PHASE_CALLBACKS_S,
+    PHASE_DATA_WAIT_S,
+    PHASE_FORWARD_S,
+    PHASE_LOOP_S,
+    STEP_MEAN_S,
+)
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import (
     FindingRow,
@@ -134,13 +143,13 @@ def _fit(summary: Summary) -> Iterator[NamedValue]:
 
 
 _OF_RANKS = {
-    "step": "step_mean_s",
-    "data wait": "phase_data_wait_s",
-    "forward": "phase_forward_s",
-    "backward": "phase_backward_s",
-    "callbacks": "phase_callbacks_s",
-    "loop": "phase_loop_s",
-    "all-reduce tail": "allreduce_tail_s",
+    "step": STEP_MEAN_S,
+    "data wait": PHASE_DATA_WAIT_S,
+    "forward": PHASE_FORWARD_S,
+    "backward": PHASE_BACKWARD_S,
+    "callbacks": PHASE_CALLBACKS_S,
+    "loop": PHASE_LOOP_S,
+    "all-reduce tail": ALLREDUCE_TAIL_S,
 }
 
 
