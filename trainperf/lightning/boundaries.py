@@ -61,7 +61,7 @@ class Boundaries:
         self.manual = False
         """Whether `training_step` runs backward and optimizers by itself."""
         self.counts = True
-        """Whether training actions make steps.  PhaseContexts made before a change must be renewed."""
+        """Whether training actions make steps.  Brackets made before a change must be renewed."""
         self.fetches_inside = False
         """Whether `training_step` takes the loader's iterator and fetches by itself."""
         self.exhausted = False

@@ -1,4 +1,4 @@
-"""PhaseContexts around an epoch, and around a step that fetches its own batches."""
+"""Brackets around an epoch, and around a step that fetches its own batches."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

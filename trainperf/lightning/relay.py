@@ -44,7 +44,7 @@ class _Both:
 
 
 class _Brackets(dict[str, Bracket]):
-    """PhaseContexts by action, each made when it is first asked for."""
+    """Brackets by action, each made when it is first asked for."""
 
     def __init__(self, make: Callable[[str], Bracket]) -> None:
         super().__init__()
