@@ -24,6 +24,7 @@ from trainperf.analysis.summary.trace_agreement import TraceAgreementFold, disag
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.loop_kind import LIGHTNING, loop_of
 from trainperf.core.phases import DISQUALIFYING, TAGS
+from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS, STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
@@ -61,7 +62,7 @@ def examine(
     folds.read(observers)
     summary = keeping_up(_summary(folds, documents, now_s))
     typical_audit = folds.utilisation.typical()
-    step_s = None if typical_audit is None else summary.value("step_s")
+    step_s = None if typical_audit is None else summary.value(STEP_S)
     light = light_of(documents, step_s)
     typical = None
     if typical_audit is not None:
@@ -124,11 +125,11 @@ class _RunFolds:
         """All readings, those of the user's own meters included."""
         info = completed_info(self.run.info, self.replay.journals[self.run.ranks[0]])
         result = readings(self.meters, info)
-        result["allreduce_skew_s"] = _skew(self.lateness, info, self.longest)
+        result[ALLREDUCE_SKEW_S] = _skew(self.lateness, info, self.longest)
         result |= _own_readings(self.replay, taken=frozenset(result))
         since = diverged(self.replay)
         if since:
-            result["loss"] = Reading(value=None, unit="1", reason=since)
+            result[LOSS] = Reading(value=None, unit="1", reason=since)
         return result | self.utilisation.readings()
 
 
@@ -137,7 +138,7 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
     run, replay = folds.run, folds.replay
     first = replay.journals[run.ranks[0]]
     all_readings = folds.readings()
-    facts = run_facts(run, replay, folds.longest, all_readings["step_mean_s"].value, now_s=now_s)
+    facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
     traces = folds.traces.traces()
     return Summary(
         run=facts,

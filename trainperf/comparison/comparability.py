@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
+from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_MEAN_S, STEP_S
 from trainperf.core.steps.records import Scalar
 
 
@@ -47,7 +48,7 @@ _NO_CHANGE = frozenset(
 SAME_WORK = 0.005
 """Relative difference in what a step works through up to which steps are the same work."""
 
-_WORK = {"effective_tokens_per_s": "effective tokens", "samples_per_s": "samples"}
+_WORK = {EFFECTIVE_TOKENS_PER_S: "effective tokens", SAMPLES_PER_S: "samples"}
 """Rates that count the same work in any shape of batch, the best one first."""
 
 
@@ -74,10 +75,10 @@ def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
         return _of_rates(rates, tokens_differ, "the number of ranks differs", per_rank=True)
     if not _same_work(rates, runs):
         return _of_rates(rates, tokens_differ, "a step is not the same work in both")
-    if not _in_both("step_s", runs):
-        reasons = [run.readings["step_s"].reason for run in runs if "step_s" in run.readings]
+    if not _in_both(STEP_S, runs):
+        reasons = [run.readings[STEP_S].reason for run in runs if STEP_S in run.readings]
         return DecidingReading(name=None, why=next(filter(None, reasons), "no step time"))
-    return DecidingReading(name="step_s", why="a step is the same work in both")
+    return DecidingReading(name=STEP_S, why="a step is the same work in both")
 
 
 def _of_rates(
@@ -105,7 +106,7 @@ def _same_work(rates: list[str], runs: Sequence[Summary]) -> bool:
 
 def _work_per_step(rate: str, run: Summary) -> float:
     """Tokens or samples of a mean step."""
-    return (run.value(rate) or 0.0) * (run.value("step_mean_s") or 0.0)
+    return (run.value(rate) or 0.0) * (run.value(STEP_MEAN_S) or 0.0)
 
 
 def _shape(run: Summary) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, unknown
 from trainperf.core.formatting.units import count, size
+from trainperf.core.readings import H2D_BYTES, H2D_TENSORS
 
 
 FAILS_ON = ("many_small_tensors",)
@@ -10,7 +11,7 @@ FAILS_ON = ("many_small_tensors",)
 def batch_tensors(case: Case) -> Outcome:
     """The batch is not many small tensors."""
     summary, anatomy = case.summary, case.evidence.documents.loader
-    tensors, copied = summary.value("h2d_tensors"), summary.value("h2d_bytes")
+    tensors, copied = summary.value(H2D_TENSORS), summary.value(H2D_BYTES)
     if tensors is None and anatomy is not None:
         tensors, copied = anatomy.tensors, anatomy.batch_bytes
     if tensors is not None:

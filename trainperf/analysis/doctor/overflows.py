@@ -2,6 +2,7 @@
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, reason, unknown
 from trainperf.core.formatting.units import scale_factor, share
+from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
 
 
 FAILS_ON = ("overflow",)
@@ -10,9 +11,9 @@ FAILS_ON = ("overflow",)
 def overflows(case: Case) -> Outcome:
     """GradScaler does not overflow often."""
     summary = case.summary
-    lost, scale = summary.value("overflow_rate"), summary.value("loss_scale")
+    lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
     if lost is None:
-        why = reason(summary, "overflow_rate")
+        why = reason(summary, OVERFLOW_RATE)
         if "not applicable" in why or "no GradScaler" in why:
             return not_applicable(why.removeprefix("not applicable: "))
         return unknown(why, case.loop.measures["scaler"])

@@ -4,6 +4,11 @@ from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_aud
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import size
+from trainperf.core.readings import (
+    MEMORY_PEAK_BYTES,
+    MEMORY_SLOPE_BYTES_PER_STEP,
+    RESIDENT_PEAK_BYTES,
+)
 
 
 FAILS_ON = (
@@ -19,14 +24,14 @@ FAILS_ON = (
 def peak_memory(case: Case) -> Outcome:
     """Peak memory is not raised by activations kept, temporaries or logging references."""
     summary, ledger = case.summary, case.evidence.documents.memory
-    peak, resident = summary.value("memory_peak_bytes"), summary.value("resident_peak_bytes")
+    peak, resident = summary.value(MEMORY_PEAK_BYTES), summary.value(RESIDENT_PEAK_BYTES)
     if ledger is None and peak is None and resident is None:
         return unknown("memory was not measured", case.loop.measures["memory"])
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
-    slope = summary.value("memory_slope_bytes_per_step")
+    slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None:
-        said = reason(summary, "memory_slope_bytes_per_step")
+        said = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)
         return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
@@ -43,7 +48,7 @@ def peak_memory(case: Case) -> Outcome:
 
 def _growth(summary: Summary) -> str:
     """What the interval of the slope leaves: no growth that matters, the rules have looked."""
-    slope = summary.readings["memory_slope_bytes_per_step"]
+    slope = summary.readings[MEMORY_SLOPE_BYTES_PER_STEP]
     if slope.value is None or slope.low is None or slope.low <= 0:
         return "nothing grows from step to step"
     return f"{size(slope.value)} more a step: too little to matter"

@@ -4,13 +4,21 @@ from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknow
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    H2D_S,
+    HOST_BOUND_FRACTION,
+    STEP_IQR_S,
+    STEP_S,
+)
 
 
 EVENTS = (
-    "data_stall_fraction",
-    "h2d_s",
-    "host_bound_fraction",
-    "allreduce_tail_s",
+    DATA_STALL_FRACTION,
+    H2D_S,
+    HOST_BOUND_FRACTION,
+    ALLREDUCE_TAIL_S,
 )
 """Readings that come from timing events of the device."""
 
@@ -19,12 +27,12 @@ def warmed_up(case: Case) -> Outcome:
     """Timings are warmed up and synchronised or event-based."""
     summary = case.summary
     run = summary.run
-    step_s = summary.value("step_s")
+    step_s = summary.value(STEP_S)
     steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
     if step_s is None or run.steady_steps < LIMITS.steps:
         more = f"train on: {LIMITS.steps} steady steps are the least to judge by"
         return unknown(steady, more) if run.state == "running" else failed(more, steady)
-    spread_s = summary.value("step_iqr_s")
+    spread_s = summary.value(STEP_IQR_S)
     spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
     clock = _clock(summary)
     if clock is None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.readings import FLOPS_PER_S, HFU, MFU
 from trainperf.core.steps.block import StepBlock
 from trainperf.meters.fold import NO_STEADY_STATE, Reading
 
@@ -71,7 +72,7 @@ class UtilisationFold:
         audit = self.typical()
         if audit is None:
             reason = self._reason if self._audit is None else self._obstacle()
-            missing = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
+            missing = {FLOPS_PER_S: "FLOP/s", MFU: "1", HFU: "1"}
             return {
                 name: Reading(value=None, unit=unit, reason=reason)
                 for name, unit in missing.items()
@@ -79,9 +80,9 @@ class UtilisationFold:
         rate = self._steps / self._wall_s
         chip = chip_of(audit.device_name)
         return {
-            "flops_per_s": Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
-            "mfu": self._share(audit, chip, audit.model_flops * rate),
-            "hfu": self._share(audit, chip, audit.hardware_flops * rate),
+            FLOPS_PER_S: Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
+            MFU: self._share(audit, chip, audit.model_flops * rate),
+            HFU: self._share(audit, chip, audit.hardware_flops * rate),
         }
 
     def _obstacle(self) -> str | None:

@@ -14,6 +14,7 @@ from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.phases import PHASES, Gap, Phase
+from trainperf.core.readings import STEP_MEAN_S, phase_reading
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -65,7 +66,7 @@ def chip_used(documents: Documents) -> Chip | None:
 
 def worst(summary: Summary, name: str) -> float | None:
     """A reading's largest value on any rank: a bound on a gain must hold for the slowest."""
-    reading = summary.readings.get(name)
+    reading = summary.reading(name)
     if reading is None or reading.value is None:
         return None
     return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
@@ -78,7 +79,7 @@ def phase_fraction(summary: Summary, phase: Phase) -> float | None:
     """
     if summary.run.steady_steps < LIMITS.steps:
         return None
-    spent, step = worst(summary, f"phase_{phase.label}_s"), summary.value("step_mean_s")
+    spent, step = worst(summary, phase_reading(phase.label)), summary.value(STEP_MEAN_S)
     if spent is None or not step:
         return None
     return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)

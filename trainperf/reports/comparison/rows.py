@@ -18,17 +18,29 @@ from trainperf.core.formatting.units import (
     words,
 )
 from trainperf.core.phases import PHASES
+from trainperf.core.readings import (
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    FIRST_STEP_S,
+    HFU,
+    MFU,
+    PADDED_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    STEP_S,
+    phase_reading,
+)
 
 
 _FIRST = (
-    "step_s",
-    "effective_tokens_per_s",
-    "padded_tokens_per_s",
-    "samples_per_s",
-    "step_p95_s",
-    "first_step_s",
-    "data_wait_fraction",
-    *(f"phase_{phase.label}_s" for phase in PHASES),
+    STEP_S,
+    EFFECTIVE_TOKENS_PER_S,
+    PADDED_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    FIRST_STEP_S,
+    DATA_WAIT_FRACTION,
+    *(phase_reading(phase.label) for phase in PHASES),
 )
 """The order in which people want to see them; the others follow as they come."""
 
@@ -90,9 +102,9 @@ def notes(comparison: Comparison) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def difference(one: Difference) -> str:
+def difference(change: Difference) -> str:
     """E.g. `num_workers: 0 → 2`."""
-    return f"{one.name}: {setting(one.before)} → {setting(one.after)}"
+    return f"{change.name}: {setting(change.before)} → {setting(change.after)}"
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -115,29 +127,31 @@ def _cells(found: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
 
 def rows(comparison: Comparison) -> list[Row]:
     """The readings that both sides have."""
-    return [row(one) for one in compared(comparison)]
+    return [row(change) for change in compared(comparison)]
 
 
 def compared(comparison: Comparison) -> list[ReadingChange]:
     """The readings that both sides have, those that people want to see before the others."""
-    known = {one.name: one for one in comparison.readings if one.ratio is not None}
-    first = [known.pop(name) for name in _FIRST if name in known]
-    return [*first, *known.values()]
+    readings = {
+        reading.name: reading for reading in comparison.readings if reading.ratio is not None
+    }
+    first = [readings.pop(name) for name in _FIRST if name in readings]
+    return [*first, *readings.values()]
 
 
 def causes(comparison: Comparison) -> list[Row]:
     """By the traces of both, what a step spends other time on."""
     return [
         Row(
-            label=one.name,
-            before=_spent(one.before_s, below=one.below == "before"),
-            after=_spent(one.after_s, below=one.below == "after"),
-            ratio=f"{'' if one.below is None else '> '}"
-            f"{'+' if one.after_s > one.before_s else '−'}"
-            f"{duration(abs(one.after_s - one.before_s))}",
-            verdict="" if one.kind == "time" else one.kind,
+            label=difference.name,
+            before=_spent(difference.before_s, below=difference.below == "before"),
+            after=_spent(difference.after_s, below=difference.below == "after"),
+            ratio=f"{'' if difference.below is None else '> '}"
+            f"{'+' if difference.after_s > difference.before_s else '−'}"
+            f"{duration(abs(difference.after_s - difference.before_s))}",
+            verdict="" if difference.kind == "time" else difference.kind,
         )
-        for one in comparison.explained
+        for difference in comparison.explained
     ]
 
 
@@ -145,25 +159,25 @@ def _spent(seconds: float, *, below: bool) -> str:
     return f"< {duration(seconds)}" if below else duration(seconds)
 
 
-def row(one: ReadingChange) -> Row:
+def row(change: ReadingChange) -> Row:
     """One of them in words."""
-    label = words(one.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
-    ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
-    if one.low is not None and one.high is not None:
-        ratio += f" [{one.low:.3f}–{one.high:.3f}]"
+    label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
+    ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
+    if change.low is not None and change.high is not None:
+        ratio += f" [{change.low:.3f}–{change.high:.3f}]"
     return Row(
-        label=f"{label}/s" if one.name.endswith("_per_s") else label,
-        before=_value(one.name, one.unit, one.before),
-        after=_value(one.name, one.unit, one.after),
+        label=f"{label}/s" if change.name.endswith("_per_s") else label,
+        before=_value(change.name, change.unit, change.before),
+        after=_value(change.name, change.unit, change.after),
         ratio=ratio,
-        verdict=one.verdict or "",
+        verdict=change.verdict or "",
     )
 
 
 def _value(name: str, unit: str, value: float | None) -> str:
     if value is None:
         return ""
-    if name.endswith(("_fraction", "_rate")) or name in ("mfu", "hfu"):
+    if name.endswith(("_fraction", "_rate")) or name in (MFU, HFU):
         return fine_share(value)
     if name == "loss":
         return f"{value:.4g}"
@@ -249,6 +263,4 @@ def setting(value: object) -> str:
 
 def listed(comparison: Comparison) -> Sequence[str]:
     """The differences, where they need a list of their own."""
-    return (
-        [difference(one) for one in comparison.differences] if len(comparison.changes) > 1 else []
-    )
+    return list(map(difference, comparison.differences)) if len(comparison.changes) > 1 else []

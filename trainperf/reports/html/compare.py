@@ -87,7 +87,7 @@ def read(*paths: Path) -> Repeats:
         RunError: One of them is no run directory.
     """
     walls = [WallsFold() for _ in paths]
-    runs = [read_run(path, observers=[seen]) for path, seen in zip(paths, walls, strict=True)]
+    runs = [read_run(path, observers=[fold]) for path, fold in zip(paths, walls, strict=True)]
     return Repeats(runs=runs, walls=walls)
 
 
@@ -102,11 +102,11 @@ def render(pairs: Sequence[Pair]) -> str:
 def _overview(pairs: Sequence[Pair]) -> Markup:
     rows = [
         (
-            one.after.name,
-            tag("span", text(one.verdict), kind=_GOOD.get(one.verdict, "soft")),
-            one.reason if one.speedup is None else speed(one.speedup),
+            comparison.after.name,
+            tag("span", text(comparison.verdict), kind=_GOOD.get(comparison.verdict, "soft")),
+            comparison.reason if comparison.speedup is None else speed(comparison.speedup),
         )
-        for one in (pair.comparison for pair in pairs)
+        for comparison in (pair.comparison for pair in pairs)
     ]
     before = pairs[0].comparison.before.name
     return tag(
@@ -154,9 +154,12 @@ def _not_compared(comparison: Comparison) -> Markup:
     """Readings that only one side has."""
     return missing(
         [
-            (one.name, f"only {'after' if one.before is None else 'before'}: {one.reason or ''}")
-            for one in comparison.readings
-            if one.before is None or one.after is None
+            (
+                reading.name,
+                f"only {'after' if reading.before is None else 'before'}: {reading.reason or ''}",
+            )
+            for reading in comparison.readings
+            if reading.before is None or reading.after is None
         ]
     )
 
@@ -169,8 +172,8 @@ def _phases(pair: Pair) -> Markup:
     for name, rows in zip(pair.names, every, strict=True):
         step_s = sum(row.seconds for row in rows)
         parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
-        said = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
-        drawn.append(paragraph(said, "soft small") + bar(parts, name, whole=longest_s))
+        caption = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
+        drawn.append(paragraph(caption, "soft small") + bar(parts, name, whole=longest_s))
     there = {row.phase for rows in every for row in rows if row.seconds}
     named = ((words(phase.label), f"b{phase}") for phase in PHASES if phase in there)
     return Markup("".join(drawn) + keys(named))
@@ -180,21 +183,25 @@ def _differences(comparison: Comparison) -> Markup:
     if not comparison.differences:
         return paragraph("No difference in the recorded settings.", "soft")
     rows = [
-        (one.name, setting(one.before), setting(one.after), one.change)
-        for one in comparison.differences
+        (difference.name, setting(difference.before), setting(difference.after), difference.change)
+        for difference in comparison.differences
     ]
     count = len(comparison.changes)
     several = f"{plural(count, 'change')}: the gain cannot be attributed to any one of them."
-    said = paragraph(several, "warn") if count > 1 else Markup("")
-    return Markup(said + table(("setting", "before", "after", "belongs to"), rows, words=range(4)))
+    warning = paragraph(several, "warn") if count > 1 else Markup("")
+    return Markup(
+        warning + table(("setting", "before", "after", "belongs to"), rows, words=range(4))
+    )
 
 
 def _parity(comparison: Comparison) -> Markup:
     kinds = {"same": "good", "differs": "bad", "unknown": "soft"}
-    said = {"same": "equal", "differs": "different", "unknown": "undecided"}
+    verdicts = {"same": "equal", "differs": "different", "unknown": "undecided"}
     verdict = comparison.parity.verdict
     return tag(
-        "p", tag("b", text(f"{said[verdict]}: "), kind=kinds[verdict]), text(comparison.parity.why)
+        "p",
+        tag("b", text(f"{verdicts[verdict]}: "), kind=kinds[verdict]),
+        text(comparison.parity.why),
     )
 
 
@@ -202,21 +209,24 @@ def _explained(comparison: Comparison) -> Markup:
     """What a step spends other time on, the largest difference first."""
     if not comparison.explained:
         return not_measured("a trace of steps on both sides is needed")
-    largest_s = max(abs(one.after_s - one.before_s) for one in comparison.explained)
-    said = causes(comparison)
+    largest_s = max(
+        abs(difference.after_s - difference.before_s) for difference in comparison.explained
+    )
+    rows_of_causes = causes(comparison)
     rows = [
-        _cause(one, how, largest_s) for one, how in zip(comparison.explained, said, strict=True)
+        _cause(difference, cells, largest_s)
+        for difference, cells in zip(comparison.explained, rows_of_causes, strict=True)
     ]
     head = ("per step", "before", "after", "\u00a0", "difference", "\u00a0")
     return table(head, rows, words=(0, 3, 5))
 
 
-def _cause(one: TraceDifference, said: Row, largest_s: float) -> tuple[str | Markup, ...]:
-    more_s = one.after_s - one.before_s
+def _cause(difference: TraceDifference, cells: Row, largest_s: float) -> tuple[str | Markup, ...]:
+    more_s = difference.after_s - difference.before_s
     end = 0.5 + (more_s / largest_s / 2 if largest_s else 0.0)
     mark = _reach(0.5, end, "bad") if more_s > 0 else _reach(end, 0.5, "good")
     drawn = _track([mark], 0.5)
-    return (said.label, said.before, said.after, drawn, said.ratio, said.verdict)
+    return (cells.label, cells.before, cells.after, drawn, cells.ratio, cells.verdict)
 
 
 def _foot(comparison: Comparison) -> Markup:

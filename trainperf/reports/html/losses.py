@@ -21,22 +21,22 @@ _GROUPS = 200
 def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
     """The curves of the repeats of each side, at equal work; or why they are not compared."""
     unit = parity.unit
-    lines = [] if unit is None else [[line(one, unit) for one in side] for side in sides]
-    drawn = [point for side in lines for one in side for point in one]
+    lines = [] if unit is None else [[line(points, unit) for points in side] for side in sides]
+    drawn = [point for side in lines for points in side for point in points]
     if unit is None or not drawn:
         return not_measured(parity.why)
     frame = _frame(drawn)
     marks = list(_range(frame, parity))
     for colour, side in zip(SIDES, lines, strict=True):
         marks += [
-            curve([(frame.x(x), frame.y(y)) for x, y in one], f"s{colour}")
-            for one in side[:_MOST_REPEATS]
+            curve([(frame.x(x), frame.y(y)) for x, y in points], f"s{colour}")
+            for points in side[:_MOST_REPEATS]
         ]
     picture = frame.picture("losses of both runs", marks, names=(unit, "loss"))
     shaded = " The shade is the range that was compared." if parity.work is not None else ""
-    said = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
+    caption = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
     named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
-    return Markup(picture + named + paragraph(said, "soft small"))
+    return Markup(picture + named + paragraph(caption, "soft small"))
 
 
 def _frame(drawn: Sequence[Point]) -> Frame:

@@ -174,11 +174,11 @@ def _parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
 
 def _readings(view: RunView) -> Markup:
     rows = [
-        (tag("code", text(row.name)), row.said, row.interval, f"{row.steps:,}")
+        (tag("code", text(row.name)), row.value, row.interval, f"{row.steps:,}")
         for row in view.readings
-        if row.said
+        if row.value
     ]
-    reasons = [(row.name, row.reason) for row in view.readings if not row.said]
+    reasons = [(row.name, row.reason) for row in view.readings if not row.value]
     return Markup(table(("reading", "value", "95 % CI", "steps"), rows) + missing(reasons))
 
 

@@ -9,6 +9,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, confidence_interval, duration
 from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, words_of
+from trainperf.core.readings import ALLREDUCE_SKEW_S, ALLREDUCE_TAIL_S, PHASE_DATA_WAIT_S
 from trainperf.reports.layout.finding_lines import finding_text
 from trainperf.reports.layout.finding_view import NEXT
 from trainperf.reports.layout.terminal import flow
@@ -149,10 +150,10 @@ def _ranks(summary: Summary, view: RunView) -> list[Text]:
     if len(summary.run.ranks) < 2:
         return []
     spreads = [
-        _spread(summary, "phase_data_wait_s", "data wait"),
-        _spread(summary, "allreduce_tail_s", "tail"),
+        _spread(summary, PHASE_DATA_WAIT_S, "data wait"),
+        _spread(summary, ALLREDUCE_TAIL_S, "tail"),
     ]
-    skew = summary.readings["allreduce_skew_s"]
+    skew = summary.readings[ALLREDUCE_SKEW_S]
     if skew.value is not None:
         interval = confidence_interval(skew.value, skew.low, skew.high)
         spreads.append(f"skew {duration(skew.value)}{interval}")

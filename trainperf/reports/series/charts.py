@@ -8,6 +8,19 @@ import numpy as np
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural
+from trainperf.core.readings import (
+    ALLREDUCE_SKEW_S,
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    H2D_S,
+    LOSS,
+    MEMORY_PEAK_BYTES,
+    OVERFLOW_RATE,
+    RESIDENT_PEAK_BYTES,
+    SAMPLES_PER_S,
+)
 from trainperf.core.steps.block import Column
 from trainperf.reports.series.decimate import Groups, Span, over
 
@@ -60,9 +73,9 @@ def charts(groups: Groups, summary: Summary) -> list[Chart]:
 def listed(values: Column) -> Numbers:
     """Numbers for a browser, `None` for those that are missing."""
     there = np.isfinite(values)
-    known = values[there].tolist()
+    present = values[there].tolist()
     # All in one text and back: a hundred lines of a thousand numbers are most of an answer's time.
-    text = ",".join([f"%.{_DIGITS}g"] * len(known)) % tuple(known)
+    text = ",".join([f"%.{_DIGITS}g"] * len(present)) % tuple(present)
     rounded = iter(_FLOATS.decode(f"[{text}]"))
     return [next(rounded) if here else None for here in there.tolist()]
 
@@ -117,15 +130,15 @@ def _rate_line(groups: Groups, name: str, label: str, *, spread: bool = True) ->
 
 def _reason(summary: Summary, name: str) -> str:
     """Why a reading has no value."""
-    reading = summary.readings.get(name)
+    reading = summary.reading(name)
     return (reading.reason if reading else None) or "not measured in these steps"
 
 
 def _device(groups: Groups, summary: Summary) -> Chart:
     names = {
-        "data_stall_ns": ("idle for lack of data", "data_stall_fraction"),
-        "h2d_device_ns": ("copy to the device", "h2d_s"),
-        "tail_ns": ("all-reduce tail", "allreduce_tail_s"),
+        "data_stall_ns": ("idle for lack of data", DATA_STALL_FRACTION),
+        "h2d_device_ns": ("copy to the device", H2D_S),
+        "tail_ns": ("all-reduce tail", ALLREDUCE_TAIL_S),
     }
     lines = {name: _mean_line(groups, name, label) for name, (label, _) in names.items()}
     there = [line for line in lines.values() if line is not None]
@@ -256,7 +269,7 @@ _SPECS = (
         title="Data wait",
         what="Share of the step time of all ranks.",
         unit="1",
-        reading="data_wait_fraction",
+        reading=DATA_WAIT_FRACTION,
         lines=_data_wait,
     ),
     _Spec(
@@ -264,7 +277,7 @@ _SPECS = (
         title="Effective tokens per second",
         what="Tokens of all ranks that the mask keeps, over the slowest rank's time.",
         unit="1/s",
-        reading="effective_tokens_per_s",
+        reading=EFFECTIVE_TOKENS_PER_S,
         lines=_tokens,
         note=lambda _, summary: summary.run.notes.get("tokens", ""),
     ),
@@ -273,7 +286,7 @@ _SPECS = (
         title="Samples per second",
         what="Samples of all ranks over the slowest rank's time.",
         unit="1/s",
-        reading="samples_per_s",
+        reading=SAMPLES_PER_S,
         lines=lambda groups, _: [_rate_line(groups, "samples", "samples")],
     ),
     _Spec(
@@ -282,7 +295,7 @@ _SPECS = (
         what="Share of the updates attempted since the first step shown that were skipped; "
         "on the right the loss scale.",
         unit="1",
-        reading="overflow_rate",
+        reading=OVERFLOW_RATE,
         lines=_overflow,
     ),
     _Spec(
@@ -290,7 +303,7 @@ _SPECS = (
         title="All-reduce tail",
         what="From the last gradient being ready to backward having returned, by rank.",
         unit="s",
-        reading="allreduce_tail_s",
+        reading=ALLREDUCE_TAIL_S,
         lines=_rank_lines("tail"),
         note=_rank_note("tail"),
     ),
@@ -299,7 +312,7 @@ _SPECS = (
         title="Skew at the all-reduce",
         what="How much longer a rank waits than the one that comes last (which is at 0).",
         unit="s",
-        reading="allreduce_skew_s",
+        reading=ALLREDUCE_SKEW_S,
         lines=_rank_lines("skew"),
         note=_rank_note("skew"),
     ),
@@ -308,8 +321,8 @@ _SPECS = (
         title="Memory",
         what="After the step, on the rank with the most.",
         unit="B",
-        reading="memory_peak_bytes",
-        reading_on_cpu="resident_peak_bytes",
+        reading=MEMORY_PEAK_BYTES,
+        reading_on_cpu=RESIDENT_PEAK_BYTES,
         lines=_memory,
     ),
     _Spec(
@@ -319,6 +332,6 @@ _SPECS = (
         unit="",
         reading="loss",
         lines=lambda groups, _: [_mean_line(groups, "loss", "loss")],
-        note=lambda _, summary: summary.readings["loss"].reason or "",
+        note=lambda _, summary: summary.readings[LOSS].reason or "",
     ),
 )

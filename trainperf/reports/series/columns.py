@@ -91,11 +91,11 @@ def _phases(mine: Sequence[StepBlock]) -> dict[str, Column]:
 
 def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
     """The slowest rank's step time where a step has the tag."""
-    known = int(np.bitwise_or.reduce(block.tags))
+    present = int(np.bitwise_or.reduce(block.tags))
     return {
         f"tag:{tag.label}": np.where(block.tags & tag, slowest_s, np.nan)
         for tag in TAGS
-        if known & tag
+        if present & tag
     }
 
 
@@ -121,16 +121,16 @@ def _shares(ranks: Sequence[StepBlock]) -> dict[str, Column]:
 
 
 def _rates(present: dict[int, StepBlock], slowest_s: Column) -> dict[str, Column]:
-    found: dict[str, Column] = {}
+    rates: dict[str, Column] = {}
     for name in ("tokens_effective", "tokens_padded", "samples"):
         amount = sum((fact(block, name) for block in present.values()), np.zeros(len(slowest_s)))
-        found[name] = amount
-        found[f"{name}_per_s"] = _quotient(amount, slowest_s)
+        rates[name] = amount
+        rates[f"{name}_per_s"] = _quotient(amount, slowest_s)
         for place, block in present.items():
             # The time that goes with an amount is that of the steps whose amount is known.
-            known = np.isnan(amount)
-            found[f"{name}:wall:{place}"] = np.where(known, np.nan, block.wall_ns / 1e9)
-    return found
+            missing = np.isnan(amount)
+            rates[f"{name}:wall:{place}"] = np.where(missing, np.nan, block.wall_ns / 1e9)
+    return rates
 
 
 def _scaler(ranks: Sequence[StepBlock]) -> dict[str, Column]:
@@ -163,5 +163,5 @@ def _mean(parts: Sequence[Column]) -> Column:
 
 
 def _quotient(amount: Column, units: Column) -> Column:
-    known = units > 0
-    return np.where(known, amount / np.where(known, units, 1.0), np.nan)
+    positive = units > 0
+    return np.where(positive, amount / np.where(positive, units, 1.0), np.nan)

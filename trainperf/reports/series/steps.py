@@ -125,9 +125,9 @@ def _steps(groups: Groups, rank: int | None) -> Steps | None:
 def _frame_s(wall: Span, steady: Span | None) -> float | None:
     """Room for all steady steps, unless a few of them are very far from the rest."""
     usual = wall if steady is None else steady
-    known = usual.count > 0
-    typical_s = median(usual.mean()[known].tolist())
-    frame_s = _ROOM * min(float(usual.high[known].max()), _FAR * typical_s)
+    measured = usual.count > 0
+    typical_s = median(usual.mean()[measured].tolist())
+    frame_s = _ROOM * min(float(usual.high[measured].max()), _FAR * typical_s)
     return frame_s or None
 
 

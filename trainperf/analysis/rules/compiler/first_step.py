@@ -4,6 +4,7 @@ from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
 
 LONG_S = 10.0
@@ -13,7 +14,7 @@ LONG_S = 10.0
 def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit."""
     summary = evidence.summary
-    first_s, step_s = summary.value("first_step_s"), summary.value("step_s")
+    first_s, step_s = summary.value(FIRST_STEP_S), summary.value(STEP_S)
     # A running fit will be longer than it is now.
     if first_s is None or step_s is None or summary.run.state == "running":
         return None

@@ -13,6 +13,7 @@ from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, amdahl, costs, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.loop_kind import LIGHTNING
+from trainperf.core.readings import HOST_BOUND_FRACTION
 from trainperf.traces.results import RankTrace
 
 
@@ -73,7 +74,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
     if not mine and not back and not owners and (lost or 0.0) < LIMITS.worth:
         return None
     user = sorted([*mine, *back], key=lambda row: -row.calls)
-    bound = summary.value("host_bound_fraction") or 0.0
+    bound = summary.value(HOST_BOUND_FRACTION) or 0.0
     return Finding(
         id="hidden_syncs",
         title=_title(lost, user),

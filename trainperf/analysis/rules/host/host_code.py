@@ -7,6 +7,7 @@ from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.readings import PHASE_FORWARD_S
 
 
 TRACE_TIME: TraceTime = "host"
@@ -68,6 +69,6 @@ def _latest(known: HostLines) -> OperatorUse | None:
 
 def _unexplained(evidence: Evidence, known: HostLines) -> float:
     """Share of a steady step in forward that the operators, as the audit timed them, leave."""
-    forward_s = evidence.summary.value("phase_forward_s") or 0.0
+    forward_s = evidence.summary.value(PHASE_FORWARD_S) or 0.0
     run_s = sum(row.host_s for row in known.rows if row.part == "forward")
     return max(0.0, forward_s - run_s) / known.step_s

@@ -17,6 +17,7 @@ from trainperf.analysis.rules.operators.base import (
 )
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.readings import HOST_BOUND_FRACTION
 
 
 TRACE_TIME: TraceTime = "host"
@@ -69,7 +70,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
 def _waits_for_host(evidence: Evidence, known: Audited) -> bool:
     """On a CPU the host is the device."""
-    bound = evidence.summary.value("host_bound_fraction")
+    bound = evidence.summary.value(HOST_BOUND_FRACTION)
     return known.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
 
 

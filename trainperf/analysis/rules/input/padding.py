@@ -4,6 +4,7 @@ from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
+from trainperf.core.readings import DATA_WAIT_FRACTION, PADDING_FRACTION
 
 
 WORTH = 0.20
@@ -21,8 +22,8 @@ def padding(evidence: Evidence) -> Finding | None:
     the audit says of it is added.
     """
     summary = evidence.summary
-    wasted = summary.value("padding_fraction")
-    waited = summary.value("data_wait_fraction") or 0.0
+    wasted = summary.value(PADDING_FRACTION)
+    waited = summary.value(DATA_WAIT_FRACTION) or 0.0
     if wasted is None or wasted < WORTH or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)

@@ -6,6 +6,7 @@ from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
+from trainperf.core.readings import MEMORY_PEAK_BYTES, RESIDENT_PEAK_BYTES
 
 
 NEAR = 0.92
@@ -45,7 +46,7 @@ def memory_limit(evidence: Evidence) -> Finding | None:
 
 
 def _reading(summary: Summary) -> str:
-    return "resident_peak_bytes" if summary.run.device == "cpu" else "memory_peak_bytes"
+    return RESIDENT_PEAK_BYTES if summary.run.device == "cpu" else MEMORY_PEAK_BYTES
 
 
 def _used(summary: Summary) -> float | None:
