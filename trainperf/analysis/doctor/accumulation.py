@@ -1,4 +1,4 @@
-"""Is the batch that an update stands on the one that was meant?"""
+"""Check that the global batch is the configured one."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
 from trainperf.analysis.rules.base import setting, value
@@ -14,7 +14,12 @@ factor that was forgotten is at least two."""
 
 
 def accumulation(case: Case) -> Outcome:
-    """DDP global batch, accumulation and scheduler steps agree."""
+    """DDP global batch, accumulation and scheduler steps agree.
+
+    Fails on `no_sync`, `scheduler_per_micro_batch`, `data_parallel` and `zero_grad`, and when the
+    samples recorded per update are a quarter or more off batch × micro-batches × ranks.  Unknown
+    without sample counts.
+    """
     summary = case.summary
     recorded, product = _recorded(summary), _configured(summary)
     if recorded is None:

@@ -1,4 +1,4 @@
-"""Is the batch moved in a few pieces?"""
+"""Check that a batch is few, large tensors."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, unknown
 from trainperf.analysis.rules.base import value
@@ -9,7 +9,10 @@ FAILS_ON = ("many_small_tensors",)
 
 
 def batch_tensors(case: Case) -> Outcome:
-    """The batch is not many small tensors."""
+    """The batch is not many small tensors.
+
+    Fails on `many_small_tensors`.  Unknown without a GPU or a look into the loader.
+    """
     summary, anatomy = case.summary, case.evidence.documents.loader
     tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
     if tensors is None and anatomy is not None:

@@ -1,4 +1,4 @@
-"""Do batches of different shapes cost compilations or padding?"""
+"""Check that varying shapes cost neither compilations nor padding."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, unknown
 from trainperf.analysis.rules.base import value
@@ -9,7 +9,10 @@ FAILS_ON = ("recompiles", "padding")
 
 
 def dynamic_shapes(case: Case) -> Outcome:
-    """Dynamic shapes do not cause recompiles or padding waste."""
+    """Dynamic shapes do not cause recompiles or padding waste.
+
+    Fails on `recompiles` and `padding`.  Unknown without graph counts or a mask.
+    """
     summary, known = case.summary, case.evidence.documents.compilation
     graphs, wasted = value(summary, "recompiles"), value(summary, "padding_fraction")
     again = None if known is None else len(known.recompiled)

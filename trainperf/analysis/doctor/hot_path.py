@@ -1,4 +1,4 @@
-"""Does the step stop to look at a value?"""
+"""Check that no line of the step reads a value back."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, to_audit, unknown
 from trainperf.analysis.rules.host.base import reads
@@ -13,8 +13,9 @@ _LISTED = 3
 def hot_path(case: Case) -> Outcome:
     """No `.item()`, print or CPU copy in the hot path.
 
-    A value that is read fails also on a CPU, where it costs nothing by itself: the same script
-    stops a GPU.  A print that reads no tensor is seen where it takes notable time.
+    Fails on `hidden_syncs` and `host_code`, and when a line of yours reads a value in the audited
+    step: on a CPU too, where it costs little, because the same script stops a GPU.  Unknown without
+    an audit or a trace.
     """
     audit, traced = case.evidence.documents.audit, _traced(case)
     if audit is None:

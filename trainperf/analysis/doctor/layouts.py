@@ -1,4 +1,4 @@
-"""Is data turned around in every step?"""
+"""Check that the step does not copy tensors to reorder them."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
 from trainperf.core.formatting.units import plural, share
@@ -8,7 +8,10 @@ FAILS_ON = ("layout_copies", "channels_last")
 
 
 def layouts(case: Case) -> Outcome:
-    """Layouts do not cause repeated `contiguous()`."""
+    """Layouts do not cause repeated `contiguous()`.
+
+    Fails on `layout_copies` and `channels_last`.  Unknown without an audit.
+    """
     audit = case.evidence.documents.audit
     why = not_judged(case)
     if audit is None or why:

@@ -1,4 +1,4 @@
-"""Does the device wait for its batches?"""
+"""Check that the device does not wait for batches."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, failed_by, passed, reason, unknown
 from trainperf.analysis.rules.base import value
@@ -13,7 +13,11 @@ MORE_EXACT = ("many_small_tensors", "straggler")
 
 
 def loader(case: Case) -> Outcome:
-    """The DataLoader does not make the device wait."""
+    """The DataLoader does not make the device wait.
+
+    Fails on `data_wait` and `epoch_start`, and on a wait of a tenth of the step whatever its cause.
+    Unknown without enough steady steps.
+    """
     summary = case.summary
     waited, stalled = value(summary, "data_wait_fraction"), value(summary, "data_stall_fraction")
     lost = lost_to_loader(summary)

@@ -1,4 +1,4 @@
-"""Is memory held that nobody needs?"""
+"""Check that nothing raises peak memory without need."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_audit, unknown
 from trainperf.analysis.rules.base import value
@@ -18,7 +18,11 @@ FAILS_ON = (
 
 
 def peak_memory(case: Case) -> Outcome:
-    """Peak memory is not raised by activations kept, temporaries or logging references."""
+    """Peak memory is not raised by activations kept, temporaries or logging references.
+
+    Fails on `out_of_memory`, `graph_held`, `leak`, `validation_grad`, `memory_limit` and
+    `fragmentation`.  Unknown without an audit or device memory.
+    """
     summary, ledger = case.summary, case.evidence.documents.memory
     peak, resident = value(summary, "memory_peak_bytes"), value(summary, "resident_peak_bytes")
     if ledger is None and peak is None and resident is None:

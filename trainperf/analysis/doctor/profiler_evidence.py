@@ -1,4 +1,4 @@
-"""Does what a profiler saw agree with what is to be changed first?"""
+"""Check that traces support the first finding."""
 
 from trainperf.analysis.doctor.base import (
     Case,
@@ -23,7 +23,11 @@ HALF = 0.5
 
 
 def profiler_evidence(case: Case) -> Outcome:
-    """Profiler evidence supports the current direction."""
+    """Profiler evidence supports the current direction.
+
+    Fails when records and trace disagree, or the trace shows less than half of what the first
+    finding claims.  Unknown without a trace.
+    """
     apart = disagreements(case.summary.traces)
     if apart:
         return failed("find out which of the two is wrong before you act on either", *apart)

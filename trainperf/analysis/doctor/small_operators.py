@@ -1,4 +1,4 @@
-"""Is the work cut into pieces too small to be worth their launch?"""
+"""Check that launching does not dominate the work."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
 from trainperf.analysis.rules.base import value
@@ -10,7 +10,11 @@ FAILS_ON = ("launch_bound", "host_bound", "elementwise_chain", "attention", "opt
 
 
 def small_operators(case: Case) -> Outcome:
-    """Small ops could not be batched or fused to any gain."""
+    """Small ops could not be batched or fused to any gain.
+
+    Fails on `launch_bound`, `host_bound`, `elementwise_chain`, `attention` and
+    `optimizer_not_fused`.  Unknown without an audit, a trace or a GPU.
+    """
     audit, summary = case.evidence.documents.audit, case.summary
     bound = value(summary, "host_bound_fraction") if summary.run.steady_steps else None
     traced, why = _traced(case), not_judged(case)

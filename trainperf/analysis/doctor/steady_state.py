@@ -1,4 +1,4 @@
-"""Is the time of a step that of a typical one?  The first step must not be in it."""
+"""Check that the step time is that of steady steps."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
 from trainperf.analysis.rules.base import value
@@ -7,7 +7,10 @@ from trainperf.core.formatting.units import duration, plural, times, words
 
 
 def steady_state(case: Case) -> Outcome:
-    """Steady-state, not first step, is reported."""
+    """Steady-state, not first step, is reported.
+
+    Fails when the warm-up was never seen to end, or when the first step counts as steady.
+    """
     summary = case.summary
     run, step_s = summary.run, value(summary, "step_s")
     first_s = value(summary, "first_step_s")

@@ -1,4 +1,4 @@
-"""Is the speed said in what the training is for?"""
+"""Check that throughput is in a unit that counts useful work."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
 from trainperf.analysis.rules.base import setting, value
@@ -6,7 +6,10 @@ from trainperf.core.formatting.units import count, share
 
 
 def throughput_unit(case: Case) -> Outcome:
-    """Throughput is effective tokens/s or the right unit."""
+    """Throughput is effective tokens/s or the right unit.
+
+    Fails for sequences without a mask, and when only updates are counted.  Unknown without steps.
+    """
     summary = case.summary
     effective, padded = value(summary, "effective_tokens_per_s"), value(summary, "padding_fraction")
     samples, updates = value(summary, "samples_per_s"), value(summary, "optimizer_steps_per_s")

@@ -1,4 +1,4 @@
-"""Can the times be believed?  Enough steady steps, on clocks that know when the work is done."""
+"""Check that there are enough steady steps, timed by valid clocks."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
 from trainperf.analysis.rules.base import value
@@ -17,7 +17,10 @@ EVENTS = (
 
 
 def warmed_up(case: Case) -> Outcome:
-    """Timings are warmed up and synchronised or event-based."""
+    """Timings are warmed up and synchronised or event-based.
+
+    Fails with fewer than 20 steady steps, and on a GPU when no timing event was read.
+    """
     summary = case.summary
     run = summary.run
     step_s = value(summary, "step_s")

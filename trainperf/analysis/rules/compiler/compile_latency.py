@@ -1,4 +1,4 @@
-"""Is the fit too short to pay back what compiling took?"""
+"""Rule about compilation that a short fit cannot pay back."""
 
 import math
 

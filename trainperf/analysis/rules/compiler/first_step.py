@@ -1,4 +1,4 @@
-"""Is the run too short to pay back its first step?"""
+"""Rule about a first step that takes much of a short fit."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s, value
 from trainperf.analysis.rules.compiler.base import WORTH, once_s

@@ -1,4 +1,4 @@
-"""Does the compiled code fall apart into pieces?"""
+"""Rule about graph breaks in compiled code."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.compiler.base import short

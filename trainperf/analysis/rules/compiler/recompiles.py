@@ -1,4 +1,4 @@
-"""Is the model compiled again and again?"""
+"""Rule about repeated compilation."""
 
 from collections import Counter
 

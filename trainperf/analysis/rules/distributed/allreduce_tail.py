@@ -1,4 +1,4 @@
-"""Does the step wait for the gradients to be reduced, ranks that are late aside?"""
+"""Rule about waiting for gradients to be reduced, stragglers aside."""
 
 from math import ceil
 

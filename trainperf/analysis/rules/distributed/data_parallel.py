@@ -1,4 +1,4 @@
-"""Is the model trained under `DataParallel`?"""
+"""Rule about models under `DataParallel`."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding

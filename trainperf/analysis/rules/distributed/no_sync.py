@@ -1,4 +1,4 @@
-"""Are gradients reduced over the ranks on micro-batches that do not update?"""
+"""Rule about all-reduces in micro-batches that do not update."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime, setting, value, worst
 from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant

@@ -1,4 +1,4 @@
-"""Do ranks wait for each other, and for which one?"""
+"""Rule about ranks that wait for each other."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime, value
 from trainperf.analysis.summary.schema import Summary, SyncPoint

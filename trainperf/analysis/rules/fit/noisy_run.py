@@ -1,4 +1,4 @@
-"""Are the steps of this run too different from each other to conclude anything?"""
+"""Rule about runs whose steps vary too much to conclude anything."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.core.findings import LIMITS, Finding

@@ -1,4 +1,4 @@
-"""Did profiling leave the run slower than it was?"""
+"""Rule about steps that are slower after profiling."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding, costs

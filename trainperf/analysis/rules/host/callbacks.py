@@ -1,4 +1,4 @@
-"""Do callbacks and hooks take a notable part of the step, and which ones?"""
+"""Rule about callbacks and hooks that take much of the step."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.core.findings import LIMITS, Finding, costs

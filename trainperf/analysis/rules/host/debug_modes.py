@@ -1,4 +1,4 @@
-"""Is something left on that is meant for finding bugs, or held back that could run?"""
+"""Rule about debugging switches left on, and threads left unused."""
 
 from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.analysis.summary.schema import Summary

@@ -1,4 +1,4 @@
-"""Does the Python garbage collector take a notable part of the fit?"""
+"""Rule about Python's garbage collector."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s, worst
 from trainperf.core.findings import Finding, costs

@@ -1,4 +1,4 @@
-"""Does the device wait for the host?"""
+"""Rule about a device that waits for the host."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime, value
 from trainperf.analysis.rules.host.launch_bound import launch_bound

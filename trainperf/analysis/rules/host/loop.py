@@ -1,4 +1,4 @@
-"""Does the framework itself take a notable part of the step between the steps' work?"""
+"""Rule about the framework's own time between steps."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, value
 from trainperf.analysis.rules.host.logging import logging

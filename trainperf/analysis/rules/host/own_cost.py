@@ -1,4 +1,4 @@
-"""Does trainperf itself cost more than it promises?"""
+"""Rule about trainperf's own overhead."""
 
 from trainperf.analysis.rules.base import Evidence, value
 from trainperf.core.findings import LIMITS, Finding, amdahl

@@ -1,4 +1,4 @@
-"""What do the rules about the loader have in common?  What it costs the step, and what is in it."""
+"""Cost of the loader, its parts and the remedies: shared by the rules of `input`."""
 
 import math
 from dataclasses import dataclass, replace

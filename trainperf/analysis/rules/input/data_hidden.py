@@ -1,4 +1,4 @@
-"""Does the host wait for data without any loss, because the device works on meanwhile?"""
+"""Rule about data wait that the device hides."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, worst
 from trainperf.core.findings import LIMITS, Finding

@@ -1,4 +1,4 @@
-"""Does the step wait for its batches, and what would make them come in time?"""
+"""Rule about steps that wait for data."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Is a batch so many small tensors that handling them is what it costs?"""
+"""Rule about batches of many small tensors."""
 
 from trainperf.analysis.rules.base import Evidence, value
 from trainperf.analysis.rules.input.base import (

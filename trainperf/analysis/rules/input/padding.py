@@ -1,4 +1,4 @@
-"""Is much of the work done on padding, and would packing or bucketing save it?"""
+"""Rule about work spent on padding."""
 
 from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.analysis.summary.schema import Summary

@@ -1,4 +1,4 @@
-"""Does copying the batch to the device take a notable part of the step?"""
+"""Rule about copying the batch to the device."""
 
 from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.analysis.rules.input.base import moved, small_copies

@@ -1,4 +1,4 @@
-"""Does memory grow, and who holds what grows?  Shared by the rules about leaks."""
+"""Memory growth and what holds it: shared by the rules of `memory`."""
 
 from dataclasses import dataclass
 

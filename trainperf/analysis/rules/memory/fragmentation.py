@@ -1,4 +1,4 @@
-"""Is much of the device's memory reserved, and in pieces that nobody can use?"""
+"""Rule about fragmented device memory."""
 
 from trainperf.analysis.rules.base import Evidence, setting, value
 from trainperf.core.findings import Finding

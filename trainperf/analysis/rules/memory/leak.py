@@ -1,4 +1,4 @@
-"""Does memory grow step by step until it is full?"""
+"""Rule about memory that grows until it is full."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.memory.base import gathered, graphs_held, growth, pace, said

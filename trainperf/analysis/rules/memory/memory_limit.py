@@ -1,4 +1,4 @@
-"""Is the run close to the memory that there is?"""
+"""Rule about runs close to the memory limit."""
 
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.rules.base import Evidence, setting, value, worst

@@ -1,4 +1,4 @@
-"""Did the fit end because memory ran out, and what filled it?"""
+"""Rule about fits that ended because memory ran out."""
 
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.rules.base import Evidence

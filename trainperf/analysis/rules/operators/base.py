@@ -1,4 +1,4 @@
-"""How much of a steady step do some of the audited operators take?  What operator rules share.
+"""AuditedStep operators as shares of a steady step: shared by the rules of `operators`.
 
 One step was audited and many are timed.  On a CPU the audit has timed every operator, and the
 phases of the steady steps say how long that takes when nobody looks on.  On another device the
@@ -62,7 +62,7 @@ class AuditedCosts(Costs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class AuditedStep:
     """The audited step beside the steady ones."""
 
     audit: StepAudit
@@ -130,7 +130,7 @@ class Audited:
         )
 
 
-def audited(evidence: Evidence) -> Audited | None:
+def audited(evidence: Evidence) -> AuditedStep | None:
     """What operator rules stand on.
 
     `None` without an audit, its chip or enough steady steps, and where the audited step is not
@@ -150,7 +150,7 @@ def audited(evidence: Evidence) -> Audited | None:
     else:
         operators = _on_device(own, work_s, evidence)
         basis = "traced" if traced_operators(evidence.captures) else "modelled"
-    return Audited(
+    return AuditedStep(
         audit=audit,
         light=light,
         step_s=step_s,
@@ -183,11 +183,11 @@ def launch_s(light: Roofline) -> float:
     return LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
 
 
-def is_large(row: Timed, known: Audited) -> bool:
+def is_large(row: Timed, step: AuditedStep) -> bool:
     """Whether its work takes clearly longer than its launch."""
-    if known.basis != "measured":
-        return row.floor.floor_s / row.use.calls >= launch_s(known.light)
-    return _each_s(row.use) >= 4 * known.smallest_s
+    if step.basis != "measured":
+        return row.floor.floor_s / row.use.calls >= launch_s(step.light)
+    return _each_s(row.use) >= 4 * step.smallest_s
 
 
 def _each_s(use: OperatorUse) -> float:

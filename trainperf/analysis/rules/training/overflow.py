@@ -1,4 +1,4 @@
-"""Does the GradScaler throw away too many updates?"""
+"""Rule about updates that the GradScaler skips."""
 
 from trainperf.analysis.rules.base import Evidence, value
 from trainperf.core.findings import Finding, costs

@@ -1,4 +1,4 @@
-"""Does the learning-rate schedule run faster than the model is updated?"""
+"""Rule about learning-rate schedules that outrun the updates."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import LIMITS, Finding
