@@ -26,11 +26,11 @@ def accumulation(case: Case) -> Outcome:
         why = "the samples of a step were not counted"
         return unknown(why, case.loop.measures["samples"])
     if product is None:
-        said = "batch_size or accumulation is not known, or not the same in all updates"
+        said = "batch_size or accumulation is unknown, or varies between updates"
         return unknown(said, "load with a DataLoader of a fixed batch_size")
     meant = product[0] * product[1] * product[2]
     said = (
-        f"{count(meant)} samples an update = batches of {count(product[0])} × "
+        f"{count(meant)} samples per update = batches of {count(product[0])} × "
         f"{_micro(round(product[1]))} × {plural(round(product[2]), 'rank')}; "
         f"{count(recorded)} recorded"
     )

@@ -19,7 +19,7 @@ def batch_tensors(case: Case) -> Outcome:
         tensors, copied = anatomy.tensors, anatomy.batch_bytes
     if tensors is not None:
         each = f" of {size(copied / tensors)} each" if copied and tensors else ""
-        return passed(f"{count(tensors)} tensors a step{each}")
+        return passed(f"{count(tensors)} tensors per step{each}")
     if summary.run.device == "cpu":
         return not_applicable("the batch is copied to no device (CPU)")
     return unknown("the batch's tensors were not counted", case.loop.measures["h2d"])

@@ -21,6 +21,8 @@ def dynamic_shapes(case: Case) -> Outcome:
     built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"
     anew = "" if again is None else f"{again} of them compiled again"
     padded = (
-        "no padding is known" if wasted is None else f"{share(wasted)} of the tokens is padding"
+        "padding was not measured"
+        if wasted is None
+        else f"{share(wasted)} of the tokens is padding"
     )
     return passed(built, anew, padded)

@@ -24,7 +24,7 @@ def hot_path(case: Case) -> Outcome:
         )
     rows = sorted(reads(audit.operators), key=lambda row: -row.calls)
     if rows:
-        lines = [f"{row.line}: {plural(row.calls, 'read')} a step" for row in rows[:_LISTED]]
+        lines = [f"{row.line}: {plural(row.calls, 'read')} per step" for row in rows[:_LISTED]]
         cheap = "on a CPU they cost little; on a GPU each one stops the step"
         action = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
         return failed(action, *lines, cheap if case.summary.run.device == "cpu" else "")

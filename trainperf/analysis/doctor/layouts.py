@@ -20,4 +20,4 @@ def layouts(case: Case) -> Outcome:
     moved = sum(use.moved_bytes for use in audit.operators)
     copied = sum(use.moved_bytes for use in copies)
     much = f", {share(copied / moved)} of the bytes that operators move" if moved else ""
-    return passed(f"{plural(sum(use.calls for use in copies), 'copy call')} a step{much}")
+    return passed(f"{plural(sum(use.calls for use in copies), 'copy call')} per step{much}")

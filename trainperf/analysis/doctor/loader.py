@@ -33,4 +33,4 @@ def loader(case: Case) -> Outcome:
         return passed(said)
     if stalled is None:
         return unknown(f"{said}; what the device lost to it was not measured", case.loop.everything)
-    return passed(said, f"the device was idle because of it for {share(stalled)}")
+    return passed(said, f"the device idled for data {share(stalled)}")

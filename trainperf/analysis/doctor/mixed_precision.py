@@ -33,7 +33,7 @@ def mixed_precision(case: Case) -> Outcome:
     if bad is not None:
         return bad
     if base is None:
-        return unknown(f"{used} without a run in fp32 beside it", "--baseline a run in fp32")
+        return unknown(f"{used} without a run in fp32 to compare with", "--baseline a run in fp32")
     before = base.summary
     if precision(before) is not None:
         said = f"the baseline computes in {precision(before)} too"

@@ -51,4 +51,4 @@ def _growth(summary: Summary) -> str:
     slope = summary.readings["memory_slope_bytes_per_step"]
     if slope.value is None or slope.low is None or slope.low <= 0:
         return "nothing grows from step to step"
-    return f"{size(slope.value)} more a step: too little to matter"
+    return f"{size(slope.value)} more per step: too little to matter"

@@ -37,7 +37,7 @@ def profiler_evidence(case: Case) -> Outcome:
     report = case.evidence.captures[-1]
     traced = next((one.answer for one in reversed(case.summary.traces) if one.answer), "")
     if first is None:
-        return passed("nothing is to be changed", traced or report.answer)
+        return passed("no change is suggested", traced or report.answer)
     seen = _seen(report, first)
     if seen is None:
         return not_applicable(f"{first.title}: no trace of a few steps can show that")

@@ -20,7 +20,7 @@ def small_operators(case: Case) -> Outcome:
     traced, why = _traced(case), not_judged(case)
     if why and bound is None and not traced:
         return unknown(why, to_audit(case))
-    many = "" if audit is None else f"{plural(audit.calls, 'operator call')} a step"
+    many = "" if audit is None else f"{plural(audit.calls, 'operator call')} per step"
     host = "" if bound is None else f"host-bound in {share(bound)} of the steps"
     return passed(many, host, traced or _launching(summary))
 

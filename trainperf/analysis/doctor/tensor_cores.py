@@ -31,7 +31,7 @@ def tensor_cores(case: Case) -> Outcome:
     if summary.run.device == "cpu":
         return not_applicable("a CPU has no tensor cores")
     sounded = _sounds(case)
-    traced = "" if sounded is None else f"{share(sounded)} of kernel time sounds of tensor cores"
+    traced = "" if sounded is None else f"{share(sounded)} of kernel time looks like tensor cores"
     why = not_judged(case)
     if audit is not None and audit.precision is None:
         return not_applicable("the step has no contraction")

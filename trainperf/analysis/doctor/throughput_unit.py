@@ -24,7 +24,7 @@ def throughput_unit(case: Case) -> Outcome:
             f"sequences of {count(length)} tokens, but no mask: padding would count as work",
         )
     if samples is not None:
-        return passed(f"{count(samples)} samples/s; the batch has no tokens that are known")
+        return passed(f"{count(samples)} samples/s; the batch has no known tokens")
     if updates is None:
         return unknown(reason(summary, "samples_per_s"), "train past the warm-up")
     return failed(

@@ -36,7 +36,7 @@ def warmed_up(case: Case) -> Outcome:
             f"{case.loop.everything}: its events time the device without waiting for it",
             f"no timing event was read on {run.device}: only the host's clock is known",
         )
-    return passed(f"{duration(step_s)} a step over {steady}{spread}", clock)
+    return passed(f"{duration(step_s)} per step over {steady}{spread}", clock)
 
 
 def _clock(summary: Summary) -> str | None:

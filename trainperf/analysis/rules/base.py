@@ -44,7 +44,7 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
 
     Args:
         documents: Those of the run.
-        step_s: What a steady step takes.  A chip that was measured cannot be slower than that:
+        step_s: What per steady step takes.  A chip that was measured cannot be slower than that:
             where its floor says so, others used the machine meanwhile, and its rates are raised.
     """
     audit, chip = documents.audit, chip_used(documents)

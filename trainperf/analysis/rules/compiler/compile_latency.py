@@ -39,10 +39,10 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         evidence=(
             (
                 f"{duration(cost_s)} to compile {plural(document.graphs, 'graph')}, then "
-                f"{duration(step_s)} a step"
+                f"{duration(step_s)} per step"
             ),
             (
-                f"at the {times(COMPILED_GAIN)} that torch reports on average it pays back "
+                f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off "
                 f"after {plural(needed, 'step')}; this fit had {summary.run.steps:,}"
             ),
         ),
@@ -52,5 +52,5 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         scope="fit",
         confidence="medium",
         effort="minutes",
-        confirm="first_step_s is near step_s; trainperf compare before after",
+        confirm="first_step_s is near step_s; trainperf compare BEFORE AFTER",
     )

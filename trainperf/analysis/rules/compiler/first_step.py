@@ -33,5 +33,5 @@ def first_step(evidence: Evidence) -> Finding | None:
         **costs(lost),
         scope="fit",
         confidence="medium",
-        confirm="trainperf compare before after: first_step_s is a smaller part of the fit",
+        confirm="trainperf compare BEFORE AFTER: first_step_s is a smaller part of the fit",
     )

@@ -41,12 +41,12 @@ def recompiles(evidence: Evidence) -> Finding | None:
     given_up = [one for one in late if one.gave_up]
     return Finding(
         id="recompiles",
-        title=f"compiling again takes {share(lost)} of the fit",
+        title=f"recompilation takes {share(lost)} of the fit",
         advice="Stop the recompilations",
         evidence=(
             (
                 f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
-                f"first, {duration(lost * own_fit_s(summary))} beyond what a steady step takes"
+                f"first, {duration(lost * own_fit_s(summary))} beyond what per steady step takes"
             ),
             f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
             *(
@@ -62,7 +62,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
         severity=severity(lost),
         effort="minutes",
         where=worst.where,
-        confirm="the reading recompiles is 0 after the first steps; trainperf compare before after",
+        confirm="the reading recompiles is 0 after the first steps; trainperf compare BEFORE AFTER",
     )
 
 

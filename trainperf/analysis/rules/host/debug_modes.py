@@ -32,7 +32,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
         severity="high" if first == "detect_anomaly" else "low",
-        confirm="phase_backward_s falls; trainperf compare before after",
+        confirm="phase_backward_s falls; trainperf compare BEFORE AFTER",
     )
 
 

@@ -30,5 +30,5 @@ def garbage(evidence: Evidence) -> Finding | None:
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
         **costs(lost),
         scope="fit",
-        confirm="trainperf compare before after: gc_s falls",
+        confirm="trainperf compare BEFORE AFTER: gc_s falls",
     )

@@ -35,15 +35,15 @@ def host_code(evidence: Evidence) -> Finding | None:
         title=f"Python in forward takes {share(lost)} of the step while no operator runs",
         advice="Move Python out of forward",
         evidence=(
-            f"{duration(lost * host.step_s)} a step pass before {row.short_name} at {row.line}",
-            "whatever runs there is none of torch's operators: print, numpy, files, waiting",
+            f"{duration(lost * host.step_s)} per step pass before {row.short_name} at {row.line}",
+            "no torch operator runs there: print, numpy, files, waiting",
         ),
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
         **costs(lost),
         confidence="medium",
         where=row.line or "",
-        confirm="phase_forward_s falls by about that much; trainperf compare before after",
+        confirm="phase_forward_s falls by about that much; trainperf compare BEFORE AFTER",
     )
 
 
@@ -67,7 +67,7 @@ def _latest(host: HostLines) -> OperatorUse | None:
 
 
 def _unexplained(evidence: Evidence, host: HostLines) -> float:
-    """Share of a steady step in forward that the operators, as the audit timed them, leave."""
+    """Share of per steady step in forward that the operators, as the audit timed them, leave."""
     forward_s = value(evidence.summary, "phase_forward_s") or 0.0
     run_s = sum(row.host_s for row in host.rows if row.part == "forward")
     return max(0.0, forward_s - run_s) / host.step_s

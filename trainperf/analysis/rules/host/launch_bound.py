@@ -52,7 +52,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         advice="Launch less, or larger",
         evidence=(
             (
-                f"up to {share(lost)} of {duration(step.step_s)} a step, for work of "
+                f"up to {share(lost)} of {duration(step.step_s)} per step, for work of "
                 f"{duration(sum(row.floor.floor_s for row in tiny))}"
             ),
             f"one launch takes {duration(launch_s(step.light))} here",

@@ -35,7 +35,7 @@ def logging(evidence: Evidence) -> Finding | None:
         title=f"logging takes {share(lost)} of the step",
         advice="Log fewer values, less often",
         evidence=(
-            f"{duration(inside * host.step_s)} a step in the {operators} that it calls",
+            f"{duration(inside * host.step_s)} per step in the {operators} that it calls",
             f"{duration(after * host.step_s)} after the last hook"
             + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
         ),
@@ -43,5 +43,5 @@ def logging(evidence: Evidence) -> Finding | None:
         **costs(lost),
         confidence="medium",
         where=where,
-        confirm="phase_forward_s and phase_loop_s fall; trainperf compare before after",
+        confirm="phase_forward_s and phase_loop_s fall; trainperf compare BEFORE AFTER",
     )

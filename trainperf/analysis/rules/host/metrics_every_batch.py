@@ -62,7 +62,7 @@ def metrics_every_batch(evidence: Evidence) -> Finding | None:
         **costs(lost),
         confidence="medium",
         where=heaviest(host, rows)[0][0],
-        confirm="phase_forward_s falls by about that much; trainperf compare before after",
+        confirm="phase_forward_s falls by about that much; trainperf compare BEFORE AFTER",
     )
 
 

@@ -29,7 +29,7 @@ def fragmentation(evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         id="fragmentation",
-        title=f"{share(holes / reserved)} of the reserved memory is in pieces",
+        title=f"{share(holes / reserved)} of the reserved memory is fragmented",
         advice="Let segments grow",
         evidence=(f"{size(reserved)} of {size(capacity)} reserved, {size(holes)} of it unused",),
         action="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, and batches "

@@ -34,7 +34,7 @@ def memory_limit(evidence: Evidence) -> Finding | None:
     ]
     return Finding(
         id="memory_limit",
-        title=f"the run takes {share(used / capacity)} of the memory that there is",
+        title=f"the run uses {share(used / capacity)} of the available memory",
         advice="Leave room in memory",
         evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
         action=f"a smaller micro-batch with {summary.run.loop.accumulation}, or "

@@ -32,10 +32,10 @@ def attention(evidence: Evidence) -> Finding | None:
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return Finding(
         id="attention",
-        title=f"attention that keeps its scores takes {share(spent_s / step.step_s)} of the step",
+        title=f"attention with scores in memory takes {share(spent_s / step.step_s)} of the step",
         advice="Use fused attention",
         evidence=(
-            f"scores of {shape} in memory: {duration(spent_s)} of {duration(step.step_s)} a step",
+            f"scores of {shape} in memory: {duration(spent_s)} of {duration(step.step_s)} per step",
             *step.lines(rows, 2),
             step.stands_on(),
         ),

@@ -36,7 +36,7 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
         title=f"conversions to another dtype take {share(spent_s / step.step_s)} of the step",
         advice="Convert once",
         evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} a step: {_kinds(rows)}",
+            f"{duration(spent_s)} of {duration(step.step_s)} per step: {_kinds(rows)}",
             *step.lines(rows),
             step.stands_on(),
         ),

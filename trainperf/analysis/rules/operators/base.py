@@ -1,4 +1,4 @@
-"""AuditedStep operators as shares of a steady step: shared by the rules of `operators`.
+"""AuditedStep operators as shares of per steady step: shared by the rules of `operators`.
 
 One step was audited and many are timed.  On a CPU the audit has timed every operator, and the
 phases of the steady steps say how long that takes when nobody looks on.  On another device the
@@ -124,7 +124,7 @@ class AuditedStep:
             groups.setdefault(row.use.line or row.use.module or "", []).append(row)
         ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
         return tuple(
-            f"{place or 'a place that is not known'}: {duration(total_s(mine))} a step in "
+            f"{place or 'an unknown place'}: {duration(total_s(mine))} per step in "
             f"{plural(sum(row.use.calls for row in mine), 'call')} of {_names(mine)}"
             for place, mine in ranked[:most]
         )

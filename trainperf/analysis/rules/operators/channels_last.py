@@ -39,7 +39,7 @@ def channels_last(evidence: Evidence) -> Finding | None:
         title=f"convolutions on channels-first images take {share(spent)} of the step",
         advice="Put the channels last",
         evidence=(
-            f"{duration(total_s(rows))} of {duration(step.step_s)} a step",
+            f"{duration(total_s(rows))} of {duration(step.step_s)} per step",
             *step.lines(rows, 2),
             step.stands_on(),
         ),

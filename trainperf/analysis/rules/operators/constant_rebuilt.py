@@ -24,14 +24,14 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
     lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="constant_rebuilt",
-        title=f"{share(spent_s / step.step_s)} of the step makes constants anew",
-        advice="Make the constants once",
+        title=f"{share(spent_s / step.step_s)} of the step rebuilds constants",
+        advice="Build the constants once",
         evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} a step, without batch or parameter",
+            f"{duration(spent_s)} of {duration(step.step_s)} per step, computed from numbers only",
             *step.lines(rows),
             step.stands_on(),
         ),
-        action='make it in __init__ with register_buffer("mask", …, persistent=False) for the '
+        action='build it in __init__ with register_buffer("mask", …, persistent=False) for the '
         "longest input, and slice it in forward",
         **step.costs(lost),
         where=place_of(rows),

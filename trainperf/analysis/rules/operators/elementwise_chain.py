@@ -44,7 +44,7 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
         advice="Fuse the elementwise chain",
         evidence=(
             (
-                f"{duration(spent_s)} of {duration(step.step_s)} a step; {size(inner)} of the "
+                f"{duration(spent_s)} of {duration(step.step_s)} per step; {size(inner)} of the "
                 f"{size(_moved(rows))} they move pass between them"
             ),
             *step.lines(rows),
@@ -83,4 +83,4 @@ def _near_roof(step: AuditedStep, rows: Sequence[Timed]) -> str:
     fine = [row for row in rows if row.floor.near_roof(row.time_s)]
     if step.basis == "modelled" or total_s(fine) < total_s(rows) / 2:
         return "one kernel reads each input once and writes each result once"
-    return "most of them run near the memory's speed: only fusing gains, no faster kernel"
+    return "most of them run near memory bandwidth: only fusing helps, not faster kernels"

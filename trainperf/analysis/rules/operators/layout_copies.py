@@ -25,7 +25,7 @@ def layout_copies(evidence: Evidence) -> Finding | None:
         title=f"copies to another memory layout take {share(spent_s / step.step_s)} of the step",
         advice="Keep one memory layout",
         evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} a step",
+            f"{duration(spent_s)} of {duration(step.step_s)} per step",
             *step.lines(rows),
             step.stands_on(),
         ),

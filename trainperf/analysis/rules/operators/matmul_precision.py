@@ -91,7 +91,7 @@ def _faster_action(precision: str, loop: LoopKind) -> str:
 
 def _evidence(step: AuditedStep, rows: Sequence[Timed]) -> tuple[str, ...]:
     return (
-        f"{duration(total_s(rows))} of {duration(step.step_s)} a step",
+        f"{duration(total_s(rows))} of {duration(step.step_s)} per step",
         *step.lines(rows, 2),
         step.stands_on(),
     )

@@ -39,7 +39,7 @@ def matmul_shapes(evidence: Evidence) -> Finding | None:
         evidence=(
             (
                 f"sizes {', '.join(map(str, sizes[:4]))}: {duration(total_s(rows))} of "
-                f"{duration(step.step_s)} a step"
+                f"{duration(step.step_s)} per step"
             ),
             *step.lines(rows, 2),
             step.stands_on(),

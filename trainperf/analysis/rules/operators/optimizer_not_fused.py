@@ -31,10 +31,10 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
     each = _is_foreach(update)
     return Finding(
         id="optimizer_not_fused",
-        title=f"an update that is not fused takes {share(spent_s / step.step_s)} of the step",
+        title=f"an unfused optimizer update takes {share(spent_s / step.step_s)} of the step",
         advice="Fuse the optimizer",
         evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} a step in {count(calls)} operators",
+            f"{duration(spent_s)} of {duration(step.step_s)} per step in {count(calls)} operators",
             "lists of tensors (foreach)" if each else "one tensor after the other (foreach=False)",
             step.stands_on(),
         ),

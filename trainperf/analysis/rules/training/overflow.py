@@ -27,7 +27,7 @@ def overflow(evidence: Evidence) -> Finding | None:
     scale = value(summary, "loss_scale")
     return Finding(
         id="overflow",
-        title=f"{share(lost)} of the updates overflow and are thrown away",
+        title=f"{share(lost)} of the updates overflow and are skipped",
         advice="Stop the overflows",
         evidence=(
             f"over {plural(steps, 'step')}",
