@@ -2,66 +2,28 @@
 
 import gc
 import os
+import signal
 import tempfile
 from pathlib import Path
 
-import pytest
 from support.browser import browser
 
 
 __all__ = ["browser"]
 
+pytest_plugins = ["support.retries"]
+
 # The name, not the constant of `trainperf.audit.chip_cache`: most tests load no torch.
 CACHE = "TRAINPERF_CACHE"
 
-ON_A_REAL_CLOCK = {
-    "audit",
-    "benchmark",
-    "commands",
-    "comparison",
-    "ddp",
-    "doctor",
-    "gpu",
-    "hardware",
-    "lightning",
-    "live",
-    "loaders",
-    "loop",
-    "profiler",
-    "recipes",
-    "remedies",
-    "reports",
-    "scripts",
-    "smoke",
-    "tensorboard",
-    "test_docs_run.py",
-    "traces",
-    "turns",
-}
-"""Folders whose tests run real loops, processes or browsers.
-
-Whoever shares the machine only ever adds time, and passes; a wrong number stays.  So what fails
-there is tried again, and the summary names it.  Elsewhere clocks are fake and once is enough.
-"""
-
-TRIES = 6
-
 
 def pytest_configure() -> None:
-    """The figures of this machine are kept out of the user's cache directory."""
+    """Keep this machine's figures out of the user's cache, and let tests interrupt processes."""
     os.environ.setdefault(CACHE, str(Path(tempfile.gettempdir()) / "trainperf-tests"))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give the tests that depend on a real clock more than one try."""
-    # A machine without our development packages still runs the tests, each once.
-    if not config.pluginmanager.has_plugin("rerunfailures"):
-        return
-    here = Path(__file__).parent
-    patient = pytest.mark.flaky(reruns=TRIES - 1, reruns_delay=1)
-    for item in items:
-        if item.path.relative_to(here).parts[0] in ON_A_REAL_CLOCK:
-            item.add_marker(patient)
+    # A shell ignores SIGINT for what it starts in the background, and so would every process that
+    # a test starts there: Ctrl-C would not end it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

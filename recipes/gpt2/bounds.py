@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.operators.attention import attention_rows
 from trainperf.analysis.rules.operators.base import (
     PASSES,
@@ -55,7 +55,7 @@ def nothing(evidence: Evidence) -> Bounded:
 def loader(evidence: Evidence) -> Bounded:
     """Neither waiting for a batch nor moving it takes any time."""
     spent_s = _phases_s(evidence.summary, "data_wait", "h2d")
-    step_s = value(evidence.summary, "step_mean_s")
+    step_s = evidence.summary.value("step_mean_s")
     if spent_s is None or not step_s:
         return Bounded(at_most=None, why="no bound: too few steady steps")
     waiting = f"{duration(spent_s)} of {duration(step_s)} per step waits for or moves batches"
@@ -64,8 +64,8 @@ def loader(evidence: Evidence) -> Bounded:
 
 def packing(evidence: Evidence) -> Bounded:
     """No token is padding, and the whole step shrinks with the tokens, its data wait excepted."""
-    wasted = value(evidence.summary, "padding_fraction")
-    waited = value(evidence.summary, "data_wait_fraction")
+    wasted = evidence.summary.value("padding_fraction")
+    waited = evidence.summary.value("data_wait_fraction")
     if wasted is None or waited is None:
         return Bounded(at_most=None, why="no bound: the padding was not counted")
     why = f"{share(wasted)} of the tokens are padding"
@@ -176,6 +176,6 @@ def _passes(step: AuditedStep) -> list[Timed]:
 
 def _phases_s(summary: Summary, *phases: str) -> float | None:
     """Mean time of some phases in a steady step; one that does not apply takes none."""
-    readings = (value(summary, f"phase_{name}_s") for name in phases)
+    readings = (summary.value(f"phase_{name}_s") for name in phases)
     measured = [seconds for seconds in readings if seconds is not None]
     return sum(measured) if measured else None

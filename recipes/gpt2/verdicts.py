@@ -8,7 +8,6 @@ import numpy as np
 
 from recipes.gpt2.outcomes import Measured, StageOutcome
 from recipes.gpt2.stages import Settings, Stage
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
@@ -96,14 +95,14 @@ def measured(after: Sequence[ComparedRun], first: Path, comparison: Comparison |
 def notes(summary: Summary, settings: Settings) -> list[str]:
     """What matters for one kind of change and has no column."""
     sentences = []
-    rate, scale = value(summary, "overflow_rate"), value(summary, "loss_scale")
+    rate, scale = summary.value("overflow_rate"), summary.value("loss_scale")
     if rate is not None:
         at = "" if scale is None else f", loss scale {scale_factor(scale)} at the end"
         sentences.append(f"overflow rate {share(rate)} of the updates{at}")
     compilation = summary.compilation
     # None where the run before had compiled the same.
     if compilation is not None and compilation.graphs and settings.compiled:
-        first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
+        first_s, step_s = summary.value("first_step_s"), summary.value("step_s")
         sentences.append(
             f"{plural(compilation.graphs, 'graph')}, {plural(len(compilation.breaks), 'break')}, "
             f"{plural(len(compilation.recompiled), 'recompilation')}"
@@ -114,7 +113,7 @@ def notes(summary: Summary, settings: Settings) -> list[str]:
 
 
 def _peak_bytes(summary: Summary, run: Path) -> int | None:
-    peak = value(summary, "memory_peak_bytes")
+    peak = summary.value("memory_peak_bytes")
     if peak is not None:
         return round(peak)
     ledger = read_document(MemoryLedger, run)

@@ -1,4 +1,4 @@
-"""Does what was planted come back?  Sleeps, masks, infinities and memory of known size, measured.
+"""Bench of the accuracy: planted sleeps, masks, infinities and memory of known size, measured.
 
     python -m scripts.bench.accuracy [--only WORD] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""What does a capture cost?  The recipe's tiny GPT-2 under `ScheduledProfiler`, option by option.
+"""Bench of captures: the recipe's tiny GPT-2 under `ScheduledProfiler`, option by option.
 
     python -m scripts.bench.captures [--cycles 11] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""Is `trainperf compare` honest?  How often it sees a change where there is none, and misses one.
+"""Bench of `trainperf compare`: how often it claims a change that is none, and misses one.
 
     python -m scripts.bench.compare record DIRECTORY tune|"held out" [--clock wall|thread] …
     python -m scripts.bench.compare judge DIRECTORY tune|"held out" [--json FILE]

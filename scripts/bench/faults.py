@@ -1,4 +1,4 @@
-"""Do the rules name what is wrong?  Every script of the corpus in `tests/faults`, and its twin.
+"""Bench of the rules on the corpus in `tests/faults`: every faulty script, and its fixed twin.
 
 `python -m scripts.bench.faults [--only NAME] [--json FILE]`.  Takes ten minutes or more.
 """

@@ -1,4 +1,4 @@
-"""Which bytes make the reader of traces fail?  Looks for them with atheris, guided by coverage.
+"""Fuzzer of the trace reader: coverage-guided, with atheris.
 
 What it finds is written into the folder as `crash-…`; keep it as a case of `tests/traces/reading`.
 A refusal (`TraceError`) is an answer; anything else that is raised, more than a second a kilobyte,

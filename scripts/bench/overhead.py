@@ -1,4 +1,4 @@
-"""What does measuring cost?  Blocks of steps with and without us, alternated in one process.
+"""Bench of the overhead: blocks of steps with and without trainperf, alternated in one process.
 
     python -m scripts.bench.overhead [--setting bare] [--only NAME] [--quick] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How long does `trainperf report` take on a run of a million steps, and in how much memory?
+"""Bench of `trainperf report` on a run of a million steps: time and memory.
 
 Writes a synthetic run, reads it back with the installed command, and prints both figures beside
 their targets: `python -m scripts.bench.report [--steps N] [--ranks N] [--json FILE]`.

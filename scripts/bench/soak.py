@@ -1,4 +1,4 @@
-"""Does a run of a million steps stay small?  Simulated steps through the real monitor and file.
+"""Soak test: a million simulated steps through the real monitor and file, in constant memory.
 
     python -m scripts.bench.soak [--steps N] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How long does the tab in TensorBoard take to open on a long run?
+"""Bench of the TensorBoard tab: time to open it on a long run.
 
 Starts `trainperf view` on a synthetic run and opens the tab in headless Chromium.  *Open* means
 that the answer can be read and the step-time breakdown is drawn, if only as the first picture of

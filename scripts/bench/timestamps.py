@@ -1,4 +1,4 @@
-"""What does any instrument of a plain loop cost at least?  One that notes the time and forgets it.
+"""Lower bound of the overhead of any instrument in a plain loop: it only reads the clock.
 
 It stands in the same places of the loop as our monitor: what it costs is the price of the calls.
 """

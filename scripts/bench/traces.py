@@ -1,4 +1,4 @@
-"""How long does a trace take from file to answer, and in how much memory?
+"""Bench of trace analysis, from file to answer: time and memory.
 
 Repeats a real trace until it is as large as a long capture, reads and analyses it in processes of
 their own, and prints the figures beside their targets; with an environment that has

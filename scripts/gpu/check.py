@@ -1,4 +1,4 @@
-"""What holds, and how fast is it, on this GPU?  Everything that needs CUDA, in nine minutes.
+"""The GPU check: everything that needs CUDA, tested and measured in nine minutes.
 
     scripts/gpu_check --out FILE.json [--allow-cpu] [--only PART] [--seconds 540]
 

@@ -1,4 +1,4 @@
-"""What is audited and traced?  A training step of GPT-2, of the published size or of a toy's."""
+"""GPT-2 training step that is audited and traced, of the published size or a toy size."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What did the check find, for people?  One page; nothing is loaded and nothing linked.
+"""Results of the GPU check as one page, without external resources or links.
 
 python -m scripts.gpu.page RESULT.json PAGE.html
 """

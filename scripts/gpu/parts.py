@@ -1,4 +1,4 @@
-"""Which parts has the check, how long may each take, and what does it leave behind?"""
+"""Parts of the GPU check: their commands, time limits and results."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How far is a step of GPT-2 from what this device allows, and what does the device really reach?
+"""Roofline of the GPT-2 step on this device, and the rates that the device really reaches.
 
     python -m scripts.gpu.roofline --size small|toy --device cuda|cpu --json FILE
 

@@ -1,4 +1,4 @@
-"""How does a part of the check run?  In a process of its own, which ends at its limit."""
+"""Runs a part of the check in its own process, which ends at its time limit."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What does a trace of the step say, and does it agree with the always-on figures?
+"""Trace of the GPT-2 step, and its agreement with the always-on figures.
 
     python -m scripts.gpu.trace --size small|toy --device cuda|cpu --json FILE --trace FILE
 

@@ -1,4 +1,4 @@
-"""What of a trace is kept beside its figures?  Whole steps, as many as are small enough."""
+"""Trimming of a trace to as many whole steps as fit a size limit."""
 
 import gzip
 import json

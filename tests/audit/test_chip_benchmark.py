@@ -49,6 +49,7 @@ def over_floor(act: Callable[[], object], good: Callable[[float], bool]) -> floa
     return ratio
 
 
+@pytest.mark.real_clock
 def test_a_large_product_runs_at_half_its_speed_of_light_or_better() -> None:
     """And the light is faster, up to what two measurements differ by."""
     left = torch.ones(1024, 1024)
@@ -58,6 +59,7 @@ def test_a_large_product_runs_at_half_its_speed_of_light_or_better() -> None:
     assert 0.8 <= ratio <= 2.0
 
 
+@pytest.mark.real_clock
 def test_a_training_step_is_slower_than_its_speed_of_light() -> None:
     """Its traffic fits in the cache in part: only what does not is in the floor."""
     net = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.LayerNorm(1024))

@@ -72,6 +72,7 @@ def test_every_operator_of_the_step_is_known() -> None:
     assert {use.part for use in audit.operators} == {"forward", "backward", "optimizer"}
 
 
+@pytest.mark.real_clock
 def test_the_audited_step_takes_no_more_than_twenty_normal_ones() -> None:
     """The best of a few of either, since the machine has other things to do."""
     threads = torch.get_num_threads()

@@ -17,9 +17,8 @@ from trainperf.benchmark import (
 )
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.parity import result_of, seeded
-from trainperf.benchmark.results import Versus
+from trainperf.benchmark.results import Versus, ratio_interval, verdict_of
 from trainperf.benchmark.timing import median_and_iqr, seconds_of
-from trainperf.benchmark.verdict import ratio_interval, verdict_of
 from trainperf.core.errors import ConfigError
 
 
@@ -43,6 +42,7 @@ def test_the_first_calls_stand_apart_from_those_that_count() -> None:
     assert called == ["batch"] * (3 + 7 + 1)  # the last call is the one whose memory is looked at
 
 
+@pytest.mark.real_clock
 def test_a_slow_first_call_is_not_in_the_steady_ones() -> None:
     """Compilation is what cold shows and the median does not."""
     pauses = iter([0.05])
@@ -68,6 +68,7 @@ def test_median_and_iqr_are_those_of_torch() -> None:
     assert median_and_iqr((5.0, 1.0, 4.0, 2.0, 3.0)) == (3.0, 2.0)
 
 
+@pytest.mark.real_clock
 def test_a_noisy_measurement_says_so() -> None:
     """Every other call sleeps: IQR is far more than 10 % of the median."""
     turn = [0]
@@ -112,6 +113,7 @@ def test_a_benchmark_leaves_the_random_state_as_it_was() -> None:
     assert torch.equal(torch.rand(1), expected)
 
 
+@pytest.mark.real_clock
 def test_the_faster_step_is_called_faster_and_the_slower_one_slower() -> None:
     """One sleeps 2 ms, one 30 ms; both return the same."""
     slow = ("slow", lambda batch: time.sleep(0.030) or torch.tensor(1.0))
@@ -121,6 +123,7 @@ def test_the_faster_step_is_called_faster_and_the_slower_one_slower() -> None:
     assert compare(dict([quick, slow]), None, 1, 10).versus[0].verdict == "slower"
 
 
+@pytest.mark.real_clock
 def test_a_step_that_computes_something_else_is_not_called_faster() -> None:
     """The loss is 3 % off, the tolerance 1 %."""
     fns = {

@@ -48,7 +48,7 @@ def test_a_throughput_that_still_rises_has_no_knee_yet() -> None:
 
     assert found.knee() is not None
     assert found.knee().rising  # type: ignore[union-attr]
-    assert str(found).startswith("Batch 4, 400 samples/s, still rising: try larger ones.")
+    assert str(found).startswith("Batch 4, 400 samples/s, throughput still rising: try larger ")
 
 
 def test_each_length_has_a_knee_of_its_own() -> None:
@@ -77,7 +77,7 @@ def test_where_nothing_fits_there_is_no_knee() -> None:
     found = swept(point(4, None))
 
     assert found.knee() is None
-    assert str(found).startswith("No batch fits.\nThe largest that fits: none.\n")
+    assert str(found).startswith("No batch size fits.\nLargest batch that fits: none.\n")
 
 
 def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
@@ -85,8 +85,8 @@ def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
     found = swept(point(8, 0.1, 128), point(16, 0.195, 128), point(24, None, 128))
 
     assert str(found).splitlines() == [
-        "Length 128: batch 8, 10,240 tokens/s, within 5 % of the best (10,503 with batch 16).",
-        "The largest that fits: 16 at length 128 (24 does not).",
+        "Length 128: batch 8, 10,240 tokens/s, within 5 % of the best (10,503 at batch 16).",
+        "Largest batch that fits: 16 at length 128 (24 does not).",
         "",
         "length  batch  median   IQR    cold  tokens/s  peak memory",
         "   128      8  100 ms  2 ms  200 ms    10,240     8.00 MiB  ← knee",
@@ -133,7 +133,7 @@ def test_large_batch_sizes_stand_on_the_axis_as_they_are_written(tmp_path: Path)
 
 def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
     """With the name and the remedy; nothing is written."""
-    with pytest.raises(ConfigError, match=r"sweep\.png: a plot is a page"):
+    with pytest.raises(ConfigError, match=r"sweep\.png: a plot is an HTML page"):
         swept(point(8, 0.1)).save_plot(tmp_path / "sweep.png")
 
     assert not list(tmp_path.iterdir())
@@ -177,7 +177,7 @@ def test_the_largest_that_fits_is_looked_for_where_memory_ended() -> None:
     found = sweep(step, torch.ones, [16, 1, 4, 32], repeat=6)
 
     tried = {each.batch_size: each.refused for each in found.points}
-    out = "out of memory, 2.00 GiB asked for"
+    out = "out of memory, 2.00 GiB requested"
     assert tried == {1: "", 4: "", 10: "", 11: "", 12: out, 13: out, 16: out}
     knee = found.knee()
     assert knee is not None

@@ -70,8 +70,8 @@ def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
 
     answer, table, notes = str(found).split("\n\n")
     assert answer.replace("\n", " ") == (
-        "num_workers=2: a step of 20.0 ms waits 2.00 ms for its batch, against 45.0 ms with "
-        "num_workers=0 (2.95× the speed). Nothing beyond it helps more than the noise."
+        "num_workers=2: a step of 20.0 ms waits 2.00 ms for data, against 45.0 ms with "
+        "num_workers=0 (2.95× the speed). No larger setting is clearly better."
     )
     assert table.splitlines() == [
         "setting        batches/s  lowest–highest  first batch  step waits",
@@ -79,7 +79,7 @@ def test_a_sweep_reads_as_an_answer_and_a_table() -> None:
         "num_workers=2       44.4           40–50      50.0 ms     2.00 ms  ← best",
         "num_workers=4       44.4           40–50      50.0 ms     2.00 ms",
     ]
-    assert notes.splitlines()[-1] == "This process may use 2 CPUs: more workers share them."
+    assert notes.splitlines()[-1] == "This process may use 2 CPUs: more workers must share them."
 
 
 def test_the_last_setting_as_the_best_asks_for_more() -> None:
@@ -87,7 +87,7 @@ def test_the_last_setting_as_the_best_asks_for_more() -> None:
     found = swept(point(0, 0.04), point(1, 0.02))
 
     assert str(found).startswith("num_workers=1: 50 batches/s, against 25 batches/s with ")
-    assert "It is the last one tried: try more." in str(found).replace("\n", " ")
+    assert "It is the last tried: try more." in str(found).replace("\n", " ")
 
 
 def test_results_are_plain_data() -> None:
@@ -195,7 +195,7 @@ def test_a_short_dataset_is_walked_through_again() -> None:
 
 def test_a_stream_that_ends_too_soon_is_refused() -> None:
     """With what to do."""
-    with pytest.raises(ConfigError, match="Stream: it gave too few batches for 4 workers"):
+    with pytest.raises(ConfigError, match="Stream: it yields too few batches for 4 workers"):
         sweep_loader(DataLoader(Stream(number=1)), (4,), rounds=1)
 
 

@@ -42,9 +42,9 @@ def test_the_first_line_is_the_answer(compare: Command, tmp_path: Path) -> None:
     code, out, err = compare(before, after)
 
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].startswith("  b against a: faster, 1.49× as fast [")
+    assert out.splitlines()[1].startswith("  b against a: faster, 1.49× as fast (")
     assert "one change: num_workers: 0 → 2" in out
-    assert "one run each: 2.0 % from run to run is assumed" in out
+    assert "one run each: run-to-run noise 2.0 %, assumed" in out
 
 
 def test_repeats_are_joined_by_commas(compare: Command, tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_repeats_are_joined_by_commas(compare: Command, tmp_path: Path) -> None:
     code, out, _ = compare(*sides)
 
     assert code == 0
-    assert "the same run differs by" in out
-    assert "(4 runs)" in out
+    assert "run-to-run noise" in out
+    assert "(4 runs, " in out
 
 
 def test_json_and_markdown_say_the_same(compare: Command, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ def prove(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.real_clock
 def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path) -> None:
     """10 ms a step and 15: two thirds as fast, within 10 %."""
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
@@ -69,6 +70,7 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
     assert tagged == list(range(0, 80, 10))
 
 
+@pytest.mark.real_clock
 @pytest.mark.slow
 def test_a_regression_fails_the_gate(tmp_path: Path) -> None:
     """With exit code 1, as `trainperf compare` does."""

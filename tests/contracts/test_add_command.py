@@ -1,17 +1,12 @@
-"""To add a subcommand takes one file and one line."""
+"""A subcommand is one file and one line: then it is listed, has a help of its own, and runs."""
 
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.extended import ExtendedPackage
 
 
-ROOT = Path(__file__).parents[2]
-
-HELLO = '''
-"""`trainperf hello NAME`: a greeting."""
+COMMAND = '''"""`trainperf hello NAME`: a greeting."""
 
 import argparse
 
@@ -26,40 +21,44 @@ def _run(given: argparse.Namespace) -> str:
     return f"hello {given.name}\\n"
 
 
-COMMAND = Command(
-    name="hello", about="Greet somebody.", add_arguments=_add_arguments, run=_run
-)
+COMMAND = Command(name="hello", about="Greet somebody.", add_arguments=_add_arguments, run=_run)
 '''
 
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """A folder with a copy of the package in which the command was added."""
-    package = tmp_path / "trainperf"
-    shutil.copytree(ROOT / "trainperf", package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "commands" / "hello.py").write_text(HELLO, encoding="utf-8")
-    family = package / "commands" / "__init__.py"
-    before = family.read_text(encoding="utf-8")
-    after = before.replace('    "merge",\n', '    "merge",\n    "hello",\n')
-    assert after.count("\n") == before.count("\n") + 1
-    family.write_text(after, encoding="utf-8")
-    return tmp_path
+MAIN = "import sys; from trainperf.commands import main; sys.exit(main())"
 
 
-def trainperf(folder: Path, *arguments: str) -> str:
-    """Standard output of the copied package's command line."""
-    return subprocess.run(
-        [sys.executable, "-m", "trainperf", *arguments],
-        cwd=folder,
-        env={"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> ExtendedPackage:
+    """A package with one command more."""
+    copy = ExtendedPackage.copied_to(tmp_path_factory.mktemp("checkout"))
+    copy.add_file("commands/hello.py", COMMAND)
+    copy.add_line("commands/__init__.py", '"hello",', after='"merge",')
+    return copy
 
 
-def test_a_command_is_one_file_and_one_line(copied: Path) -> None:
-    """It is listed, has a help of its own, and runs."""
-    assert "hello    Greet somebody." in trainperf(copied, "--help")
-    assert "whom to greet" in trainperf(copied, "hello", "--help")
-    assert trainperf(copied, "hello", "reader") == "hello reader\n"
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("--help",), "  hello    Greet somebody.\n"),
+        (("hello", "--help"), "  NAME        whom to greet\n"),
+        (("hello", "reader"), "hello reader\n"),
+    ],
+    ids=["listed", "helps", "runs"],
+)
+def test_a_command_that_was_added(
+    package: ExtendedPackage, arguments: tuple[str, ...], shown: str
+) -> None:
+    """As if it had always been there."""
+    assert shown in package.run(MAIN, *arguments)
+
+
+def test_only_the_command_that_runs_is_loaded(package: ExtendedPackage, tmp_path: Path) -> None:
+    """Others may need what is slow to import."""
+    program = f"{MAIN.removesuffix('sys.exit(main())')} main(); print(*sys.modules)"
+
+    loaded = package.run(program, "hello", tmp_path).split()
+
+    assert [name for name in loaded if name.startswith("trainperf.commands.")] == [
+        "trainperf.commands.cli",
+        "trainperf.commands.hello",
+    ]

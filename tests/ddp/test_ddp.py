@@ -68,6 +68,7 @@ def test_every_step_has_a_tail_once_the_last_parameter_is_learnt(
     assert ran.tagged(Tag.AUDITED) == [1]
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("fit", ["before_backward", "static_graph", "comm_hook"])
 def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
     ranks: Ranks, fit: str
@@ -86,6 +87,7 @@ def test_a_rank_that_is_slow_before_backward_makes_the_other_wait_in_its_tail(
     assert all(spent >= slept for spent, slept in zip(forward, slept_ns, strict=True))
 
 
+@pytest.mark.real_clock
 def test_a_rank_that_is_slow_at_batch_end_makes_the_other_wait_in_its_loop(ranks: Ranks) -> None:
     """Lightning lets all ranks meet before the fetch: there the time goes, never into the tail."""
     waiting, slow = ranks.run("batch_end", 0), ranks.run("batch_end", 1)
@@ -97,6 +99,7 @@ def test_a_rank_that_is_slow_at_batch_end_makes_the_other_wait_in_its_loop(ranks
     assert waiting.phase_ns(Phase.LOOP)[-1] < 20 * MS  # nobody is met after the last step
 
 
+@pytest.mark.real_clock
 def test_healthy_ranks_wait_for_nobody(ranks: Ranks) -> None:
     """Otherwise the two tests above would prove nothing."""
     for rank in (0, 1):
@@ -105,6 +108,7 @@ def test_healthy_ranks_wait_for_nobody(ranks: Ranks) -> None:
         assert phase_ms(ran, Phase.LOOP) < 20
 
 
+@pytest.mark.real_clock
 def test_a_parameter_that_is_no_longer_used_does_not_silence_the_tail(ranks: Ranks) -> None:
     """The one that was last takes no part after four steps: another one is learnt."""
     waiting = ranks.run("unused", 0)
@@ -115,6 +119,7 @@ def test_a_parameter_that_is_no_longer_used_does_not_silence_the_tail(ranks: Ran
     assert FIRST <= len(waiting.tagged(Tag.AUDITED)) < 8
 
 
+@pytest.mark.real_clock
 def test_a_micro_batch_that_does_not_synchronise_has_no_tail(ranks: Ranks) -> None:
     """What its backward does after the last gradient is backward, and no wait for anybody."""
     quiet, slow = ranks.run("slow_unsynchronized", 0), ranks.run("slow_synchronized", 0)

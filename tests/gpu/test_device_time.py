@@ -46,6 +46,7 @@ class Moved(Model):
         return loss
 
 
+@pytest.mark.real_clock
 def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
     """The device waits as long as the loader sleeps: at least four fifths of it, not more."""
     sleeper = Sleeper(0.02)
@@ -55,6 +56,7 @@ def test_a_slow_loader_before_an_idle_device_stalls_it(tmp_path: Path) -> None:
     assert 0.8 <= median(shares) <= 1.2
 
 
+@pytest.mark.real_clock
 def test_a_slow_loader_behind_queued_work_stalls_nothing(tmp_path: Path) -> None:
     """The same sleep, with the device a step or more behind: the wait costs nothing."""
     sleeper, work = Sleeper(0.01), DeviceWork()
@@ -64,6 +66,7 @@ def test_a_slow_loader_behind_queued_work_stalls_nothing(tmp_path: Path) -> None
     assert sum(stalled[SETTLED:]) <= 0.05 * sum(slept[SETTLED:])
 
 
+@pytest.mark.real_clock
 def test_many_small_operators_leave_the_device_waiting_for_the_host(tmp_path: Path) -> None:
     """When backward returns the device has caught up in nearly every step: host-bound."""
     ran = plain_loop(tmp_path, Chain(200, 4), Loader(100), awake)
@@ -71,6 +74,7 @@ def test_many_small_operators_leave_the_device_waiting_for_the_host(tmp_path: Pa
     assert sum(lead == 0 for lead in leads) >= 0.95 * len(leads)
 
 
+@pytest.mark.real_clock
 def test_large_multiplications_leave_the_host_far_ahead(tmp_path: Path) -> None:
     """The device is behind in nearly every step, and falls further behind: not host-bound."""
     data = torch.ones(8192, 4096).pin_memory()
@@ -93,6 +97,7 @@ def test_the_bytes_of_every_batch_are_exact(tmp_path: Path) -> None:
     assert min(known(ran, "h2d_device_ns")) > 0
 
 
+@pytest.mark.real_clock
 def test_the_device_time_of_a_copy_is_that_of_the_profiler(tmp_path: Path) -> None:
     """The median of 256 MiB copies from pinned memory, to 20 % of CUPTI's own."""
     data = torch.ones(2**24, 4).pin_memory()

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 from support.fits import (
     LONG_S,
@@ -59,6 +60,7 @@ def test_accumulation_that_changes_while_training_is_followed(tmp_path: Path) ->
     assert ran.fact("loss") == [1.0, 2.0, 3.0, 4.0, 3.0, 4.0]
 
 
+@pytest.mark.real_clock
 def test_the_waits_of_all_micro_batches_belong_to_their_step(tmp_path: Path) -> None:
     """The data wait of a step of two micro-batches is both of its fetches."""
     slow = Sleeper(*[SHORT_S / 2] * 4, *[LONG_S / 2] * 4)

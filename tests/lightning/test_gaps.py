@@ -53,6 +53,7 @@ def durations(ran: Ran, gap: Gap) -> list[int]:
     return [record.duration_ns for record in ran.gaps if record.gap == gap.label]
 
 
+@pytest.mark.real_clock
 def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_path: Path) -> None:
     """`iter(val_loader)` runs before any hook of the validation, and is its all the same."""
     slow = Sleeper(LONG_S, SHORT_S, SHORT_S, LONG_S)  # the first is the trial
@@ -65,6 +66,7 @@ def test_validation_inside_an_epoch_is_a_gap_that_begins_with_its_loader(tmp_pat
     assert_below(20 * MS, *ran.phase_ns(Phase.LOOP))
 
 
+@pytest.mark.real_clock
 def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     """All of its batches."""
     model = SelfValidated(Loader(2))
@@ -75,6 +77,7 @@ def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     assert_comes_back(durations(ran, Gap.VALIDATION), [sum(pair) for pair in pairs])
 
 
+@pytest.mark.real_clock
 def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Path) -> None:
     """The gap begins where validation does, not where the last hook of training ended."""
 
@@ -104,6 +107,7 @@ def test_a_logger_that_is_slow_just_before_validation_is_still_loop(tmp_path: Pa
     assert_below(20 * MS, *durations(ran, Gap.VALIDATION)[1:])
 
 
+@pytest.mark.real_clock
 def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     tmp_path: Path,
 ) -> None:
@@ -123,6 +127,7 @@ def test_validation_between_micro_batches_is_cut_out_of_the_step_it_interrupts(
     assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
+@pytest.mark.real_clock
 def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path: Path) -> None:
     """In the second epoch, between two micro-batches, where nothing else announces it."""
 
@@ -148,6 +153,7 @@ def test_a_validation_loader_that_is_made_only_then_is_validations_too(tmp_path:
     assert_below(60 * MS, *(step.wall_ns for step in ran.steps))
 
 
+@pytest.mark.real_clock
 def test_validation_at_the_end_of_an_epoch_tags_the_next_epochs_first_step(tmp_path: Path) -> None:
     """And is no part of the boundary between the epochs."""
     model = SelfValidated()
@@ -171,6 +177,7 @@ def test_the_sanity_check_is_a_gap_of_its_own(tmp_path: Path) -> None:
     assert ran.tagged(Tag.AFTER_VALIDATION) == []
 
 
+@pytest.mark.real_clock
 def test_what_comes_between_the_sanity_check_and_the_first_step_is_startup(tmp_path: Path) -> None:
     """The sanity check's gap ends with it."""
     sleeper = Sleeper(0.200)
@@ -211,6 +218,7 @@ class Saving(Callback):
             trainer.save_checkpoint(self.path / "mine.ckpt")
 
 
+@pytest.mark.real_clock
 def test_a_checkpoint_in_a_callback_is_cut_out_of_the_callbacks(tmp_path: Path) -> None:
     """It is a gap inside the hook; what else the hook does stays in the step."""
     sleeper = Sleeper()
@@ -233,6 +241,7 @@ def test_lightnings_own_checkpoints_tag_the_step_after(tmp_path: Path) -> None:
     assert ran.gap_ns(Gap.CHECKPOINT) >= sum(sleeper.slept_ns)
 
 
+@pytest.mark.real_clock
 def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> None:
     """Its time is the checkpoint's; what surrounds it is validation's."""
 
@@ -252,6 +261,7 @@ def test_a_checkpoint_inside_validation_is_not_counted_twice(tmp_path: Path) -> 
     assert [step.index for step in ran.steps if step.tags & both == both] == [2, 4]
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("hook", "gap", "places"),
     [
@@ -275,6 +285,7 @@ def test_what_hooks_around_training_take_is_a_gap(
     assert_below(200 * MS, *(step.wall_ns for step in ran.steps[1:]))
 
 
+@pytest.mark.real_clock
 def test_a_slow_step_around_validation_is_not_the_gaps(tmp_path: Path) -> None:
     """With a validation after every step, each still has its own forward."""
     model = SelfValidated()

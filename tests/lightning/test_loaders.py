@@ -38,6 +38,7 @@ class Several(Model):
         return torch.stack(parts).sum()
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize(
     ("mode", "steps"), [("min_size", 12), ("max_size", 24), ("max_size_cycle", 24)]
 )
@@ -63,6 +64,7 @@ def test_a_loader_of_unknown_length_makes_no_phantom_steps(tmp_path: Path) -> No
     assert ran.fact("samples") == [2] * 15
 
 
+@pytest.mark.real_clock
 def test_a_loader_of_unknown_length_is_waited_for_one_batch_ahead(tmp_path: Path) -> None:
     """A step has the wait for the next one's batch; the first of all is fetched in the start."""
     slow = Sleeper(0.002, 0.003, 0.004)
@@ -117,6 +119,7 @@ class IteratingByHand(Iterating):
         optimizer.step()
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("model", [Iterating, IteratingByHand])
 def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(
     model: type[Iterating], tmp_path: Path
@@ -129,6 +132,7 @@ def test_a_training_step_that_fetches_by_itself_has_its_wait_measured(
     assert_nowhere_else(ran, sleeper.slept_ns, phase=Phase.DATA_WAIT)
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("where", ["before_fetch", "in_forward"])
 @pytest.mark.parametrize("model", [Iterating, IteratingByHand])
 def test_work_around_the_fetch_in_such_a_training_step_is_forward_of_the_same_step(
@@ -183,6 +187,7 @@ class Gappy(Loader):
             yield self.batch if letter == "x" else None
 
 
+@pytest.mark.real_clock
 @pytest.mark.filterwarnings("ignore:train_dataloader yielded None")
 def test_a_batch_of_none_is_no_micro_batch_and_its_wait_is_the_next_steps(tmp_path: Path) -> None:
     """Nothing runs on it; a step has waited for all it took to get a batch."""

@@ -170,6 +170,7 @@ def slow_manual(place: Phase, sleeper: Sleeper, *, known: bool) -> Manual:
     return model
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("place", [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER])
 def test_manual_optimization_is_split_into_forward_backward_and_optimizer(
@@ -182,6 +183,7 @@ def test_manual_optimization_is_split_into_forward_backward_and_optimizer(
     assert_nowhere_else(ran, sleeper.slept_ns, phase=place)
 
 
+@pytest.mark.real_clock
 def test_a_direct_backward_counts_as_forward_and_the_run_says_so(tmp_path: Path) -> None:
     """Nothing announces `loss.backward()`; only `self.manual_backward` can be told apart."""
     sleeper = Sleeper()
@@ -209,6 +211,7 @@ def test_a_run_that_announces_its_backward_says_nothing_of_it(tmp_path: Path) ->
     assert "backward" not in ran.totals.notes
 
 
+@pytest.mark.real_clock
 def test_an_error_that_the_user_catches_in_an_optimizer_step_leaves_no_phase_open(
     tmp_path: Path,
 ) -> None:

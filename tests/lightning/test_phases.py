@@ -198,6 +198,7 @@ CASES: dict[str, tuple[Callable[[Sleeper], Case], Phase]] = {
 }
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("place", CASES)
 def test_a_sleep_comes_back_where_it_was_planted(place: str, tmp_path: Path) -> None:
     """Its whole length is in one phase, to 1 % or 50 µs of an independent clock."""

@@ -23,6 +23,7 @@ def run_through(monitor: LoopMonitor, loader: object) -> int:
     return steps
 
 
+@pytest.mark.real_clock
 def test_a_loop_writes_what_a_batch_costs(tmp_path: Path) -> None:
     """Four samples of 5 ms; every batch of the epoch is still there."""
     nap = Naps(0.005)

@@ -21,6 +21,7 @@ def quiet(path: Path | None, **settings: object) -> LoopMonitor:
     return LoopMonitor(path, report=False, **settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.real_clock
 def test_planted_sleeps_are_found_where_they_were_planted(tmp_path: Path) -> None:
     """Every phase, the loader, what no phase brackets, and what follows the step."""
     sleeper, steps = Sleeper(), 12
@@ -61,6 +62,7 @@ def test_steps_and_gaps_are_the_fit(tmp_path: Path) -> None:
     assert found.end.steps == 10
 
 
+@pytest.mark.real_clock
 def test_validation_and_checkpoints_are_cut_out_of_steps(tmp_path: Path) -> None:
     """Wherever they are called: in the step, after it, or between two epochs."""
     sleeper = Sleeper()

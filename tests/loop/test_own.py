@@ -98,16 +98,15 @@ def test_a_report_made_later_without_the_users_code_shows_the_reading(
 
 def test_the_tab_lists_the_reading(tmp_path: Path) -> None:
     """From the run directory alone."""
-    from trainperf.reports.run.tab_words import words_of
-
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import summarize
+    from trainperf.reports.run.run_view import run_view
 
     monitor = trained(tmp_path, meters=[Lines()], probes=[LineProbe()])
     assert monitor.run is not None
-    words = words_of(summarize(Run.open(monitor.run)))
+    words = run_view(summarize(Run.open(monitor.run)))
 
-    assert [reading.said for reading in words.readings if reading.name == "lines_of_batch"] == [
+    assert [reading.value for reading in words.readings if reading.name == "lines_of_batch"] == [
         "15"
     ]
 

@@ -116,6 +116,7 @@ def test_the_larger_micro_batch_is_one_that_a_sweep_has_measured(tmp_path: Path)
     assert with_swept_batch(work, two, replace(two, accumulation=1), order).accumulation == 1
 
 
+@pytest.mark.real_clock
 @pytest.mark.slow
 def test_a_stage_that_truly_slows_is_rejected(tmp_path: Path) -> None:
     """A hundred milliseconds asleep in an update of some ten: far beyond any noise."""

@@ -280,13 +280,13 @@ def test_a_loader_that_is_too_slow_says_how_many_workers_hide_it() -> None:
     )
 
     assert failed.saw == (
-        "60 % of the loop waited for data, not less than 20 %: 12.0 s in the loader and 8.00 s in "
+        "data wait is 60 % of the loop, not below 20 %: 12.0 s in the loader and 8.00 s in "
         "the step, mean of 5 steps."
     )
     assert "num_workers=2" in failed.do
 
 
-@pytest.mark.parametrize(("workers", "said"), [(4, "num_workers=4 do not keep up"), (None, "Data")])
+@pytest.mark.parametrize(("workers", "said"), [(4, "num_workers=4 cannot keep up"), (None, "Data")])
 def test_the_advice_fits_the_loader(workers: int | None, said: str) -> None:
     """More workers for one that has some, workers for one that has none."""
     timed = Timed(1.0, 1.0, workers)
@@ -326,7 +326,7 @@ def test_a_step_within_its_memory_passes_and_one_beyond_fails() -> None:
 
     assert memory.above_start_bytes is not None
     assert memory.above_start_bytes > 0.9 * taken
-    assert "added to what was held before, not less than 64.0 MiB" in failed.saw
+    assert "above what was held before, not below 64.0 MiB" in failed.saw
     assert "smaller micro-batch" in failed.do
 
 

@@ -212,7 +212,7 @@ def test_tagged_steps_are_marked_and_say_why(logdir: Path, opened: Opened) -> No
     assert [mark[:2] for mark in marks] == [["warm-up", 12], ["after validation", 1]]
     assert "step 60" in marks[1][2]
     assert "validation ran just before it" in marks[1][2]
-    assert "left out of the steady steps" in marks[1][2]
+    assert "excluded from the steady steps" in marks[1][2]
 
 
 def test_names_that_are_markup_are_shown_as_text(logdir: Path, opened: Opened) -> None:

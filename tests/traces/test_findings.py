@@ -137,7 +137,7 @@ def test_a_straggler_is_the_rank_that_cost_most_over_all_steps() -> None:
     (finding,) = found.findings
     assert finding.title == "the other ranks wait for rank 3"
     assert finding.gain_upper_bound == pytest.approx(1 / 0.9)
-    assert found.answer.endswith("In a step the others wait up to 10.0 ms for rank 3.")
+    assert found.answer.endswith("Other ranks wait up to 10.0 ms per step for rank 3.")
 
 
 def test_a_wait_that_is_not_worth_it_is_no_finding() -> None:

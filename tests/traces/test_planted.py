@@ -316,7 +316,7 @@ def test_a_step_without_all_reduce_has_no_tail() -> None:
 
     assert trace.steps[0].allreduce_tail_s is None
     assert trace.steps[0].comm_exposed_s == 0.0
-    assert trace.reasons["allreduce_tail_s"] == "no all-reduce that backward launched"
+    assert trace.reasons["allreduce_tail_s"] == "no all-reduce launched by backward"
 
 
 def test_short_kernels_are_counted_below_ten_microseconds() -> None:
@@ -373,7 +373,7 @@ def test_without_any_mark_the_trace_is_one_window() -> None:
 
     assert trace.step_source == "none"
     assert [step.step_s for step in trace.steps] == pytest.approx([20e-9])
-    assert any("taken as one step" in said for said in trace.warnings)
+    assert any("counts as one step" in said for said in trace.warnings)
 
 
 def test_several_devices_in_one_trace_are_not_mixed() -> None:

@@ -17,14 +17,14 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.capture_aftermath import CaptureFold
-from trainperf.analysis.summary.run_facts import completed_info, run_facts
+from trainperf.analysis.summary.run_facts import completed_info, diverged, run_facts, warnings_of
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.stragglers import LatenessFold
 from trainperf.analysis.summary.trace_agreement import TraceAgreementFold, disagreements
-from trainperf.analysis.summary.warnings import diverged, warnings_of
 from trainperf.core.artifacts.folder import Documents, read_documents
 from trainperf.core.loop_kind import LIGHTNING, loop_of
 from trainperf.core.phases import DISQUALIFYING, TAGS
+from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS, STEP_MEAN_S, STEP_S
 from trainperf.core.run_directory import SUMMARY, write_atomically
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import RunInfo
@@ -62,7 +62,7 @@ def examine(
     folds.read(observers)
     summary = keeping_up(_summary(folds, documents, now_s))
     typical_audit = folds.utilisation.typical()
-    step_s = None if typical_audit is None else summary.value("step_s")
+    step_s = None if typical_audit is None else summary.value(STEP_S)
     light = light_of(documents, step_s)
     typical = None
     if typical_audit is not None:
@@ -73,19 +73,6 @@ def examine(
     )
     diagnosed = msgspec.structs.replace(summary, findings=diagnose(evidence))
     return replace(evidence, summary=diagnosed)
-
-
-def write_summary(path: Path | str, *, now_s: float | None = None) -> Summary:
-    """Summarize the run at *path* and write `summary.json` into it, whole or not at all.
-
-    Raises:
-        RunError: It is no run directory.
-        OSError: The file cannot be written.
-    """
-    run = Run.open(path)
-    summary = summarize(run, now_s=now_s)
-    save_summary(summary, run.path)
-    return summary
 
 
 def save_summary(summary: Summary, run: Path) -> None:
@@ -138,11 +125,11 @@ class _RunFolds:
         """All readings, those of the user's own meters included."""
         info = completed_info(self.run.info, self.replay.journals[self.run.ranks[0]])
         result = readings(self.meters, info)
-        result["allreduce_skew_s"] = _skew(self.lateness, info, self.longest)
+        result[ALLREDUCE_SKEW_S] = _skew(self.lateness, info, self.longest)
         result |= _own_readings(self.replay, taken=frozenset(result))
         since = diverged(self.replay)
         if since:
-            result["loss"] = Reading(value=None, unit="1", reason=since)
+            result[LOSS] = Reading(value=None, unit="1", reason=since)
         return result | self.utilisation.readings()
 
 
@@ -151,7 +138,7 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
     run, replay = folds.run, folds.replay
     first = replay.journals[run.ranks[0]]
     all_readings = folds.readings()
-    facts = run_facts(run, replay, folds.longest, all_readings["step_mean_s"].value, now_s=now_s)
+    facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
     traces = folds.traces.traces()
     return Summary(
         run=facts,

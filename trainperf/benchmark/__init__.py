@@ -1,4 +1,4 @@
-"""How long does one step take, and is another version of it faster and still right?
+"""Benchmarks of a training step: its time, and whether another version is faster and still right.
 
     from trainperf.benchmark import benchmark_step, compare
 
@@ -11,8 +11,7 @@ For training steps and inference functions alike; see `docs/concepts/benchmarks.
 from trainperf.benchmark.results import BenchmarkComparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
 from trainperf.benchmark.sweeps.batch_points import Knee, SweepPoint
-from trainperf.benchmark.sweeps.batch_results import Sweep
-from trainperf.benchmark.sweeps.batches import sweep
+from trainperf.benchmark.sweeps.batches import Sweep, sweep
 from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
 from trainperf.benchmark.sweeps.loaders import sweep_loader
 

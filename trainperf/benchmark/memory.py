@@ -1,8 +1,8 @@
-"""How much memory did this call need at most?
+"""Peak memory of one call.
 
-On CUDA the allocator's own peak, exact.  On a CPU the resident set of the process, looked at every
-millisecond from another thread: a peak between two looks is missed, so a call that was seen too
-seldom has no peak but a reason.
+On CUDA it is the allocator's own peak, exact.  On a CPU it is the resident set of the process,
+sampled every millisecond from another thread: a peak between two samples is missed, so a call with
+too few samples has no peak but a reason.
 """
 
 import threading
@@ -15,8 +15,8 @@ from trainperf.benchmark.results import PeakMemory
 from trainperf.core.formatting.units import plural
 
 
-LEAST_LOOKS = 5
-"""Fewer looks at the resident set during a call are no measurement of its peak."""
+LEAST_SAMPLES = 5
+"""Fewer samples of the resident set during a call are no measurement of its peak."""
 
 _PAUSE_S = 0.001
 
@@ -24,13 +24,13 @@ _PAUSE_S = 0.001
 def peak_memory(call: Callable[[], object]) -> PeakMemory:
     """Peak memory during one call, of the current device.
 
-    Resets CUDA's peak statistics.  A second call is made where a device is there but nothing on it.
+    Resets CUDA's peak statistics.  Calls twice where the call does not use the device.
     """
     if torch.cuda.is_available():
         memory = _allocated(call)
         if memory.peak_bytes:
             return memory
-    # No CUDA memory at all: the call works on the host, though there is a device.
+    # No CUDA memory at all: the call runs on the host, although there is a device.
     return _resident(call)
 
 
@@ -45,28 +45,28 @@ def _allocated(call: Callable[[], object]) -> PeakMemory:
 
 
 def _resident(call: Callable[[], object]) -> PeakMemory:
-    watcher = _Watcher()
-    before = watcher.resident()
-    watcher.start()
+    sampler = _Sampler()
+    before = sampler.resident()
+    sampler.start()
     try:
         call()
     finally:
-        watcher.stop()
-    if watcher.looks < LEAST_LOOKS:
+        sampler.stop()
+    if sampler.samples < LEAST_SAMPLES:
         reason = (
-            f"the resident set was seen {plural(watcher.looks, 'time')} during the call, fewer "
-            f"than {LEAST_LOOKS}: the call is too short"
+            f"the resident set was sampled {plural(sampler.samples, 'time')} during the call, "
+            f"fewer than {LEAST_SAMPLES}: the call is too short"
         )
         return PeakMemory(source="resident set", reason=reason)
-    above = max(0, watcher.peak - before)
-    return PeakMemory(source="resident set", peak_bytes=watcher.peak, above_start_bytes=above)
+    above = max(0, sampler.peak - before)
+    return PeakMemory(source="resident set", peak_bytes=sampler.peak, above_start_bytes=above)
 
 
-class _Watcher:
-    """Looks at this process's resident set until told to stop."""
+class _Sampler:
+    """Samples this process's resident set until stopped."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.samples = 0
         self.peak = 0
         self._process = psutil.Process()
         self._over = threading.Event()
@@ -77,16 +77,16 @@ class _Watcher:
         return int(self._process.memory_info().rss)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start sampling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; returns when the last look is over."""
+        """Stop sampling; returns after the last sample."""
         self._over.set()
         self._thread.join()
 
     def _watch(self) -> None:
         while not self._over.is_set():
             self.peak = max(self.peak, self.resident())
-            self.looks += 1
+            self.samples += 1
             self._over.wait(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Do two steps compute the same thing?  The same random numbers for both, then their results.
+"""Parity of two steps: results computed from the same random numbers, and their difference.
 
 A result is the loss if there is one (a scalar, the first element of a tuple, the entry `loss` of a
 mapping, the attribute `loss`), else the tensor an inference function returned.
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+
+from trainperf.audit.loader.probe_loader import random_state_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,31 +47,23 @@ class StepResult:
 
 def result_of(returned: object) -> StepResult | None:
     """The loss or the output in what a step *returned*; `None` if there is neither."""
-    found = _pick(returned)
-    if isinstance(found, torch.Tensor):
-        shape = tuple(found.shape) if found.numel() != 1 else ()
-        return StepResult(values=found.detach().to("cpu", torch.float64).flatten(), shape=shape)
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return StepResult(values=torch.tensor([found], dtype=torch.float64), shape=())
+    result = _pick(returned)
+    if isinstance(result, torch.Tensor):
+        shape = tuple(result.shape) if result.numel() != 1 else ()
+        return StepResult(values=result.detach().to("cpu", torch.float64).flatten(), shape=shape)
+    if isinstance(result, int | float) and not isinstance(result, bool):
+        return StepResult(values=torch.tensor([result], dtype=torch.float64), shape=())
     return None
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Inside, Python, NumPy and torch (all devices) draw from *seed*; after it as if never used."""
-    python, numpy_, host = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 the user's code draws from it
-    devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 the generator that the user's code draws from
-    torch.manual_seed(seed)
-    try:
+    """Inside, Python, NumPy and torch (all devices) draw from *seed*; their state is restored."""
+    with random_state_kept(range(torch.cuda.device_count())):
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 the generator that the user's code draws from
+        torch.manual_seed(seed)
         yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy_)  # noqa: NPY002 as above
-        torch.set_rng_state(host)
-        if devices:
-            torch.cuda.set_rng_state_all(devices)
 
 
 def _pick(returned: object) -> object:

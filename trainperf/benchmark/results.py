@@ -1,39 +1,44 @@
-"""What was measured, as values, and as the text a person reads.
+"""Results of a benchmark: measurements, verdicts, and their text.
 
 SI units; `None` means *not measured*.  Nothing here prints: `str(result)` is the report.
 """
 
+import math
 from collections.abc import Sequence
+from statistics import median
+from typing import Literal
 
 import msgspec
 
-from trainperf.benchmark.verdict import Verdict
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, duration, size, times
 from trainperf.core.formatting.wrap import paragraphs
+
+
+Verdict = Literal["faster", "slower", "no clear change", "loss differs", "not comparable"]
 
 
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Peak memory during one call after the warm-up, outside the timed ones."""
 
     source: str
-    """`CUDA allocator` (exact) or `resident set` (of the whole process, sampled: a lower bound)."""
+    """`CUDA allocator` (exact), or `resident set` (whole process, sampled: a lower bound)."""
     peak_bytes: int | None = None
     above_start_bytes: int | None = None
-    """What the call added to what was held before.  On a CPU memory that the process kept from an
-    earlier call is used again without showing here."""
+    """Memory that the call added.  On a CPU, memory that the process kept from an earlier call is
+    reused without showing here."""
     reason: str = ""
     """Why nothing was measured."""
 
 
 class StepBenchmark(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations of one function, host clock, device idle at both ends of each."""
+    """Durations of one function, on the host clock, the device idle at both ends of each."""
 
     name: str
     cold_s: float
-    """The first call: compilation, autotuning, allocation, if nobody called it before."""
+    """The first call: compilation, autotuning, allocation, unless it was called before."""
     warmup_s: tuple[float, ...]
-    """The calls left out, the cold one first."""
+    """The excluded calls, the cold one first."""
     steady_s: tuple[float, ...]
     """The calls that count, in order."""
     median_s: float
@@ -41,9 +46,9 @@ class StepBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     """Calls between two readings of the clock; each duration is their mean."""
     first_loss: float | None
-    """What the first call returned, if that was one number."""
+    """Loss of the first call, if it returned one number."""
     warmed_loss: float | None
-    """What the last call of the warm-up returned: after that many updates less one."""
+    """Loss of the last warm-up call: after one update fewer than there are such calls."""
     memory: PeakMemory
     warnings: tuple[str, ...]
 
@@ -57,7 +62,7 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     baseline: str
     speedup: float
-    """Median over the rounds of baseline time / this one's time; above one is faster."""
+    """Median over the rounds of baseline time / this one's time; above 1 is faster."""
     low: float | None
     high: float | None
     difference: float | None
@@ -65,7 +70,7 @@ class Versus(msgspec.Struct, frozen=True, kw_only=True):
     call, same seed for both; `None` where nothing was returned, the shapes differ, or a value is
     not finite."""
     finite: bool
-    """Whether all results that were compared are finite; if not, they are not the same."""
+    """Whether all compared results are finite; if not, they count as different."""
     verdict: Verdict
 
 
@@ -77,7 +82,38 @@ class BenchmarkComparison(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float
 
     def __str__(self) -> str:
-        return _text(self.steps, [_said(each, self.tolerance) for each in self.versus])
+        return _text(self.steps, [_sentence(each, self.tolerance) for each in self.versus])
+
+
+def ratio_interval(ratios: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Median of the ratios with the 95 % interval of order statistics.
+
+    Exact whatever their distribution, if neighbouring rounds are independent; without ends below
+    six ratios, where no order statistics enclose the median that surely.
+    """
+    ordered = sorted(ratios)
+    n = len(ordered)
+    outside = 0
+    cumulative = 0.0
+    while outside < n:
+        cumulative += math.comb(n, outside) / 2**n
+        if 2 * cumulative > 0.05:
+            break
+        outside += 1
+    if outside == 0:
+        return median(ordered), None, None
+    return median(ordered), ordered[outside - 1], ordered[n - outside]
+
+
+def verdict_of(low: float | None, high: float | None, *, comparable: bool, same: bool) -> Verdict:
+    """Verdict on a speed-up between *low* and *high*; a different result is never called faster."""
+    if not comparable:
+        return "not comparable"
+    if not same:
+        return "loss differs"
+    if low is None or high is None or low <= 1.0 <= high:
+        return "no clear change"
+    return "faster" if low > 1.0 else "slower"
 
 
 _HEAD = ("", "median", "IQR", "calls", "cold", "peak memory")
@@ -115,18 +151,18 @@ def _notes(steps: Sequence[StepBenchmark]) -> list[str]:
     return notes
 
 
-def _said(versus: Versus, tolerance: float) -> str:
+def _sentence(versus: Versus, tolerance: float) -> str:
     """The verdict in a sentence."""
     names = f"{versus.name} against {versus.baseline}: {versus.verdict}"
     if versus.verdict == "not comparable":
-        return f"{names} (they return different kinds or shapes)"
-    known = versus.low is not None and versus.high is not None
-    interval = f" [{versus.low:.2f}–{versus.high:.2f}]" if known else ""
+        return f"{names} (results of different kinds or shapes)"
+    bounded = versus.low is not None and versus.high is not None
+    interval = f" [{versus.low:.2f}–{versus.high:.2f}]" if bounded else ""
     speed = f"{times(versus.speedup)} the speed{interval}"
     if not versus.finite:
         return f"{names}, {speed}; a result is not finite"
     if versus.difference is None:
-        return f"{names}, {speed}; results not compared: nothing was returned"
+        return f"{names}, {speed}; results not compared: no loss or output was returned"
     if versus.difference == 0:
         return f"{names}, {speed}; equal results"
     apart = f"results differ by {versus.difference:.2g} (tolerance {tolerance:g})"

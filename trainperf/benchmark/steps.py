@@ -1,4 +1,4 @@
-"""How long does a step take, cold and steady, and which of several is the fastest?
+"""Benchmarks of steps: one by itself, cold and steady, or several against a baseline.
 
 Candidates are timed in turns, one call each, in an order that is reversed every round, so that a
 machine that slows down slows all of them.
@@ -12,9 +12,14 @@ from typing import TypeVar
 
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.parity import StepResult, result_of, seeded
-from trainperf.benchmark.results import BenchmarkComparison, StepBenchmark, Versus
+from trainperf.benchmark.results import (
+    BenchmarkComparison,
+    StepBenchmark,
+    Versus,
+    ratio_interval,
+    verdict_of,
+)
 from trainperf.benchmark.timing import Clock, median_and_iqr, quiet, seconds_of, synchronised_clock
-from trainperf.benchmark.verdict import ratio_interval, verdict_of
 from trainperf.core.errors import ConfigError
 
 
@@ -36,11 +41,15 @@ def benchmark_step(
     than one for functions shorter than 0.1 ms).  A training step trains: its state moves on.
     """
     _check(warmup, repeat, calls)
-    taken = _Taken(name=getattr(fn, "__name__", "step"), call=partial(fn, batch), calls=calls)
+    candidate = _Candidate(
+        name=getattr(fn, "__name__", "step"), call=partial(fn, batch), calls=calls
+    )
     with quiet():
-        _warm_up(taken, warmup, synchronised_clock)
-        taken.steady_s += [seconds_of(taken.call, calls, synchronised_clock) for _ in range(repeat)]
-    return _benchmark(taken)
+        _warm_up(candidate, warmup, synchronised_clock)
+        candidate.steady_s += [
+            seconds_of(candidate.call, calls, synchronised_clock) for _ in range(repeat)
+        ]
+    return _benchmark(candidate)
 
 
 def compare(
@@ -62,82 +71,86 @@ def compare(
         raise ConfigError(
             f"{len(fns)} functions: compare() needs two; use benchmark_step() for one"
         )
-    taken = [_Taken(name=name, call=partial(fn, batch), calls=calls) for name, fn in fns.items()]
+    candidates = [
+        _Candidate(name=name, call=partial(fn, batch), calls=calls) for name, fn in fns.items()
+    ]
     with quiet():
-        for each in taken:
+        for each in candidates:
             _warm_up(each, warmup, synchronised_clock)
         for turn in range(repeat):
-            for each in taken if turn % 2 == 0 else reversed(taken):
+            for each in candidates if turn % 2 == 0 else reversed(candidates):
                 each.steady_s.append(seconds_of(each.call, calls, synchronised_clock))
-    baseline = taken[0]
+    baseline = candidates[0]
     return BenchmarkComparison(
-        steps=tuple(_benchmark(each) for each in taken),
-        versus=tuple(_versus(baseline, each, tolerance) for each in taken[1:]),
+        steps=tuple(_benchmark(each) for each in candidates),
+        versus=tuple(_versus(baseline, each, tolerance) for each in candidates[1:]),
         tolerance=tolerance,
     )
 
 
 @dataclass(slots=True, kw_only=True)
-class _Taken:
-    """One candidate, and what was measured of it so far."""
+class _Candidate:
+    """One function, and its measurements so far."""
 
     name: str
     call: Callable[[], object]
     calls: int
     warmup_s: list[float] = field(default_factory=list)
     steady_s: list[float] = field(default_factory=list)
-    outcomes: list[StepResult | None] = field(default_factory=list)
+    results: list[StepResult | None] = field(default_factory=list)
 
 
-def _warm_up(taken: _Taken, warmup: int, clock: Clock) -> None:
-    """The calls that do not count; the results of the first and the last are kept for parity."""
-    kept: list[object] = []
+def _warm_up(candidate: _Candidate, warmup: int, clock: Clock) -> None:
+    """The warm-up calls; keeps the results of the first and the last for parity."""
+    returns: list[object] = []
     with seeded(_SEED):
         for at in range(warmup):
-            taken.warmup_s.append(seconds_of(lambda: kept.append(taken.call()), 1, clock))
-            returned = kept.pop()
+            candidate.warmup_s.append(
+                seconds_of(lambda: returns.append(candidate.call()), 1, clock)
+            )
+            returned = returns.pop()
             if at in {0, warmup - 1}:
-                taken.outcomes.append(result_of(returned))
+                candidate.results.append(result_of(returned))
             del returned  # its graph must not live during the next call
 
 
-def _benchmark(taken: _Taken) -> StepBenchmark:
-    steady = tuple(taken.steady_s)
+def _benchmark(candidate: _Candidate) -> StepBenchmark:
+    steady = tuple(candidate.steady_s)
     median, iqr = median_and_iqr(steady)
     return StepBenchmark(
-        name=taken.name,
-        cold_s=taken.warmup_s[0],
-        warmup_s=tuple(taken.warmup_s),
+        name=candidate.name,
+        cold_s=candidate.warmup_s[0],
+        warmup_s=tuple(candidate.warmup_s),
         steady_s=steady,
         median_s=median,
         iqr_s=iqr,
-        calls=taken.calls,
-        first_loss=_loss(taken.outcomes[0]),
-        warmed_loss=_loss(taken.outcomes[-1]),
-        memory=peak_memory(taken.call),
-        warnings=_warnings(median, iqr, taken.calls),
+        calls=candidate.calls,
+        first_loss=_loss(candidate.results[0]),
+        warmed_loss=_loss(candidate.results[-1]),
+        memory=peak_memory(candidate.call),
+        warnings=_warnings(median, iqr, candidate.calls),
     )
 
 
 def _warnings(median_s: float, iqr_s: float, calls: int) -> tuple[str, ...]:
-    said = []
+    warnings = []
     if iqr_s > _NOISY * median_s:
-        said.append(
+        warnings.append(
             f"noisy: IQR is {iqr_s / median_s:.0%} of the median (more than {_NOISY:.0%}); "
             "close other programs, or use a larger repeat"
         )
     if median_s * calls < _SHORT_S:
-        said.append(
-            "short: less than 0.1 ms between two readings of the clock, so reading it counts; "
+        warnings.append(
+            "short: less than 0.1 ms between two clock readings, so the readings themselves count; "
             "use calls=100"
         )
-    return tuple(said)
+    return tuple(warnings)
 
 
-def _versus(baseline: _Taken, other: _Taken, tolerance: float) -> Versus:
+def _versus(baseline: _Candidate, other: _Candidate, tolerance: float) -> Versus:
     ratios = [a / b for a, b in zip(baseline.steady_s, other.steady_s, strict=True)]
     speedup, low, high = ratio_interval(ratios)
-    comparable, difference = _difference(baseline.outcomes, other.outcomes)
+    comparable, difference = _difference(baseline.results, other.results)
     same = difference is None or difference <= tolerance
     return Versus(
         name=other.name,
@@ -155,25 +168,29 @@ def _difference(
     these: Sequence[StepResult | None], those: Sequence[StepResult | None]
 ) -> tuple[bool, float | None]:
     """Whether the results can be compared, and the largest difference if there are any."""
-    found: list[float] = []
-    for one, other in zip(these, those, strict=True):
-        if one is None and other is None:
+    differences: list[float] = []
+    for first, second in zip(these, those, strict=True):
+        if first is None and second is None:
             continue
-        difference = one.difference(other) if one and other else None
+        difference = first.difference(second) if first and second else None
         if difference is None:
             return False, None
-        found.append(difference)
-    return True, max(found, default=None)
+        differences.append(difference)
+    return True, max(differences, default=None)
 
 
-def _loss(outcome: StepResult | None) -> float | None:
-    return outcome.loss if outcome else None
+def _loss(result: StepResult | None) -> float | None:
+    return result.loss if result else None
 
 
 def _check(warmup: int, repeat: int, calls: int) -> None:
     if warmup < 1:
-        raise ConfigError(f"warmup={warmup}: the first call is never steady; use at least 1")
+        raise ConfigError(
+            f"warmup={warmup}: must be at least 1, because the first call is never steady; try 5"
+        )
     if repeat < 6:
-        raise ConfigError(f"repeat={repeat}: too few to know the median's interval; try 30")
+        raise ConfigError(
+            f"repeat={repeat}: at least 6 are needed for the median's interval; try 30"
+        )
     if calls < 1:
-        raise ConfigError(f"calls={calls}: at least one call has to be timed; use 1")
+        raise ConfigError(f"calls={calls}: must be at least 1; try 1")

@@ -24,10 +24,10 @@ def _run(given: argparse.Namespace) -> str:
     from trainperf.reports.run.formats import rendered
 
     run = merge([Run.open(part) for part in given.parts], given.out)
-    seen = load_page_data(run)
-    save_summary(seen.evidence.summary, run.path)
-    save(seen, run.path)
-    return f"{rendered(seen.evidence.summary, sys.stdout)}\n  {run.path}\n"
+    data = load_page_data(run)
+    save_summary(data.evidence.summary, run.path)
+    save(data, run.path)
+    return f"{rendered(data.evidence.summary, sys.stdout)}\n  {run.path}\n"
 
 
 COMMAND = Command(

@@ -58,6 +58,10 @@ class ComparedRun:
     """Reading to the estimate of its logarithm; a reading without an interval is absent."""
 
 
+Repeats = Sequence[ComparedRun]
+"""The repeats of one run; most runs have one."""
+
+
 def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
     """Read a run in one pass.
 

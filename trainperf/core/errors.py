@@ -15,3 +15,12 @@ class RunError(TrainPerfError):
 
 class TraceError(TrainPerfError):
     """A file cannot be used as a trace: names the file, what is wrong with it and the remedy."""
+
+
+class SmokeFailure(TrainPerfError, AssertionError):  # noqa: N818 not an error of the code, but a test that fails
+    """An assertion about a step does not hold: *saw* is the evidence, *do* the remedy."""
+
+    def __init__(self, saw: str, do: str) -> None:
+        super().__init__(f"{saw}\nWhat to do: {do}")
+        self.saw = saw
+        self.do = do

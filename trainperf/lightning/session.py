@@ -13,6 +13,7 @@ from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.phases import Tag
+from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
@@ -281,7 +282,7 @@ def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
     if not _takes_iterator(module):
         return {}
     facts = ("h2d_device_ns", "h2d_bytes", "h2d_tensors")
-    return dict.fromkeys((*facts, "h2d_s", "phase_h2d_s"), ITERATOR_TAKES_OVER)
+    return dict.fromkeys((*facts, H2D_S, PHASE_H2D_S), ITERATOR_TAKES_OVER)
 
 
 def _is_ours(callback: "pl.Callback") -> bool:

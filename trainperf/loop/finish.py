@@ -12,6 +12,7 @@ from pathlib import Path
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
 from trainperf.meters.fold import Reading
 from trainperf.recording.profiling.background_reader import Analyst, Errand
@@ -32,7 +33,7 @@ def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | Non
     `None` while there is no steady state.  A reading that nobody asked for is not mentioned, and no
     report is promised where nothing is *written* that it could be made of.
     """
-    step, waited = readings.get("step_s"), readings.get("data_wait_fraction")
+    step, waited = readings.get(STEP_S), readings.get(DATA_WAIT_FRACTION)
     if step is None or step.value is None:
         return None
     interval = confidence_interval(step.value, step.low, step.high)

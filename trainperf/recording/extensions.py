@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from trainperf.core.errors import ConfigError
+from trainperf.core.readings import NAMES
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import METERS, Meter
 from trainperf.recording.probes.base import Probe
@@ -14,9 +15,6 @@ from trainperf.recording.sinks.base import Sink
 
 UNITS = ("1", "s", "B", "B/s", "1/s", "J", "W", "Hz")
 """Units a reading may have; reports scale seconds and bytes."""
-
-OFFLINE_READINGS = frozenset({"allreduce_skew_s", "flops_per_s", "mfu", "hfu"})
-"""Readings of reports that no meter gives."""
 
 _PARTS = frozenset(
     {
@@ -62,7 +60,7 @@ class Extensions:
         _demand_kind("probes", probes, Probe)
         _demand_names("probes", probes, _builtin_names(Probe) | _PARTS)
         _demand_names("sinks", sinks, {*_builtin_names(Sink), *_PARTS, Sink.name})
-        _demand_names("meters", meters, {*(meter.name for meter in METERS), *OFFLINE_READINGS})
+        _demand_names("meters", meters, {*(meter.name for meter in METERS), *NAMES})
         facts = _facts(probes)
         for meter in meters:
             _demand_readable(meter, facts)

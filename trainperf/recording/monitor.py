@@ -14,6 +14,7 @@ import msgspec
 
 from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns, pace_ns
 from trainperf.core.phases import Gap, Tag
+from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
@@ -299,7 +300,7 @@ class Monitor:
         info = self._info_now()
         readings = self._window.take(info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
-        settled = readings.get("step_s")
+        settled = readings.get(STEP_S)
         if not self._answered and settled is not None and settled.value is not None:
             self._answered, self._watched = True, self._has_readers
             answer = self._parts.first_answer

@@ -1,6 +1,6 @@
-"""Changes that a finding asks for and no kept library makes.  One file each, in no loop by itself.
+"""Remedies that findings ask for and no maintained library offers; one file each.
 
-Each changes when or in what company data is computed, never the data.
+Each changes when, or together with what, data is computed, never the data.
 """
 
 from trainperf.remedies.buckets import BucketedBatches

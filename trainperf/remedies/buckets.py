@@ -1,4 +1,4 @@
-"""Less padding without packing: batches of sequences that are about equally long."""
+"""Bucketing: batches of sequences of similar length, for less padding without packing."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""No padding but the rest of a row: several sequences in one, none of which sees another.
+"""Packing: several sequences in one row, none of which attends to another.
 
 A packed batch is a dictionary of tensors of shape (rows, width):
 
@@ -33,7 +33,7 @@ def first_fit(lengths: Sequence[int], width: int) -> list[list[int]]:
     """
     rows: list[list[int]] = []
     room: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+    for number in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
         length = lengths[number]
         if length > width:
             raise ConfigError(f"a sequence of {length} tokens: rows hold {width}; cut it first")

@@ -1,4 +1,4 @@
-"""The next batch crosses to the device while this one is computed: on a stream of its own."""
+"""Prefetching: copies the next batch to the device during the current step, on its own stream."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -66,14 +66,14 @@ class DevicePrefetcher(Generic[B]):
                 copied = _moved(batch, self._device)
                 done.record(copies)
             if coming is not None:
-                yield self._taken(*coming)
+                yield self._handed_over(*coming)
             coming = copied, done
             while held and held[0][1].query():  # type: ignore[no-untyped-call]
                 held.popleft()
         if coming is not None:
-            yield self._taken(*coming)
+            yield self._handed_over(*coming)
 
-    def _taken(self, copied: B, done: torch.cuda.Event) -> B:
+    def _handed_over(self, copied: B, done: torch.cuda.Event) -> B:
         """Hand a batch to the compute stream."""
         compute = torch.cuda.current_stream(self._device)
         compute.wait_event(done)

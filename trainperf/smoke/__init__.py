@@ -1,16 +1,16 @@
-"""Does a step still behave?  Assertions for the tests of your own project.
+"""Smoke tests of a training step: assertions for the tests of your own project.
 
     from trainperf.smoke import assert_no_sync
 
     def test_the_step_never_waits_for_the_device():
         assert_no_sync(train_step, batch)
 
-Each says, when it fails, what it saw and what to do; see `docs/reference/smoke-tests.md`.
+A failure names the evidence and the remedy; see `docs/reference/smoke-tests.md`.
 """
 
+from trainperf.core.errors import SmokeFailure
 from trainperf.smoke.compiled import assert_no_recompile
 from trainperf.smoke.data import DataShare, assert_data_fraction_under
-from trainperf.smoke.failure import SmokeFailure
 from trainperf.smoke.graphs import assert_no_graph_held
 from trainperf.smoke.loss import assert_close_loss
 from trainperf.smoke.memory import assert_peak_memory_under

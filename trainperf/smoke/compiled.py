@@ -1,4 +1,4 @@
-"""Does `torch.compile` build new graphs after the warm-up?"""
+"""Assertion that `torch.compile` builds no new graph after the warm-up."""
 
 import textwrap
 from collections.abc import Callable, Iterable
@@ -7,8 +7,8 @@ from typing import TypeVar
 import torch
 import torch._dynamo.utils as dynamo
 
-from trainperf.core.errors import ConfigError
-from trainperf.smoke.failure import SmokeFailure
+from trainperf.benchmark.timing import graphs_built
+from trainperf.core.errors import ConfigError, SmokeFailure
 
 
 Batch = TypeVar("Batch")
@@ -21,39 +21,39 @@ def assert_no_recompile(
 ) -> None:
     """Fail if *step* makes torch.compile build a graph on a batch after the first *warmup* ones.
 
-    Counts by torch's own statistics, which are not a public interface: where they are missing, a
-    `ConfigError` says so.  It fails too if torch.compile has built nothing in this process.
+    Counts through torch's own statistics, which are not a public interface: `ConfigError` where
+    they are missing.  Also fails if torch.compile has built nothing in this process.
     """
     __tracebackhide__ = True
     later: list[int] = []
     done = 0
-    known = _metrics()
+    earlier = _metrics()
     for at, batch in enumerate(batches):
         before = _graphs()
         if at == warmup:
-            known = _metrics()
+            earlier = _metrics()
         step(batch)
         done += 1
         if at >= warmup and _graphs() > before:
             later.append(at)
     if done <= warmup:
-        raise ConfigError(f"warmup={warmup}: there are only {done} batches; give more of them")
+        raise ConfigError(f"warmup={warmup}: there are only {done} batches; pass more of them")
     if not _graphs():
         raise SmokeFailure(
-            "torch.compile has built no graph in this process, so nothing can be recompiled.",
-            "compile the model or the step first; with torch.compile(model) call what it returns; "
+            "torch.compile has built no graph in this process, so there is nothing to recompile.",
+            "compile the model or the step first, and call what torch.compile(model) returns; "
             "TORCH_COMPILE_DISABLE or torch.compiler.disable switch it off.",
         )
     if later:
         # torch keeps the latest few only, so the new ones are told apart by identity.
-        old = set(map(id, known))
+        old = set(map(id, earlier))
         reasons = [_reason(metric) for metric in _metrics() if id(metric) not in old]
         raise SmokeFailure(*_explained(later, done, reasons))
 
 
 def _explained(later: list[int], done: int, reasons: list[str]) -> tuple[str, str]:
     where = ", ".join(map(str, later[:_SHOWN])) + (", …" if len(later) > _SHOWN else "")
-    said = [f"  {textwrap.shorten(reason, 200)}" for reason in reasons[:_SHOWN]]
+    lines = [f"  {textwrap.shorten(reason, 200)}" for reason in reasons[:_SHOWN]]
     saw = (
         f"torch.compile built new graphs on {len(later)} of {done} batches, "
         f"after the warm-up (batch {where}, counted from 0)."
@@ -62,27 +62,26 @@ def _explained(later: list[int], done: int, reasons: list[str]) -> tuple[str, st
         "give all batches one shape (pad, drop_last=True), mark the dimension that varies "
         "(torch._dynamo.mark_dynamic, or torch.compile(dynamic=True)), and keep Python numbers "
         "that change out of the compiled function; one recompilation that makes a dimension "
-        "dynamic is normal: warmup=2 leaves it out."
+        "dynamic is normal: exclude it with warmup=2."
     )
-    return "\n".join([saw, *said]), do
+    return "\n".join([saw, *lines]), do
 
 
 def _graphs() -> int:
     """Graphs built so far in this process."""
-    counters = getattr(dynamo, "counters", None)
-    if counters is None:
+    graphs = graphs_built()
+    if graphs is None:
         raise ConfigError(
-            f"torch {torch.__version__}: torch._dynamo.utils.counters is gone, so recompilations "
-            "cannot be counted; leave this assertion out with this version"
+            f"torch {torch.__version__}: has no torch._dynamo.utils.counters, so recompilations "
+            "cannot be counted; skip this assertion with this version"
         )
-    graphs: int = counters["stats"].get("unique_graphs", 0)
     return graphs
 
 
 def _metrics() -> list[object]:
-    """What torch remembers of each graph it built, oldest first; empty where it does not tell."""
-    known = getattr(dynamo, "get_compilation_metrics", None)
-    return list(known()) if known is not None else []
+    """Torch's metrics of each graph it built, oldest first; empty where it keeps none."""
+    metrics = getattr(dynamo, "get_compilation_metrics", None)
+    return list(metrics()) if metrics is not None else []
 
 
 def _reason(metric: object) -> str:

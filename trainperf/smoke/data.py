@@ -1,4 +1,4 @@
-"""Does the loader keep up with the step, in a loop that waits for the device?"""
+"""Assertion that the loader keeps up with the step, in a loop that waits for the device."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -7,9 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from trainperf.benchmark.timing import Clock, synchronised_clock
-from trainperf.core.errors import ConfigError
+from trainperf.core.errors import ConfigError, SmokeFailure
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.smoke.failure import SmokeFailure
 
 
 Batch = TypeVar("Batch")
@@ -50,20 +49,20 @@ def assert_data_fraction_under(
     __tracebackhide__ = True
     if not 0 < limit <= 1:
         raise ConfigError(f"limit={limit}: a fraction above 0 and at most 1; try 0.2")
-    found = _measured(loader, step, (warmup, steps), clock)
-    if not found.steps:
+    measured = _measured(loader, step, (warmup, steps), clock)
+    if not measured.steps:
         raise ConfigError(
             f"warmup={warmup}: the loader has no more batches than that; use a smaller warm-up"
         )
-    if found.fraction >= limit:
+    if measured.fraction >= limit:
         raise SmokeFailure(
-            f"{share(found.fraction)} of the loop waited for data, not less than {share(limit)}: "
-            f"{duration(found.data_s / found.steps)} in the loader and "
-            f"{duration(found.step_s / found.steps)} in the step, mean of "
-            f"{plural(found.steps, 'step')}.",
-            _advice(getattr(loader, "num_workers", None), found, limit),
+            f"data wait is {share(measured.fraction)} of the loop, not below {share(limit)}: "
+            f"{duration(measured.data_s / measured.steps)} in the loader and "
+            f"{duration(measured.step_s / measured.steps)} in the step, mean of "
+            f"{plural(measured.steps, 'step')}.",
+            _advice(getattr(loader, "num_workers", None), measured, limit),
         )
-    return found
+    return measured
 
 
 def _measured(
@@ -77,36 +76,36 @@ def _measured(
     data_s = step_s = 0.0
     done = 0
     while done < warmup + steps:
-        asked = clock()
+        requested_s = clock()
         try:
             batch = next(batches)
         except StopIteration:
             break
-        got = clock()
+        got_s = clock()
         step(batch)
-        ended = clock()
+        ended_s = clock()
         done += 1
         if done > warmup:
-            data_s += got - asked
-            step_s += ended - got
+            data_s += got_s - requested_s
+            step_s += ended_s - got_s
     return DataShare(data_s=data_s, step_s=step_s, steps=max(0, done - warmup))
 
 
-def _advice(workers: object, found: DataShare, limit: float) -> str:
-    """How many workers hide the loader, where that follows; else what to look at."""
-    if workers == 0 and found.step_s > 0:
-        needed = math.ceil(found.data_s / found.step_s)
+def _advice(workers: object, measured: DataShare, limit: float) -> str:
+    """How many workers hide the loader, where that can be computed; else what to check."""
+    if workers == 0 and measured.step_s > 0:
+        needed = math.ceil(measured.data_s / measured.step_s)
         return (
             "num_workers=0, so batches are made between the steps: DataLoader(num_workers="
-            f"{needed}, persistent_workers=True) makes them meanwhile, if there are as many cores."
+            f"{needed}, persistent_workers=True) makes them during the steps, given as many cores."
         )
     if isinstance(workers, int) and workers > 0:
         return (
-            f"num_workers={workers} do not keep up: use more if there are cores for them, make "
+            f"num_workers={workers} cannot keep up: use more if there are cores for them, make "
             "the samples cheaper (cache, decode beforehand, a lighter collate), and then look at "
             "prefetch_factor."
         )
     return (
         f"make the batches in other processes (torch.utils.data.DataLoader with num_workers), or "
-        f"make them cheaper; at most {share(limit)} may be left."
+        f"make them cheaper; data wait must be below {share(limit)}."
     )

@@ -1,4 +1,4 @@
-"""Does somebody keep a graph alive?  Walks what an object holds, names the path to each tensor."""
+"""Assertion that an object keeps no autograd graph alive; names the path to each tensor."""
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
@@ -7,13 +7,13 @@ from types import FunctionType, MethodType, ModuleType
 
 import torch
 
+from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.units import plural
-from trainperf.smoke.failure import SmokeFailure
 
 
 _SHOWN = 5
 _LEAVES = (str, bytes, bytearray, int, float, complex, bool, type(None), type, ModuleType, range)
-_Found = list[tuple[str, str]]
+_Holders = list[tuple[str, str]]
 
 
 def assert_no_graph_held(obj: object, *, name: str = "obj", allowed: Collection[str] = ()) -> None:
@@ -25,38 +25,38 @@ def assert_no_graph_held(obj: object, *, name: str = "obj", allowed: Collection[
     that may hold one.
     """
     __tracebackhide__ = True
-    found = [each for each in _graphs(obj, name) if each[0] not in allowed]
-    if not found:
+    holders = [holder for holder in _graphs(obj, name) if holder[0] not in allowed]
+    if not holders:
         return
-    lines = [f"  {path}: {what}" for path, what in found[:_SHOWN]]
-    if len(found) > _SHOWN:
-        lines.append(f"  … and {len(found) - _SHOWN:,} more, the last at {found[-1][0]}")
-    keep = "keeps" if len(found) == 1 else "keep"
+    lines = [f"  {path}: {what}" for path, what in holders[:_SHOWN]]
+    if len(holders) > _SHOWN:
+        lines.append(f"  … and {len(holders) - _SHOWN:,} more, the last at {holders[-1][0]}")
+    keep = "keeps" if len(holders) == 1 else "keep"
     raise SmokeFailure(
-        f"{plural(len(found), 'object')} in {name} {keep} an autograd graph alive, and with it "
+        f"{plural(len(holders), 'object')} in {name} {keep} an autograd graph alive, and with it "
         "the activations of that step:\n" + "\n".join(lines),
         "store loss.detach() instead (no synchronisation; .item() waits for the device), and "
-        "clear lists of outputs when the step is over.",
+        "clear lists of outputs after the step.",
     )
 
 
-def _graphs(root: object, name: str) -> _Found:
+def _graphs(root: object, name: str) -> _Holders:
     """Paths of all graph holders, each object visited once, in breadth-first order."""
-    found: _Found = []
-    seen: dict[int, object] = {}
+    holders: _Holders = []
+    visited: dict[int, object] = {}
     waiting: deque[tuple[str, object]] = deque([(name, root)])
     while waiting:
         path, each = waiting.popleft()
-        if isinstance(each, _LEAVES) or id(each) in seen:
+        if isinstance(each, _LEAVES) or id(each) in visited:
             continue
-        # The object is kept, so that its id is not given to another while we look.
-        seen[id(each)] = each
+        # Kept alive, so that its id is not reused meanwhile.
+        visited[id(each)] = each
         what = _holder(each)
         if what:
-            found.append((path, what))
+            holders.append((path, what))
         else:
             waiting.extend((path + step, part) for step, part in _parts(each))
-    return found
+    return holders
 
 
 def _holder(each: object) -> str:

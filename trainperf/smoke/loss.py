@@ -1,4 +1,4 @@
-"""Do two versions of a step compute the same loss?"""
+"""Assertion that two versions of a step compute the same loss."""
 
 import math
 from collections.abc import Callable
@@ -8,8 +8,7 @@ from typing import TypeVar
 import torch
 
 from trainperf.benchmark.parity import result_of, seeded
-from trainperf.core.errors import ConfigError
-from trainperf.smoke.failure import SmokeFailure
+from trainperf.core.errors import ConfigError, SmokeFailure
 from trainperf.smoke.modules import dropout_of
 
 
@@ -42,25 +41,25 @@ def assert_close_loss(
     )
     if not (math.isfinite(a.loss) and math.isfinite(b.loss)):
         raise SmokeFailure(
-            f"step_a gives loss {a.loss:g}, step_b {b.loss:g}: a loss must be finite to agree.",
+            f"step_a gives loss {a.loss:g}, step_b {b.loss:g}: losses must be finite to compare.",
             "find the operator with torch.autograd.set_detect_anomaly(True), or its dtype: fp16 "
             "overflows above 65504, bf16 does not.",
         )
-    said, do = _cause(a, b, dropout_of(step_a), dropout_of(step_b))
+    cause, do = _cause(a, b, dropout_of(step_a), dropout_of(step_b))
     again = _run(step_a, batch, seed, "step_a")
     if not _close(a.loss, again.loss, rtol, atol):
-        said += f" A second call of step_a with the same seed gives {again.loss:.8g}."
+        cause += f" A second call of step_a with the same seed gives {again.loss:.8g}."
         do = (
             "compare steps that leave the weights as they are (no optimizer step), or give each "
             "a copy of the model (copy.deepcopy) before the first call; if step_a does not "
             "train, it is not deterministic: torch.use_deterministic_algorithms(True)."
         )
-    raise SmokeFailure(saw + said, do)
+    raise SmokeFailure(saw + cause, do)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """The loss of one call, and what it did to the random state of torch's CPU and devices."""
+class _Run:
+    """The loss of one call, and torch's random state (CPU and devices) around it."""
 
     loss: float
     before: tuple[bytes, ...]
@@ -72,16 +71,16 @@ class _Ran:
         return self.before != self.after
 
 
-def _run(step: Callable[[Batch], object], batch: Batch, seed: int, name: str) -> _Ran:
+def _run(step: Callable[[Batch], object], batch: Batch, seed: int, name: str) -> _Run:
     with seeded(seed):
         before = _states()
-        outcome = result_of(step(batch))
+        result = result_of(step(batch))
         after = _states()
-    if outcome is None or outcome.loss is None:
+    if result is None or result.loss is None:
         raise ConfigError(
             f"{name}: returned no single loss; return it (a scalar, or a mapping with 'loss')"
         )
-    return _Ran(loss=outcome.loss, before=before, after=after)
+    return _Run(loss=result.loss, before=before, after=after)
 
 
 def _states() -> tuple[bytes, ...]:
@@ -93,8 +92,8 @@ def _close(a: float, b: float, rtol: float, atol: float) -> bool:
     return math.isfinite(a) and math.isfinite(b) and abs(a - b) <= atol + rtol * abs(a)
 
 
-def _cause(a: _Ran, b: _Ran, dropout_a: str, dropout_b: str) -> tuple[str, str]:
-    """What the random numbers tell, and what to do about it."""
+def _cause(a: _Run, b: _Run, dropout_a: str, dropout_b: str) -> tuple[str, str]:
+    """What the random draws reveal, and the remedy."""
     dropout_off = "compare with dropout off (model.eval(), or p=0 in both)"
     if dropout_a != dropout_b:
         return (
@@ -111,8 +110,7 @@ def _cause(a: _Ran, b: _Ran, dropout_a: str, dropout_b: str) -> tuple[str, str]:
             " Both drew the same number of random numbers.",
             f"{dropout_off} to see whether the masks or the mathematics differ.",
         )
-    said = " No random numbers were drawn, so dropout is not the reason."
-    return said, (
+    return " No random numbers were drawn, so dropout is not the reason.", (
         "check that both have the same weights and the same mode (train or eval); a lower "
         "precision (bf16: rtol=2e-2, fp16: rtol=2e-3) needs a wider tolerance."
     )

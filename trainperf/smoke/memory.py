@@ -1,4 +1,4 @@
-"""Does a step stay within a memory budget?"""
+"""Assertion that a step stays within a memory limit."""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,9 +6,8 @@ from typing import TypeVar
 
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.results import PeakMemory
-from trainperf.core.errors import ConfigError
+from trainperf.core.errors import ConfigError, SmokeFailure
 from trainperf.core.formatting.units import size
-from trainperf.smoke.failure import SmokeFailure
 
 
 Batch = TypeVar("Batch")
@@ -32,15 +31,15 @@ def assert_peak_memory_under(
     for _ in range(warmup):
         step(batch)
     memory = peak_memory(partial(step, batch))
-    found = memory.above_start_bytes if above_start else memory.peak_bytes
-    if found is None or memory.peak_bytes is None or memory.above_start_bytes is None:
+    used_bytes = memory.above_start_bytes if above_start else memory.peak_bytes
+    if used_bytes is None or memory.peak_bytes is None or memory.above_start_bytes is None:
         raise ConfigError(f"peak memory not measured: {memory.reason}; use a larger batch")
-    if found >= limit_bytes:
-        what = "added to what was held before" if above_start else "at the peak"
+    if used_bytes >= limit_bytes:
+        what = "above what was held before" if above_start else "at the peak"
         raise SmokeFailure(
-            f"the step took {size(found)} {what}, not less than {size(limit_bytes)} "
+            f"the step took {size(used_bytes)} {what}, not below {size(limit_bytes)} "
             f"({memory.source}: peak {size(memory.peak_bytes)}, of which "
-            f"{size(memory.above_start_bytes)} came during the step).",
+            f"{size(memory.above_start_bytes)} was added by the step).",
             "look for tensors that outlive the step (assert_no_graph_held), for a larger batch or "
             "sequence than meant, and at activation checkpointing or a smaller micro-batch; or "
             "raise the limit on purpose.",

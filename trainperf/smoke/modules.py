@@ -1,4 +1,4 @@
-"""Which modules does a step use?  Found through what the function refers to, not by running it."""
+"""Modules that a step uses, found through what the function refers to, without running it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,11 +20,8 @@ _DROPOUT = (
 
 def modules_of(step: object) -> tuple[nn.Module, ...]:
     """Modules that *step* is, is bound to, closes over, is given as defaults or reads by name."""
-    found: dict[int, nn.Module] = {}
-    for each in _reached(step):
-        if isinstance(each, nn.Module):
-            found[id(each)] = each
-    return tuple(found.values())
+    modules = {id(each): each for each in _reached(step) if isinstance(each, nn.Module)}
+    return tuple(modules.values())
 
 
 def dropout_of(step: Callable[..., object]) -> str:

@@ -1,4 +1,4 @@
-"""Does a step wait for the device?"""
+"""Assertion that a step never waits for the device."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
@@ -6,8 +6,8 @@ from types import TracebackType
 
 import torch
 
+from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.units import plural
-from trainperf.smoke.failure import SmokeFailure
 from trainperf.smoke.watching import NOWHERE, SCALER, CodeLocation, Wait, Watch, location_of
 
 
@@ -47,7 +47,7 @@ def no_sync(*, allowed: Collection[str] = ()) -> Iterator[None]:
         yield
     waits = watch.waits()
     if waits:
-        raise SmokeFailure(_saw(waits), _advice(waits[0][0].what))
+        raise SmokeFailure(_evidence(waits), _advice(waits[0][0].what))
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def _raised_at(trace: TracebackType | None) -> CodeLocation:
     return last
 
 
-def _saw(waits: list[tuple[Wait, int]]) -> str:
+def _evidence(waits: list[tuple[Wait, int]]) -> str:
     lines = [
         f"  {wait.place}: {wait.what}" + (f" ({n} ×)" if n > 1 else "")
         for wait, n in waits[:_SHOWN]

@@ -1,7 +1,7 @@
-"""Which operations of a step wait for the device, and on whose line?
+"""Operations of a step that wait for the device, with the lines that cause them.
 
-Seen as torch dispatches them, on any device: on a CPU nothing waits, but the same line would on an
-accelerator.  What a CPU run cannot tell is which tensors would stay on the host there.
+Observed as torch dispatches them, on any device: on a CPU nothing waits, but the same line would on
+an accelerator.  A CPU run cannot tell which tensors would stay on the host there.
 """
 
 import os
@@ -85,28 +85,28 @@ class Wait:
 
 
 class Watch:
-    """Keeps what was seen; `modes` are to be entered around the step."""
+    """Records waits; enter `modes` around the step."""
 
     def __init__(self, allowed: Collection[str] = ()) -> None:
         self._allowed = allowed
         self._depth = 0
-        self._seen: Counter[Wait] = Counter()
+        self._waits: Counter[Wait] = Counter()
         self._on_device = False
         self.modes = (_Dispatched(self), _Called(self))
 
     def waits(self) -> list[tuple[Wait, int]]:
-        """What waited and how often, in the order of first sight.
+        """The waits and their counts, in the order of their first occurrence.
 
-        If the step used a device, only what happened to tensors on it.
+        If the step used a device, only those of tensors on it.
         """
         return [
-            (wait, n) for wait, n in self._seen.items() if not (self._on_device and wait.on_host)
+            (wait, n) for wait, n in self._waits.items() if not (self._on_device and wait.on_host)
         ]
 
     def note(self, what: str, place: CodeLocation, *, on_host: bool) -> None:
         """Remember one wait, unless it is in a function that may."""
         if place.function not in self._allowed:
-            self._seen[Wait(what=what, place=place, on_host=on_host)] += 1
+            self._waits[Wait(what=what, place=place, on_host=on_host)] += 1
 
     def called(self, name: str, arguments: Sequence[object], run: Callable[[], object]) -> object:
         """A Python call of a tensor method; what it dispatches is its own affair."""
@@ -188,13 +188,13 @@ class _Called(TorchFunctionMode):
 
 
 def _tensors(arguments: Iterable[object]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for each in arguments:
         if isinstance(each, torch.Tensor):
-            found.append(each)
+            tensors.append(each)
         elif isinstance(each, list | tuple):
-            found += _tensors(each)
-    return found
+            tensors += _tensors(each)
+    return tensors
 
 
 def _any_on_device(arguments: Iterable[object]) -> bool:

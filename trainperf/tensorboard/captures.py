@@ -1,4 +1,4 @@
-"""What was captured in a run?  The analysed traces, in words and as a picture, and the files.
+"""The captures of a run: its analysed traces, those without an analysis, and their files.
 
 An analysis is a `TraceReport` as JSON in `traces/*.analysis.json`.  A trace that none of them
 mentions is listed too: it can be downloaded, opened in Perfetto and given to `trainperf trace`.
@@ -61,7 +61,7 @@ class Captures:
         self._folder = run / TRACES
         self._known: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
-    def found(self) -> TraceListing:
+    def listing(self) -> TraceListing:
         """What is there now."""
         analyses: dict[str, Stamp] = {}
         traces: dict[str, int] = {}
@@ -72,30 +72,30 @@ class Captures:
                 traces[path.name] = path.stat().st_size
         return TraceListing(analyses=analyses, traces=traces)
 
-    def listed(self, found: TraceListing) -> list[CaptureEntry]:
+    def listed(self, listing: TraceListing) -> list[CaptureEntry]:
         """Every capture, analysed or not, in the order of their steps.
 
         The analysis of one rank is left out once there is one of all ranks.
         """
-        every = {name: self.report(name, found) for name in found.analyses}
+        every = {name: self.report(name, listing) for name in listing.analyses}
         reports = {name: report for name, report in every.items() if not _joined(report, every)}
-        used = {name: _own(report, found) for name, report in reports.items()}
+        used = {name: _own(report, listing) for name, report in reports.items()}
         mentioned = {file for files in used.values() for file in files}
-        analysed = [_analysed(name, reports[name], used[name], found) for name in reports]
-        alone = [_alone(file, found) for file in found.traces if file not in mentioned]
+        analysed = [_analysed(name, reports[name], used[name], listing) for name in reports]
+        alone = [_alone(file, listing) for file in listing.traces if file not in mentioned]
         return sorted([*analysed, *alone], key=lambda capture: _order(capture.key))
 
-    def report(self, name: str, found: TraceListing) -> TraceReport | str:
+    def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
-        now = found.analyses[name]
+        now = listing.analyses[name]
         known = self._known.get(name)
         if known is None or known[0] != now:
             known = self._known[name] = (now, _decoded(self._folder / name, now))
         return known[1]
 
-    def trace(self, file: str, found: TraceListing) -> Path | None:
+    def trace(self, file: str, listing: TraceListing) -> Path | None:
         """Where a trace that was found is; `None` for any other name."""
-        return self._folder / file if file in found.traces else None
+        return self._folder / file if file in listing.traces else None
 
 
 def _files(folder: Path) -> list[Path]:
@@ -138,21 +138,21 @@ def _title(stem: str) -> str:
     if named is None:
         return plain(stem)
     first, steps = named.first_step, named.steps
-    said = step_range(first, first + steps - 1)
+    title = step_range(first, first + steps - 1)
     rank = "" if named.rank is None else f" · rank {named.rank}"
     again = "" if named.again is None else f" · again ({named.again})"
-    return f"{said}{rank}{again}"
+    return f"{title}{rank}{again}"
 
 
-def _own(report: TraceReport | str, found: TraceListing) -> list[str]:
+def _own(report: TraceReport | str, listing: TraceListing) -> list[str]:
     """The trace files of an analysis that are still there."""
     if isinstance(report, str):
         return []
-    return [rank.file for rank in report.ranks if rank.file in found.traces]
+    return [rank.file for rank in report.ranks if rank.file in listing.traces]
 
 
 def _analysed(
-    name: str, report: TraceReport | str, files: Iterable[str], found: TraceListing
+    name: str, report: TraceReport | str, files: Iterable[str], listing: TraceListing
 ) -> CaptureEntry:
     problem, answer, ranks = "", "", []
     if isinstance(report, str):
@@ -162,25 +162,25 @@ def _analysed(
         ranks = [rank.rank for rank in report.ranks]
     return CaptureEntry(
         key=name,
-        version="-".join(map(str, found.analyses[name][1:])),
+        version="-".join(map(str, listing.analyses[name][1:])),
         title=_title(name.removesuffix(ANALYSIS_SUFFIX)),
         answer=answer,
         problem=problem,
         ranks=ranks,
-        traces=[TraceDownload(file=file, bytes=found.traces[file]) for file in files],
+        traces=[TraceDownload(file=file, bytes=listing.traces[file]) for file in files],
     )
 
 
-def _alone(file: str, found: TraceListing) -> CaptureEntry:
+def _alone(file: str, listing: TraceListing) -> CaptureEntry:
     title = file
     for ending in TRACE_SUFFIXES:
         title = title.removesuffix(ending)
     return CaptureEntry(
         key=file,
-        version=str(found.traces[file]),
+        version=str(listing.traces[file]),
         title=_title(title),
         answer="",
         problem=f"not analysed yet: trainperf trace {plain(f'{TRACES}/{file}')}",
         ranks=[],
-        traces=[TraceDownload(file=file, bytes=found.traces[file])],
+        traces=[TraceDownload(file=file, bytes=listing.traces[file])],
     )

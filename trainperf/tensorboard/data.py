@@ -1,4 +1,4 @@
-"""What does each route of the tab answer?  JSON about runs below a log directory, nothing else.
+"""The data of the tab's routes: JSON about runs below a log directory.
 
 No TensorBoard and no HTTP here.  A run is read again only when its files changed, and then only
 what was added; what was answered is kept until then.
@@ -21,8 +21,8 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.run_view import RunView, run_view
+from trainperf.reports.series.columns import SeriesFold
 from trainperf.reports.series.decimate import Groups
-from trainperf.reports.series.fold import SeriesFold
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.captures import CaptureEntry, Captures
@@ -130,20 +130,20 @@ class Store:
 
     def runs(self) -> Answer:
         """`RunList`."""
-        found = find_runs(self._roots).values()
-        items = [RunItem(id=run.id, name=run.name) for run in found]
+        runs = find_runs(self._roots).values()
+        items = [RunItem(id=run.id, name=run.name) for run in runs]
         return _answer(RunList(runs=items, where=[str(root) for root in self._roots]))
 
     def run(self, run_id: str, view: View) -> Answer:
         """`RunPage`; raises `RunError` with the sentence to show."""
         with self._lock:
-            known = self._current(run_id)
-            key = (known.version, view)
-            if key not in known.answers:
-                known.answers[key] = _answer(_viewed(known, view))
-                for old in list(known.answers)[:-_MOST_ANSWERS]:
-                    del known.answers[old]
-            return known.answers[key]
+            cached = self._current(run_id)
+            key = (cached.version, view)
+            if key not in cached.answers:
+                cached.answers[key] = _answer(_viewed(cached, view))
+                for old in list(cached.answers)[:-_MOST_ANSWERS]:
+                    del cached.answers[old]
+            return cached.answers[key]
 
     def capture(self, run_id: str, key: str) -> Answer:
         """`TraceView` of an analysis."""
@@ -161,7 +161,7 @@ class Store:
     def trace(self, run_id: str, file: str) -> Path:
         """Where an original trace is."""
         captures = Captures(self._find(run_id).path)
-        path = captures.trace(file, captures.found())
+        path = captures.trace(file, captures.listing())
         if path is None:
             raise NotFoundError(f"{file}: no such trace in this run")
         return path
@@ -176,78 +176,78 @@ class Store:
         path = self._find(run_id).path
         with self._lock:
             captures = self._known[run_id].captures if run_id in self._known else Captures(path)
-            found = captures.found()
-            if key not in found.analyses:
+            captured = captures.listing()
+            if key not in captured.analyses:
                 raise NotFoundError(f"{key}: no such analysis in this run")
-            report = captures.report(key, found)
+            report = captures.report(key, captured)
         if isinstance(report, str):
             raise RunError(report)
         return report
 
     def _find(self, run_id: str) -> FoundRun:
-        found = find_runs(self._roots).get(run_id)
-        if found is None:
+        run = find_runs(self._roots).get(run_id)
+        if run is None:
             raise NotFoundError(f"{run_id}: no such run below the log directory")
-        return found
+        return run
 
     def _current(self, run_id: str) -> _Known:
         """A run as it is now, read again if it changed and was not read just before."""
         path = self._find(run_id).path
-        known = self._known.pop(run_id, None)
-        if known is None or known.held.path != path:
-            known = _Known(HeldRun(path, MOST_HELD_BYTES), Captures(path))
+        cached = self._known.pop(run_id, None)
+        if cached is None or cached.held.path != path:
+            cached = _Known(HeldRun(path, MOST_HELD_BYTES), Captures(path))
         # The one asked for last is the last to be forgotten.
-        self._known[run_id] = known
+        self._known[run_id] = cached
         now_s = self._now_s()
-        if known.summary is None or now_s >= known.rest_until_s:
-            self._refresh(known, now_s)
+        if cached.summary is None or now_s >= cached.rest_until_s:
+            self._refresh(cached, now_s)
             self._forget()
-        return known
+        return cached
 
-    def _refresh(self, known: _Known, now_s: float) -> None:
-        version = _version(known.held.path, known.captures)
-        if version == known.version and not _may_be_dead(known, now_s):
+    def _refresh(self, cached: _Known, now_s: float) -> None:
+        version = _version(cached.held.path, cached.captures)
+        if version == cached.version and not _may_be_dead(cached, now_s):
             return
-        run = known.held.read()
-        known.summary = summarize(run, now_s=now_s)
-        known.run, known.version = run, version
-        known.answers.clear()
+        run = cached.held.read()
+        cached.summary = summarize(run, now_s=now_s)
+        cached.run, cached.version = run, version
+        cached.answers.clear()
         after_s = self._now_s()
-        known.rest_until_s = after_s + _REST * (after_s - now_s)
+        cached.rest_until_s = after_s + _REST * (after_s - now_s)
 
     def _forget(self) -> None:
         while len(self._known) > 1 and self._held_bytes() > MOST_HELD_BYTES:
             del self._known[next(iter(self._known))]
 
     def _held_bytes(self) -> int:
-        return sum(known.held.held_bytes for known in self._known.values())
+        return sum(cached.held.held_bytes for cached in self._known.values())
 
 
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     """Changes when a file of the run does."""
     records = [path for path in sorted(directory.iterdir()) if rank_and_attempt(path.name)]
-    found = captures.found()
-    traces = [(file, 0, size, 0) for file, size in found.traces.items()]
-    return (*map(stamp, records), *found.analyses.values(), *traces)
+    captured = captures.listing()
+    traces = [(file, 0, size, 0) for file, size in captured.traces.items()]
+    return (*map(stamp, records), *captured.analyses.values(), *traces)
 
 
-def _may_be_dead(known: _Known, now_s: float) -> bool:
+def _may_be_dead(cached: _Known, now_s: float) -> bool:
     """Whether a run may have died since: nothing changes on disk when one does."""
-    if known.summary is None or known.run is None or known.summary.run.state != "running":
+    if cached.summary is None or cached.run is None or cached.summary.run.state != "running":
         return False
-    return now_s - known.run.last_write_s() > SILENT_S
+    return now_s - cached.run.last_write_s() > SILENT_S
 
 
-def _viewed(known: _Known, view: View) -> RunPage:
-    assert known.run is not None  # noqa: S101 it was read just before
-    assert known.summary is not None  # noqa: S101 likewise
-    ranks = known.summary.run.ranks
+def _viewed(cached: _Known, view: View) -> RunPage:
+    assert cached.run is not None  # noqa: S101 it was read just before
+    assert cached.summary is not None  # noqa: S101 likewise
+    ranks = cached.summary.run.ranks
     rank = view.rank if view.rank in ranks else None
-    groups = _groups(known.run, None if rank is None else ranks.index(rank), view)
+    groups = _groups(cached.run, None if rank is None else ranks.index(rank), view)
     return RunPage(
-        words=run_view(known.summary),
-        series=series(groups, known.summary, rank),
-        captures=known.captures.listed(known.captures.found()),
+        words=run_view(cached.summary),
+        series=series(groups, cached.summary, rank),
+        captures=cached.captures.listed(cached.captures.listing()),
     )
 
 

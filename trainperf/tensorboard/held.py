@@ -1,4 +1,4 @@
-"""How is a run that grows read again without reading all of it again?
+"""A run held in memory while it grows: only what was appended is read again.
 
 Record files are only ever appended to.  What was decoded is kept with the place it reaches to; a
 file that is no longer the one it was (another inode, shorter, other bytes where we stopped) is
@@ -80,8 +80,8 @@ class HeldRun:
 
 def stamp(path: Path) -> Stamp:
     """What changes when the file does."""
-    known = path.stat()
-    return path.name, known.st_ino, known.st_size, known.st_mtime_ns
+    status = path.stat()
+    return path.name, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @dataclass(slots=True)
@@ -156,20 +156,20 @@ class FileMemory:
             return file.read(place - begin)
 
     def _take(self, lines: list[bytes]) -> None:
-        known = self._decoded
-        lines, known.header = lines[known.header :], max(0, known.header - len(lines))
+        held = self._decoded
+        lines, held.header = lines[held.header :], max(0, held.header - len(lines))
         steps = [line for line in lines if line[:1] == b"["]
-        known.pending += steps
+        held.pending += steps
         if len(steps) < len(lines):
             others = (line for line in lines if line[:1] != b"[")
-            known.others += [decode_entry(line) or Damaged(1) for line in others]
-        while len(known.pending) >= BLOCK_STEPS:
-            for part in decoded(known.schema, known.pending[:BLOCK_STEPS]):
+            held.others += [decode_entry(line) or Damaged(1) for line in others]
+        while len(held.pending) >= BLOCK_STEPS:
+            for part in decoded(held.schema, held.pending[:BLOCK_STEPS]):
                 if isinstance(part, StepBlock):
-                    known.blocks.append(part)
+                    held.blocks.append(part)
                 else:
-                    known.others.append(part)
-            del known.pending[:BLOCK_STEPS]
+                    held.others.append(part)
+            del held.pending[:BLOCK_STEPS]
 
 
 def _nothing(info: RunInfo) -> _Decoded:

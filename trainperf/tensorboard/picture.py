@@ -1,4 +1,4 @@
-"""What is drawn of a trace in a window of time?  Slices of each lane, no more than can be seen."""
+"""The slices of a trace in a window of time, no more than can be seen."""
 
 from dataclasses import dataclass
 

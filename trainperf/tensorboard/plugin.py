@@ -132,8 +132,8 @@ def _app(handler: Handler) -> Callable[..., object]:
         except TrainPerfError as error:
             return responses.problem(plain(str(error)), 422)
         except OSError as error:
-            said = error.strerror or "it cannot be read"
-            return responses.problem(plain(f"{error.filename}: {said}"), 422)
+            reason = error.strerror or "it cannot be read"
+            return responses.problem(plain(f"{error.filename}: {reason}"), 422)
 
     return app
 

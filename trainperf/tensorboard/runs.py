@@ -1,4 +1,4 @@
-"""Which runs lie below a log directory?  Found by their record files, wherever they are.
+"""The runs below a log directory, found by their record files.
 
 A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
 were found here are answered, so no request can name a path of its own.
@@ -39,16 +39,16 @@ class FoundRun:
 
 def find_runs(roots: Sequence[Path]) -> dict[str, FoundRun]:
     """Runs at or below the log directories, by id, the last written first."""
-    found: dict[str, FoundRun] = {}
+    runs: dict[str, FoundRun] = {}
     for place, root in enumerate(roots):
         prefix = f"{place}:" if len(roots) > 1 else ""
         for path, written_s in _with_records(root):
             below = path.relative_to(root).as_posix()
             run_id = prefix + below
-            found[run_id] = FoundRun(
+            runs[run_id] = FoundRun(
                 id=run_id, path=path, name=prefix + _name(root, below), written_s=written_s
             )
-    ordered = sorted(found.values(), key=lambda run: (-run.written_s, run.id))
+    ordered = sorted(runs.values(), key=lambda run: (-run.written_s, run.id))
     return {run.id: run for run in ordered}
 
 
@@ -63,15 +63,15 @@ def _name(root: Path, below: str) -> str:
 
 def _with_records(root: Path) -> Iterator[tuple[Path, float]]:
     """Directories that hold record files, and when one of these was last written."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [(root, 0)]
-    while waiting and len(seen) < _MOST_DIRECTORIES:
+    while waiting and len(visited) < _MOST_DIRECTORIES:
         directory, depth = waiting.pop()
         # A link back up would otherwise be followed down again and again.
         real = os.path.realpath(directory)
-        if real in seen:
+        if real in visited:
             continue
-        seen.add(real)
+        visited.add(real)
         below, written_s = _looked_at(directory)
         if written_s is not None:
             yield directory, written_s

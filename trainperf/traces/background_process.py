@@ -1,4 +1,4 @@
-"""What does the low-priority process of a fit do?  It reads the traces of one capture.
+"""The low-priority process of a fit that reads the traces of one capture.
 
 `python -m trainperf.traces.background_process TRACE…` writes the analysis beside the first trace
 and a copy of each for torch-tb-profiler, and says the key figures in one line of JSON.
@@ -32,12 +32,12 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _leave)
     with suppress(OSError):
         os.nice(LOWEST_PRIORITY)
-    said: dict[str, object]
+    outcome: dict[str, object]
     try:
-        said = {"figures": read(chosen.traces)}
+        outcome = {"figures": read(chosen.traces)}
     except (TrainPerfError, OSError, MemoryError) as error:
-        said = {"error": f"{type(error).__name__}: {error}"}
-    sys.stdout.buffer.write(msgspec.json.encode(said) + b"\n")
+        outcome = {"error": f"{type(error).__name__}: {error}"}
+    sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
     return 0
 
 
@@ -49,8 +49,8 @@ def read(traces: Sequence[Path]) -> dict[str, float]:
         OSError: The run directory cannot be written.
     """
     facts = facts_of(traces[0])
-    found = report(list(traces))
-    fields = {name: getattr(found, name) for name in found.__struct_fields__}
+    job = report(list(traces))
+    fields = {name: getattr(job, name) for name in job.__struct_fields__}
     target = analysis_file(traces)
     write(CaptureReport(**fields, capture=facts), target)
     if len(traces) > 1:  # one file per capture: what it replaces says less
@@ -60,13 +60,13 @@ def read(traces: Sequence[Path]) -> dict[str, float]:
         copy = tb_copy(trace)
         if not copy.exists():
             normalise(trace, copy)
-    return figures(found.ranks[0].totals) if found.ranks else {}
+    return figures(job.ranks[0].totals) if job.ranks else {}
 
 
 def figures(totals: TraceTotals) -> dict[str, float]:
     """The numbers of a trace that are worth a curve; without those that do not apply."""
-    found = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
-    return {name: float(value) for name, value in found.items() if value is not None}
+    values = {name: getattr(totals, name) for name in totals.__struct_fields__ if name != "steps"}
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def _leave(number: int, _: object) -> None:

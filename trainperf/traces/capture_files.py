@@ -1,4 +1,4 @@
-"""Which steps of a run was a trace of, and what did it say?  The files `traces/*.analysis.json`.
+"""The analyses of captures on disk, `traces/*.analysis.json`, and which steps each is of.
 
 One file per capture: of a single rank while the fit goes on, of all ranks that traced the same
 steps once it has ended.
@@ -103,8 +103,8 @@ def write(report: CaptureReport, target: Path) -> None:
 
 def read_all(run: Path) -> list[CaptureReport]:
     """The analyses of a run in order of their steps, without lanes; damaged ones are left out."""
-    found = map(_read, sorted((run / TRACES).glob(f"*{ANALYSIS_SUFFIX}")))
-    return sorted(filter(None, found), key=lambda report: report.capture.first_index)
+    reports = map(_read, sorted((run / TRACES).glob(f"*{ANALYSIS_SUFFIX}")))
+    return sorted(filter(None, reports), key=lambda report: report.capture.first_index)
 
 
 def groups(run: Path) -> list[list[Path]]:

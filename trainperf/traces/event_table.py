@@ -1,4 +1,4 @@
-"""What is in a trace?  Its events as columns; nothing is interpreted yet.
+"""The events of a trace as columns; nothing is interpreted yet.
 
 A row is a complete event (`"ph": "X"`), or an instant memory event.  Rows are in order of start.
 Times are whole nanoseconds from the first event, not rounded; a name, a thread or a text is an
@@ -78,7 +78,7 @@ class Losses:
     truncated: bool = False
     """Whether the file ends before its events do."""
     repaired_texts: int = 0
-    """Events whose text was no valid JSON string and was mended."""
+    """Events whose text was no valid JSON string and was repaired."""
     trailing: bool = False
     """Whether something stands behind the end of the trace, e.g. another trace: not read."""
 

@@ -1,4 +1,4 @@
-"""What is the answer, in one or two sentences?  What the device does with its time."""
+"""The answer of a trace in one to three sentences: what the device does with its time."""
 
 from collections.abc import Sequence
 
@@ -23,30 +23,32 @@ def answer(report: TraceReport) -> str:
     if not report.ranks or not any(rank.steps for rank in report.ranks):
         return "No step was recorded."
     worked = [rank for rank in report.ranks if rank.totals.gpu_busy_fraction is not None]
-    said = _of_device(worked) if worked else [_of_host(report.ranks)]
-    return " ".join([*said, *_late(report)])
+    sentences = _of_device(worked) if worked else [_of_host(report.ranks)]
+    return " ".join([*sentences, *_late(report)])
 
 
 def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     busy = _mean([rank.totals.gpu_busy_fraction for rank in ranks])
     who = "The GPU is" if len(ranks) == 1 else f"On average over {len(ranks)} ranks the GPU is"
-    said = [f"{who} {_doing(ranks, busy)}."]
+    sentences = [f"{who} {_doing(ranks, busy)}."]
     whole_s = _mean([period_s(rank) for rank in ranks])
-    step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
+    lost = []
     exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
     if exposed_s > 0 and exposed_s >= LIMITS.worth * whole_s:
-        said.append(
-            f"{step} spends {duration(exposed_s)} "
-            f"({share(exposed_s / whole_s)}) in communication that no computing hides."
+        lost.append(
+            f"spends {duration(exposed_s)} ({share(exposed_s / whole_s)}) in exposed communication"
         )
     waited_s = _mean([rank.totals.data_wait_s for rank in ranks])
     lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
     if lost_s > 0 and lost_s >= LIMITS.worth * whole_s:
-        said.append(
-            f"{step} waits {duration(waited_s)} for data, "
-            f"{duration(lost_s)} ({share(lost_s / whole_s)}) of it with the GPU idle."
+        lost.append(
+            f"waits {duration(waited_s)} for data, {duration(lost_s)} "
+            f"({share(lost_s / whole_s)}) of it with the GPU idle"
         )
-    return said
+    if lost:
+        step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
+        sentences.append(f"{step} {' and '.join(lost)}.")
+    return sentences
 
 
 def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
@@ -81,20 +83,20 @@ def _of_host(ranks: Sequence[RankTrace]) -> str:
 
 
 def _late(report: TraceReport) -> list[str]:
-    found = next((one for one in report.findings if one.id == "straggler"), None)
-    if found is None:
+    finding = next((each for each in report.findings if each.id == "straggler"), None)
+    if finding is None:
         return []
-    late = sorted({one.rank for one in report.stragglers})
-    worst_s = max(one.wait_s for one in report.stragglers)
+    late = sorted({each.rank for each in report.stragglers})
+    worst_s = max(each.wait_s for each in report.stragglers)
     if len(late) == 1:
         who = f"rank {late[0]}"
     else:
         who = f"ranks {', '.join(map(str, late[:-1]))} and {late[-1]}"
         if len(late) > len(report.ranks) // 2:
             who = f"one of {plural(len(late), 'rank')}"
-    return [f"In a step the others wait up to {duration(worst_s)} for {who}."]
+    return [f"Other ranks wait up to {duration(worst_s)} per step for {who}."]
 
 
 def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else 0.0
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else 0.0

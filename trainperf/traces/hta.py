@@ -1,4 +1,4 @@
-"""What would Holistic Trace Analysis 0.5 say of this trace?  Its definitions, for comparison only.
+"""The figures of Holistic Trace Analysis 0.5, by its definitions, for comparison only.
 
 They differ from ours on purpose or by accident: the last of several steps is left out; times that
 are no whole microseconds lose up to two at their ends; the device's records of waiting count as
@@ -7,7 +7,6 @@ work; communication is what is called `nccl…Kernel`.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +26,6 @@ _STEP = "ProfilerStep"
 
 CONSECUTIVE_NS = 30_000
 """A gap below this is taken for the cost of a launch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Clock:
-    """The trace's times as they are after rounding, in nanoseconds from the file's own zero."""
-
-    start: Column
-    end: Column
 
 
 def hta_breakdown(table: EventTable) -> HtaBreakdown | None:
@@ -58,24 +49,24 @@ def hta_breakdown(table: EventTable) -> HtaBreakdown | None:
     )
 
 
-def _rounded(table: EventTable) -> _Clock:
-    """Starts up and ends down to whole microseconds, if any start is none.
+def _rounded(table: EventTable) -> Spans:
+    """Starts up and ends down to whole microseconds, if any start is none; from the file's zero.
 
     In the doubles of the original: far from zero they are a quarter of a microsecond apart.
     """
     start = table.start_ns + (table.base_ns - table.clock_ns)
     if not (start % 1_000).any():
-        return _Clock(start=start, end=start + table.duration_ns)
+        return Spans(start=start, end=start + table.duration_ns)
     begin = _microseconds(start)
     end = np.floor(begin + _microseconds(table.duration_ns))
-    return _Clock(start=np.ceil(begin).astype(np.int64) * 1_000, end=end.astype(np.int64) * 1_000)
+    return Spans(start=np.ceil(begin).astype(np.int64) * 1_000, end=end.astype(np.int64) * 1_000)
 
 
 def _microseconds(nanoseconds: Column) -> npt.NDArray[np.float64]:
     return nanoseconds // 1_000 + (nanoseconds % 1_000) / 1_000
 
 
-def _device_rows(table: EventTable, clock: _Clock) -> Rows:
+def _device_rows(table: EventTable, clock: Spans) -> Rows:
     """What it takes for device work: with a stream, and launched before the last step began."""
     rows = table.rows(*DEVICE_WORK, Kind.DEVICE_SYNC)
     streamed = table.stream[rows] != NONE
@@ -109,7 +100,7 @@ def _named(table: EventTable, rows: Rows, says: Callable[[str], bool]) -> Mask:
     return np.asarray(wanted[table.name[rows]], bool)
 
 
-def _merged(clock: _Clock, rows: Rows) -> Spans:
+def _merged(clock: Spans, rows: Rows) -> Spans:
     """The union, but a lone event that rounding has turned around counts with minus one."""
     order = np.argsort(clock.start[rows], kind="stable")
     start, end = clock.start[rows][order], clock.end[rows][order]
@@ -132,7 +123,7 @@ def _real(spans: Spans) -> Spans:
     return Spans(start=spans.start[kept], end=spans.end[kept])
 
 
-def _streams(table: EventTable, clock: _Clock, rows: Rows) -> tuple[HtaStream, ...]:
+def _streams(table: EventTable, clock: Spans, rows: Rows) -> tuple[HtaStream, ...]:
     """Gaps before each event of a stream: the host was late, the launch takes its time, or else."""
     rows = rows[np.isin(table.kind[rows], DEVICE_WORK)]
     launch = launches_of(table, rows)

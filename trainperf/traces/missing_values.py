@@ -1,11 +1,13 @@
-"""Why is a figure not there, and what must be said beside those that are?"""
+"""Reasons for missing figures, and warnings about those that are there."""
 
 import numpy as np
 
 from trainperf.core.formatting.units import plural, share
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.metrics.columns import StepColumns
+from trainperf.traces.metrics.communication import DEVICE_COMM_FIELDS
 from trainperf.traces.metrics.device import DeviceWork
+from trainperf.traces.metrics.device_columns import DEVICE_FIELDS
 from trainperf.traces.metrics.steps import OPTIMIZER_STEP, WINDOW, StepSpans
 
 
@@ -15,29 +17,22 @@ _SHARES = (
     "gpu_busy_fraction", "compute_fraction", "idle_data_wait_fraction", "idle_host_bound_fraction",
     "idle_sync_fraction", "idle_other_fraction", "unlaunched_fraction",
 )  # fmt: skip
-_DEVICE = (
-    "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
-    "idle_sync_s", "idle_other_s", "compute_s", "data_wait_exposed_s", "h2d_s", "h2d_bytes",
-    "h2d_overlap_fraction", "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "comm_overlap_fraction",
-    "comm_exposed_s", "allreduce_tail_s", "allreduce_early_s", "allreduce_to_optimizer_s",
-    "kernels", "launches", "short_kernels", "short_kernels_s", "tensor_core_fraction",
-    "sync_calls", "sync_s",
-)  # fmt: skip
+_DEVICE = (*DEVICE_FIELDS, *DEVICE_COMM_FIELDS, "data_wait_exposed_s", "sync_calls", "sync_s")
 
 _WHY = {
-    "comm_s": "neither a communication kernel nor a collective of the host in this trace",
+    "comm_s": "no communication kernel and no host collective in this trace",
     "comm_overlap_fraction": "no communication kernel in this trace",
-    "comm_exposed_s": "collectives ran on the host: what of them is exposed is not known",
-    "allreduce_tail_s": "no all-reduce that backward launched",
-    "allreduce_early_s": "no all-reduce that backward launched",
-    "allreduce_to_optimizer_s": "no all-reduce that backward launched before an optimizer's kernel",
+    "comm_exposed_s": "collectives ran on the host: their exposed part is unknown",
+    "allreduce_tail_s": "no all-reduce launched by backward",
+    "allreduce_early_s": "no all-reduce launched by backward",
+    "allreduce_to_optimizer_s": "no all-reduce launched by backward before an optimizer kernel",
     "h2d_overlap_fraction": "nothing was copied to the device",
-    "h2d_bytes": "the trace does not say how much was copied",
-    "d2h_bytes": "the trace does not say how much was copied",
+    "h2d_bytes": "the trace does not record the bytes copied",
+    "d2h_bytes": "the trace does not record the bytes copied",
     "d2h_overlap_fraction": "nothing was copied from the device",
     "tensor_core_fraction": "no compute kernel",
-    "forward_s": "nothing in this trace tells forward",
-    "backward_s": "nothing in this trace tells backward",
+    "forward_s": "nothing in this trace marks forward",
+    "backward_s": "nothing in this trace marks backward",
     "optimizer_s": "no Optimizer.step in this trace",
 }
 
@@ -49,7 +44,7 @@ def reasons_of(
     table: EventTable, steps: StepSpans, device: DeviceWork, columns: StepColumns
 ) -> dict[str, str]:
     """For each field that is `None` in every step: why."""
-    missing = [name for name, values in columns.items() if all(one is None for one in values)]
+    missing = [name for name, values in columns.items() if all(value is None for value in values)]
     out = {}
     for name in missing:
         if not len(device) and name in _DEVICE:
@@ -69,39 +64,39 @@ def reasons_of(
 
 def warnings_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> tuple[str, ...]:
     """What a reader of the figures must know."""
-    said = [*_losses(table), *_cut(steps, len(table) > 0)]
+    warnings = [*_losses(table), *_cut(steps, len(table) > 0)]
     if device.other_devices:
         others = plural(device.other_devices, "other device")
-        said.append(f"{others} worked too: the figures are of the one that worked longest")
+        warnings.append(f"{others} worked too: the figures are of the busiest one")
     unlaunched = float(np.mean(device.launch == NONE)) if len(device) else 0.0
     if unlaunched > FEW:
-        said.append(
+        warnings.append(
             f"{share(unlaunched)} of the device's events have no launch in the trace: they count "
-            "as busy time, but in no step"
+            "as busy time, but belong to no step"
         )
     if len(device) and not device.in_steps.any():
-        said.append(_NONE_LAUNCHED)
-    return tuple(said)
+        warnings.append(_NONE_LAUNCHED)
+    return tuple(warnings)
 
 
 def _losses(table: EventTable) -> list[str]:
-    losses, said = table.losses, []
+    losses, warnings = table.losses, []
     if losses.truncated:
-        said.append("the file ends before its events do: the complete ones are used")
+        warnings.append("the file is cut short: its complete events are used")
     if losses.dropped_events:
-        said.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
+        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
     if losses.repaired_texts:
-        said.append(f"the text of {plural(losses.repaired_texts, 'event')} was mended")
+        warnings.append(f"the text of {plural(losses.repaired_texts, 'event')} was repaired")
     if losses.trailing:
-        said.append("something stands behind the end of the trace: not read")
-    return said
+        warnings.append("data after the end of the trace was not read")
+    return warnings
 
 
 def _cut(steps: StepSpans, events: bool) -> list[str]:  # noqa: FBT001 private, and one of two
     if not events:
         return ["no events in this trace"]
     if steps.source == OPTIMIZER_STEP:
-        return ["no ProfilerStep marks: a step is from the end of one Optimizer.step to the next's"]
+        return ["no ProfilerStep marks: a step runs from one Optimizer.step's end to the next's"]
     if steps.source == WINDOW:
-        return ["no step marks: the whole trace is taken as one step"]
+        return ["no step marks: the whole trace counts as one step"]
     return []

@@ -1,4 +1,4 @@
-"""What does the trace of one rank say?  Puts the answers of the single questions together."""
+"""The report of one trace: read, taken apart, measured and summed up."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -68,9 +68,9 @@ def analyse_file(path: Path, options: AnalysisOptions) -> RankAnalysis:
     if options.hta:
         from trainperf.traces.hta import hta_breakdown  # noqa: PLC0415 seldom asked for
 
-        found = hta_breakdown(table)
-        said = () if found else ("HTA has no figures for a trace without a device",)
-        trace = msgspec.structs.replace(trace, hta=found, warnings=(*trace.warnings, *said))
+        breakdown = hta_breakdown(table)
+        note = () if breakdown else ("HTA has no figures for a trace without a device",)
+        trace = msgspec.structs.replace(trace, hta=breakdown, warnings=(*trace.warnings, *note))
     compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
     return RankAnalysis(trace=trace, collectives=compared)
 
@@ -156,14 +156,14 @@ def _totals(parts: Parts, columns: StepColumns) -> TraceTotals:
         )
         for what in ("h2d", "d2h", "comm")
     }
-    found: dict[str, Value] = {
+    values_: dict[str, Value] = {
         "steps": len(parts.steps),
         "step_s": median(step_s) if step_s else 0.0,
         **means,
         **overlaps,
         **_fractions(parts),
     }
-    return msgspec.convert(found, TraceTotals)
+    return msgspec.convert(values_, TraceTotals)
 
 
 _MEANS = (
@@ -173,19 +173,19 @@ _MEANS = (
 
 
 def _mean(values: Sequence[Value]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None
 
 
 def _weighted(shares: Sequence[Value], weights: Sequence[Value]) -> float | None:
     """A quotient of sums again: the shares by what they are shares of."""
-    known = [
+    products = [
         (part * weight, weight)
         for part, weight in zip(shares, weights, strict=True)
         if part is not None and weight is not None
     ]
-    whole = sum(weight for _, weight in known)
-    return sum(part for part, _ in known) / whole if whole else None
+    whole = sum(weight for _, weight in products)
+    return sum(part for part, _ in products) / whole if whole else None
 
 
 def _fractions(parts: Parts) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""What does a trace say?  The answer as data: what `trainperf trace --format json` prints.
+"""Results of analysing traces, as data: what `trainperf trace --format json` prints.
 
 Times are seconds.  `None` is *not measured* or *does not apply*; `reasons` says which.  A device
 event belongs to the step that launched it; shares are of the step's own time on the host clock.

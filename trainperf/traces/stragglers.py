@@ -1,4 +1,4 @@
-"""Whom did the ranks wait for?  The same collectives, as each rank spent time in them."""
+"""Stragglers: the ranks that others waited for, by the time each spent in the same collectives."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,22 +24,22 @@ AS_LATE = 0.8
 
 
 def rank_collectives(
-    table: EventTable, steps: StepSpans, host: HostWork, found: Collectives
+    table: EventTable, steps: StepSpans, host: HostWork, collectives: Collectives
 ) -> RankCollectives:
     """The collectives of the recorded steps that all ranks take part in, each with its key."""
     begin, _ = backward_windows(table, steps, host)
-    seen: Counter[tuple[int, str, str]] = Counter()
+    repeats: Counter[tuple[int, str, str]] = Counter()
     seconds: dict[CollectiveKey, float] = {}
     backward: set[CollectiveKey] = set()
-    for place in np.argsort(found.start, kind="stable").tolist():
-        step = int(found.step[place])
-        if step == NONE or found.kind[place] not in _TOGETHER:
+    for place in np.argsort(collectives.start, kind="stable").tolist():
+        step = int(collectives.step[place])
+        if step == NONE or collectives.kind[place] not in _TOGETHER:
             continue
-        kind = (int(steps.number[step]), found.group[place], found.kind[place])
-        key = (*kind, seen[kind])
-        seen[kind] += 1
-        seconds[key] = int(found.end[place] - found.start[place]) / 1e9
-        if found.asked[place] >= begin[step]:
+        kind = (int(steps.number[step]), collectives.group[place], collectives.kind[place])
+        key = (*kind, repeats[kind])
+        repeats[kind] += 1
+        seconds[key] = int(collectives.end[place] - collectives.start[place]) / 1e9
+        if collectives.asked[place] >= begin[step]:
             backward.add(key)
     return RankCollectives(
         seconds=seconds, backward=frozenset(backward), first=next(iter(seconds), None)
@@ -55,45 +55,45 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
     """
     if len(ranks) < 2:
         return (), []
-    keys, said = _paired(ranks)
+    keys, notes = _paired(ranks)
     by_step: dict[int, list[CollectiveKey]] = defaultdict(list)
     for key in keys:
         by_step[key[0]].append(key)
     out: list[Straggler] = []
     for step in sorted(by_step):
         out += _of_step(step, by_step[step], ranks)
-    return tuple(out), said
+    return tuple(out), notes
 
 
 def _paired(
     ranks: Mapping[int, RankCollectives],
 ) -> tuple[list[CollectiveKey], list[str]]:
     """Keys that every rank has, where every rank has as many of the kind in that step."""
-    counts = [Counter(key[:3] for key in one.seconds) for one in ranks.values()]
+    counts = [Counter(key[:3] for key in rank.seconds) for rank in ranks.values()]
     every = set.intersection(*(set(count) for count in counts))
     alike = {kind for kind in every if len({count[kind] for count in counts}) == 1}
     unlike = set().union(*counts) - alike
-    said = []
+    notes = []
     if unlike:
         steps = len({kind[0] for kind in unlike})
-        said.append(
+        notes.append(
             f"in {steps} step{'' if steps == 1 else 's'} the ranks do not record the same "
             "collectives: those are not compared"
         )
-    one = next(iter(ranks.values()))
-    return [key for key in one.seconds if key[:3] in alike], said
+    rank = next(iter(ranks.values()))
+    return [key for key in rank.seconds if key[:3] in alike], notes
 
 
 def _of_step(
     step: int, keys: Sequence[CollectiveKey], ranks: Mapping[int, RankCollectives]
 ) -> list[Straggler]:
-    one = next(iter(ranks.values()))
+    any_rank = next(iter(ranks.values()))
     names = list(ranks)
     spent = np.array([[ranks[rank].seconds[key] for key in keys] for rank in names])
     transfer = spent.min(axis=0)
     waits = spent - transfer
-    late = np.array([key in one.backward for key in keys], bool)
-    counted = np.array([key != one.first or len(keys) == 1 for key in keys], bool)
+    late = np.array([key in any_rank.backward for key in keys], bool)
+    counted = np.array([key != any_rank.first or len(keys) == 1 for key in keys], bool)
     points = {
         name: waits[:, mine & counted].sum(axis=1)
         for name, mine in ((FORWARD, ~late), (BACKWARD, late))

@@ -1,4 +1,4 @@
-"""How is a trace rewritten so that torch-tb-profiler 0.4.3 shows right figures of it?
+"""A copy of a trace, rewritten so that torch-tb-profiler 0.4.3 shows right figures of it.
 
 It knows the categories of 2021, takes a kernel for communication only if its `External id` is that
 of a collective it knows by name, and counts the host's time in the collective along.  The original
@@ -150,16 +150,16 @@ def _first_pass(trace: Path, limits: ReadLimits) -> tuple[dict[str, bytes], Coll
     """What stands beside the events, and which collective launched which kernel."""
     head: dict[str, bytes] = {}
     collectives = CollectiveLaunches()
-    seen = False
+    has_events = False
     for part in _parts(trace, limits):
         if isinstance(part, Value):
             body = _valid(part)
             if body is not None:
                 head[part.key] = body
             continue
-        seen = True
+        has_events = True
         collectives.look(part)
-    if not seen:
+    if not has_events:
         raise TraceError(f"{trace}: holds no events")
     collectives.link()
     return head, collectives
@@ -212,11 +212,11 @@ def _rewritten(event: Record, collectives: CollectiveLaunches) -> Iterator[Recor
         yield event
         return
     kind = kind_of(category)
-    found = _COLLECTIVE.match(name)
+    collective = _COLLECTIVE.match(name)
     if kind in (Kind.RUNTIME, Kind.KERNEL):
         yield _pointed(event, kind, collectives)
-    elif found and kind in (Kind.ANNOTATION, Kind.CPU_OP):
-        yield from _split(event, found["what"])
+    elif collective and kind in (Kind.ANNOTATION, Kind.CPU_OP):
+        yield from _split(event, collective["what"])
     elif kind is Kind.DEVICE_ANNOTATION and name.startswith((_STEP, "nccl:")):
         # Else a step is there twice, and a collective beside its kernels.
         yield {**event, "name": f"{_DEVICE_COPY}{name}"}
@@ -258,9 +258,9 @@ def _split(event: Record, what: str) -> Iterator[Record]:
     args = dict(args) if isinstance(args, dict) else {}
     rest = {key: value for key, value in args.items() if key.lower() != "external id"}
     what = what.replace("allreduce", "all_reduce")
-    known = next((known for known in _KNOWN if known in what), "all_gather")
+    name = next((name for name in _KNOWN if name in what), "all_gather")
     yield {**event, "cat": "cpu_op", "name": f"{event['name']} (host)", "args": rest}
-    yield {**event, "cat": "user_annotation", "name": f"nccl:{known}", "dur": 0}
+    yield {**event, "cat": "user_annotation", "name": f"nccl:{name}", "dur": 0}
 
 
 class _WholeDecoder(EventDecoder):

@@ -1,4 +1,4 @@
-"""Which files are the traces that are meant?  Of a directory, those of its last capture."""
+"""The trace files that a path stands for: of a directory, those of its last capture."""
 
 import re
 from collections import defaultdict
@@ -34,7 +34,7 @@ def trace_files(paths: Sequence[Path]) -> tuple[list[TraceFile], list[str]]:
     Raises:
         TraceError: a directory holds none.
     """
-    jobs, said = [], []
+    jobs, notes = [], []
     for path in paths:
         if not path.is_dir():
             jobs.append(TraceFile(path=path, demanded=True))
@@ -45,13 +45,13 @@ def trace_files(paths: Sequence[Path]) -> tuple[list[TraceFile], list[str]]:
         captures = _captures(inside)
         if len(captures) > 1:
             others = some([name for name, _ in captures[:-1]])
-            said.append(
+            notes.append(
                 f"{path.name}: {len(captures)} captures, of which this is the last "
                 f"({captures[-1][0]}); the others: {others}"
             )
-        jobs += [TraceFile(path=one, demanded=False) for one in captures[-1][1]]
+        jobs += [TraceFile(path=file, demanded=False) for file in captures[-1][1]]
     unique = {job.path.resolve(): job for job in jobs}
-    return list(unique.values()), said
+    return list(unique.values()), notes
 
 
 def _inside(directory: Path) -> list[Path]:

@@ -91,6 +91,7 @@ def test_a_fit_that_is_in_order_fails_nothing_that_was_looked_at(tmp_path: Path)
     assert checks["compile_split"].status == "not_applicable"
 
 
+@pytest.mark.real_clock
 def test_a_slow_loader_and_a_read_value_fail_their_checks(tmp_path: Path) -> None:
     """With the line that reads it."""
     train(tmp_path, Classifier(Peeking()), DataLoader(Sleepy(), batch_size=16))

@@ -125,7 +125,7 @@ def test_a_trace_says_what_the_device_did() -> None:
         }
     )
     assert found.basis == "trace"
-    assert found.evidence == ("trace of steps 5–7, 1,234 kernels a step", "no step was audited")
+    assert found.evidence == ("trace of steps 5–7, 1,234 kernels per step", "no step was audited")
 
 
 def test_an_audit_divides_the_kernels_of_a_trace() -> None:

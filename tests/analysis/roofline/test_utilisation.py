@@ -73,7 +73,7 @@ def test_a_step_of_another_size_says_nothing_about_the_others(tmp_path: Path) ->
 
     assert unlike["mfu"].value is None
     assert unlike["mfu"].reason == (
-        "the audited step is not like the others: 256 tokens with padding, a steady step has 512 "
+        "the audited step differs from the others: 256 tokens with padding, a steady step has 512 "
         "on average"
     )
 
@@ -132,7 +132,7 @@ def test_what_does_not_grow_with_the_batch_does_not_grow() -> None:
 @pytest.mark.parametrize(
     ("device", "precision", "reason"),
     [
-        ("Some CPU", "fp32", "the peak of Some CPU is not in the table of chips"),
+        ("Some CPU", "fp32", "the peak of Some CPU is not in the chip table"),
         ("Tesla T4", "bf16", "the peak of T4 in bf16 is not known"),
     ],
 )

@@ -132,7 +132,7 @@ def test_an_audit_of_another_batch_size_carries_no_diagnosis(tmp_path: Path) -> 
     evidence = evidence_of(tmp_path / "b", [copies, BACKWARD, UPDATE])
     readings = {**evidence.summary.readings}
     readings["flops_per_s"] = type(readings["flops_per_s"])(
-        value=None, unit="FLOP/s", reason="the audited step is not like the others"
+        value=None, unit="FLOP/s", reason="the audited step differs from the others"
     )
     unlike = msgspec.structs.replace(evidence.summary, readings=readings)
     assert layout_copies(Evidence(**{**fields(evidence), "summary": unlike})) is None

@@ -50,7 +50,7 @@ def test_of_several_runs_the_newest_is_taken_and_that_is_said(tmp_path: Path) ->
     run = Run.open(tmp_path)
 
     assert run.path == tmp_path / "trainperf"
-    assert run.warnings == (f"2 runs in {tmp_path}: this is the newest, trainperf",)
+    assert run.warnings == (f"2 runs in {tmp_path}: reading the newest, trainperf",)
 
 
 def test_a_record_file_stands_for_its_directory(tmp_path: Path) -> None:

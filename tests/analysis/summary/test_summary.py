@@ -17,7 +17,8 @@ from support.runs import (
     summary_of,
 )
 
-from trainperf.analysis.summarize import write_summary
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import save_summary, summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
@@ -30,6 +31,14 @@ step_p95_s step_p99_s first_step_s overflow_rate loss_scale effective_tokens_per
 padded_tokens_per_s padding_fraction samples_per_s optimizer_steps_per_s allreduce_tail_s
 allreduce_tail_fraction allreduce_skew_s host_bound_fraction flops_per_s mfu hfu memory_peak_bytes
 memory_reserved_peak_bytes fragmentation_bytes gc_s recompiles loss overhead_s"""
+
+
+def write_summary(path: Path, *, now_s: float | None = None) -> Summary:
+    """Summarize the run at *path* and save the summary in it."""
+    run = Run.open(path)
+    summary = summarize(run, now_s=now_s)
+    save_summary(summary, run.path)
+    return summary
 
 
 def plain(**phases_ms: float) -> RankSpec:

@@ -40,6 +40,7 @@ def altered(run: Path, **times: float) -> Summary:
     return summarize(Run.open(run))
 
 
+@pytest.mark.real_clock
 def test_records_and_trace_say_the_same_of_the_same_steps(tmp_path: Path) -> None:
     """Step time and data wait, two clocks and two ways; the loader's 20 ms are in both."""
     summary = fit(tmp_path)

@@ -35,6 +35,7 @@ def close(found: Spread | float | None, planted_s: float) -> None:
     assert found_s == pytest.approx(planted_s, rel=0.10, abs=3e-4)
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("workers", [0, 2])
 def test_samples_and_collate_cost_what_was_planted(workers: int) -> None:
     """Eight samples of 8 ms and a collate of 10: by the sleepers' own clocks.
@@ -54,6 +55,7 @@ def test_samples_and_collate_cost_what_was_planted(workers: int) -> None:
     assert (found.samples, found.tensors, found.batch_bytes) == (8, 1, 8 * 4 * 4)
 
 
+@pytest.mark.real_clock
 def test_a_dataset_that_gives_a_whole_batch_is_timed_as_one(tmp_path: Path) -> None:
     """One nap for eight samples."""
     nap = Naps(0.010)
@@ -64,6 +66,7 @@ def test_a_dataset_that_gives_a_whole_batch_is_timed_as_one(tmp_path: Path) -> N
     assert found.samples == 8
 
 
+@pytest.mark.real_clock
 def test_an_iterable_dataset_is_timed_by_its_iterator() -> None:
     """Four samples of 8 ms, over two workers."""
     nap = Naps(0.008)
@@ -74,6 +77,7 @@ def test_an_iterable_dataset_is_timed_by_its_iterator() -> None:
     assert (found.kind, found.samples) == ("iterable", 4)
 
 
+@pytest.mark.real_clock
 @pytest.mark.parametrize("dataset", [Rows(Naps(0.010)), Stream(Naps(0.010))], ids=["map", "stream"])
 def test_without_automatic_batching_a_sample_is_a_batch(dataset: Dataset[Any]) -> None:
     """`batch_size=None`."""
@@ -98,6 +102,7 @@ def test_batches_are_those_of_the_batch_sampler() -> None:
     assert found.samples == 4
 
 
+@pytest.mark.real_clock
 def test_transport_is_packing_the_queue_and_unpacking() -> None:
     """10 ms in the worker and 5 ms here; making them costs nothing."""
     Heavy.napped_s.clear()
@@ -113,6 +118,7 @@ def test_transport_is_packing_the_queue_and_unpacking() -> None:
     assert found.worker_s == found.packing_s
 
 
+@pytest.mark.real_clock
 def test_large_batches_take_the_time_of_their_copy() -> None:
     """A hundred times the bytes that are not in shared memory yet, many times the packing."""
     costs = []
@@ -139,6 +145,7 @@ def _mixed(samples: list[torch.Tensor]) -> Any:
     return {"row": samples[0], "more": [np.zeros(3), (b"bytes", "text")]}
 
 
+@pytest.mark.real_clock
 def test_pinning_is_timed_where_the_loader_pins() -> None:
     """The loader calls the parcel's `pin_memory`, and that the batch's own."""
     nap = Naps(0.020)
@@ -423,6 +430,7 @@ def test_an_error_of_the_dataset_is_the_users() -> None:
         loader_anatomy(DataLoader(Broken(), batch_size=2))
 
 
+@pytest.mark.real_clock
 @pytest.mark.slow
 def test_workers_that_are_spawned_are_timed_too() -> None:
     """They start anew, and everything is sent to them."""

@@ -29,14 +29,14 @@ def comparison(noise: Noise, *, fastest: float | None, runs: int = 1) -> Compari
 @pytest.mark.parametrize(
     ("source", "runs", "said"),
     [
-        ("assumed", 1, "one run each: 8.0 % from run to run is assumed; "),
+        ("assumed", 1, "one run each: run-to-run noise 8.0 %, assumed; "),
         (
             "drift",
             1,
-            "one run each: 8.0 % from run to run is expected, as their parts differ too; ",
+            "one run each: run-to-run noise 8.0 %, expected, since parts of each run differ too; ",
         ),
-        ("turns", 3, "the same run differs by 8.0 % from its repeat (6 runs), in turns; "),
-        ("repeats", 3, "the same run differs by 8.0 % from its repeat (6 runs), not in turns; "),
+        ("turns", 3, "run-to-run noise 8.0 %, measured on repeats (6 runs, in turns); "),
+        ("repeats", 3, "run-to-run noise 8.0 %, measured on repeats (6 runs, not in turns); "),
     ],
 )
 def test_the_noise_is_said_with_where_it_comes_from(source: Source, runs: int, said: str) -> None:
@@ -44,8 +44,8 @@ def test_the_noise_is_said_with_where_it_comes_from(source: Source, runs: int, s
     noise = Noise(relative=0.08, assumed=runs == 1, source=source, resolution=0.25)
     note = notes(comparison(noise, fastest=None, runs=runs))[1]
 
-    assert note.startswith(f"{said}a change below 25 % cannot be told here")
-    assert note.endswith("repeat both to measure it") == (runs == 1)
+    assert note.startswith(f"{said}a change below 25 % cannot be resolved")
+    assert note.endswith("repeat both to measure the noise") == (runs == 1)
 
 
 @pytest.mark.parametrize(("apart_s", "said"), [(None, False), (60.0, False), (7200.0, True)])
@@ -54,7 +54,7 @@ def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: boo
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06, apart_s=apart_s)
     note = notes(comparison(noise, fastest=None))[1]
 
-    assert note.startswith("one run each, 2.00 h apart: 2.0 % from run to run is") == said
+    assert note.startswith("one run each, 2.00 h apart: run-to-run noise 2.0 %") == said
     assert ("repeat both, in turns: a machine whose speed changed" in note) == said
 
 
@@ -65,11 +65,11 @@ def test_runs_that_lie_far_apart_are_said_to(apart_s: float | None, *, said: boo
         (1.04, None),
         (
             1.42,
-            ("1.42", "b", "of the difference may be the machine"),
+            ("1.42", "b", "may be the machine"),
         ),
         (
             0.5,
-            ("2.00", "a", "may be missing from the difference"),
+            ("2.00", "a", "may be hidden by it"),
         ),
     ],
 )
@@ -81,8 +81,8 @@ def test_a_machine_that_changed_its_speed_is_said_to(
     about = [note for note in notes(comparison(noise, fastest=None)) if "machine itself" in note]
 
     assert about == [
-        f"the machine itself was {much}× slower during {run} (the same small work, timed at "
-        f"either end of each run): up to that much {what}"
+        f"the machine itself was {much}× slower during {run} (a fixed piece of work, "
+        f"timed before and after each run): up to that much of the difference {what}"
         for much, run, what in ([said] if said else [])
     ]
 
@@ -112,5 +112,5 @@ def test_an_interval_that_tells_nothing_has_no_numbers() -> None:
     wide = Speedup(value=1.83, low=0.00099, high=1090.0, per_rank=False)
     narrow = Speedup(value=1.83, low=1.7, high=1.9, per_rank=False)
 
-    assert speed(wide) == "1.83× as fast [may be anything]"
-    assert speed(narrow) == "1.83× as fast [1.7–1.9]"
+    assert speed(wide) == "1.83× as fast (interval too wide to report)"
+    assert speed(narrow) == "1.83× as fast (95 % CI 1.7–1.9)"

@@ -1,9 +1,10 @@
 """Check that the global batch is the configured one."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import count, plural
+from trainperf.core.readings import OPTIMIZER_STEPS_PER_S, SAMPLES_PER_S
 
 
 FAILS_ON = ("no_sync", "scheduler_per_micro_batch", "data_parallel", "zero_grad")
@@ -45,7 +46,7 @@ def accumulation(case: Case) -> Outcome:
 
 def _recorded(summary: Summary) -> float | None:
     """Samples of a mean update, over all ranks."""
-    samples, updates = value(summary, "samples_per_s"), value(summary, "optimizer_steps_per_s")
+    samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
     return samples / updates if samples is not None and updates else None
 
 

@@ -16,6 +16,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import at_most
 from trainperf.core.loop_kind import LoopKind
+from trainperf.core.readings import FLOPS_PER_S
 
 
 Status = Literal["pass", "fail", "not_applicable", "unknown"]
@@ -128,12 +129,12 @@ def not_judged(case: Case) -> str:
         return "no step was audited"
     if case.evidence.light is None:
         return f"the limits of {audit.device_name} are unknown, so no operator has a floor"
-    if summary.readings["flops_per_s"].value is None:
-        return reason(summary, "flops_per_s")
+    if summary.readings[FLOPS_PER_S].value is None:
+        return reason(summary, FLOPS_PER_S)
     return f"too few steady steps: {summary.run.steady_steps}"
 
 
 def reason(summary: Summary, name: str) -> str:
     """Why a reading has no value."""
-    reading = summary.readings.get(name)
+    reading = summary.reading(name)
     return (reading.reason if reading else None) or "not measured"

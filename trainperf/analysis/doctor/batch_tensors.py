@@ -1,8 +1,8 @@
 """Check that a batch is few, large tensors."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import count, size
+from trainperf.core.readings import H2D_BYTES, H2D_TENSORS
 
 
 FAILS_ON = ("many_small_tensors",)
@@ -14,7 +14,7 @@ def batch_tensors(case: Case) -> Outcome:
     Fails on `many_small_tensors`.  Unknown without a GPU or a look into the loader.
     """
     summary, anatomy = case.summary, case.evidence.documents.loader
-    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    tensors, copied = summary.value(H2D_TENSORS), summary.value(H2D_BYTES)
     if tensors is None and anatomy is not None:
         tensors, copied = anatomy.tensors, anatomy.batch_bytes
     if tensors is not None:

@@ -10,9 +10,9 @@ from trainperf.analysis.doctor.base import (
     reason,
     unknown,
 )
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.readings import FIRST_STEP_S, RECOMPILES, STEP_S
 
 
 RULES = ("compile_latency", "first_step")
@@ -25,15 +25,15 @@ def compile_split(case: Case) -> Outcome:
     Unknown without graph counts.
     """
     summary, known = case.summary, case.evidence.documents.compilation
-    built = value(summary, "recompiles")
+    built = summary.value(RECOMPILES)
     if known is None and not built:
         if built is None and summary.run.config.get("compiled") is not False:
-            return unknown(reason(summary, "recompiles"), f"{case.loop.everything} counts graphs")
+            return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts graphs")
         return not_applicable("nothing was compiled in this fit")
     bad = failed_by(case, RULES)
     if bad is not None:
         return bad
-    step_s = value(summary, "step_s")
+    step_s = summary.value(STEP_S)
     if step_s is None:
         return failed("train past the compilation: no step is steady yet", _graphs(case))
     return passed(_graphs(case), f"first step {_first(summary)}, steady {duration(step_s)}")
@@ -42,12 +42,12 @@ def compile_split(case: Case) -> Outcome:
 def _graphs(case: Case) -> str:
     known = case.evidence.documents.compilation
     if known is None:
-        return plural(round(value(case.summary, "recompiles") or 0), "graph")
+        return plural(round(case.summary.value(RECOMPILES) or 0), "graph")
     spent = "" if known.compile_s is None else f" in {duration(known.compile_s)}"
     breaks = f", {plural(len(known.breaks), 'graph break')}" if known.breaks else ""
     return f"{plural(known.graphs, 'graph')}{spent}{breaks}"
 
 
 def _first(summary: Summary) -> str:
-    first_s = value(summary, "first_step_s")
+    first_s = summary.value(FIRST_STEP_S)
     return "not measured" if first_s is None else duration(first_s)

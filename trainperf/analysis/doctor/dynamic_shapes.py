@@ -1,8 +1,8 @@
 """Check that varying shapes cost neither compilations nor padding."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import count, share
+from trainperf.core.readings import PADDING_FRACTION, RECOMPILES
 
 
 FAILS_ON = ("recompiles", "padding")
@@ -14,10 +14,10 @@ def dynamic_shapes(case: Case) -> Outcome:
     Fails on `recompiles` and `padding`.  Unknown without graph counts or a mask.
     """
     summary, known = case.summary, case.evidence.documents.compilation
-    graphs, wasted = value(summary, "recompiles"), value(summary, "padding_fraction")
+    graphs, wasted = summary.value(RECOMPILES), summary.value(PADDING_FRACTION)
     again = None if known is None else len(known.recompiled)
     if graphs is None and again is None and wasted is None:
-        return unknown(reason(summary, "recompiles"), f"{case.loop.everything} counts both")
+        return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts both")
     built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"
     anew = "" if again is None else f"{again} of them compiled again"
     padded = (

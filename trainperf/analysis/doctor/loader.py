@@ -1,10 +1,10 @@
 """Check that the device does not wait for batches."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, failed_by, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.rules.input.base import lost_to_loader
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import share
+from trainperf.core.readings import DATA_STALL_FRACTION, DATA_WAIT_FRACTION
 
 
 FAILS_ON = ("data_wait", "epoch_start")
@@ -19,11 +19,11 @@ def loader(case: Case) -> Outcome:
     Unknown without enough steady steps.
     """
     summary = case.summary
-    waited, stalled = value(summary, "data_wait_fraction"), value(summary, "data_stall_fraction")
+    waited, stalled = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_STALL_FRACTION)
     lost = lost_to_loader(summary)
     if waited is None or lost is None:
         few = "too few steady steps"
-        why = reason(summary, "data_wait_fraction") if waited is None else few
+        why = reason(summary, DATA_WAIT_FRACTION) if waited is None else few
         return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
     said = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:

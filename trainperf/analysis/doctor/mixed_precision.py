@@ -9,9 +9,9 @@ from trainperf.analysis.doctor.base import (
     passed,
     unknown,
 )
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, size, times
+from trainperf.core.readings import MEMORY_PEAK_BYTES, STEP_S
 
 
 RULES = ("autocast_casts", "half_sensitive")
@@ -45,14 +45,14 @@ def mixed_precision(case: Case) -> Outcome:
 
 
 def _compared(after: Summary, before: Summary, used: str) -> Outcome:
-    new, old = after.readings["step_s"], before.readings["step_s"]
+    new, old = after.readings[STEP_S], before.readings[STEP_S]
     if new.value is None or old.value is None:
         return unknown("one of the two has no steady state", "train both past the warm-up")
     speed = f"{duration(old.value)} in fp32, {duration(new.value)} in {used}"
     said = f"{speed}: {times(old.value / new.value)} as fast"
     # Where an interval is missing, its value stands for both ends.
     fast = (new.high or new.value) < (old.low or old.value)
-    peaks = [value(one, "memory_peak_bytes") for one in (before, after)]
+    peaks = [one.value(MEMORY_PEAK_BYTES) for one in (before, after)]
     if None in peaks:
         memory, small = "memory of the device was not measured", True
     else:

@@ -1,8 +1,8 @@
 """Check that the GradScaler skips few updates."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.core.formatting.units import scale_factor, share
+from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
 
 
 FAILS_ON = ("overflow",)
@@ -14,9 +14,9 @@ def overflows(case: Case) -> Outcome:
     Fails on `overflow`.  Unknown without a GradScaler's counts.
     """
     summary = case.summary
-    lost, scale = value(summary, "overflow_rate"), value(summary, "loss_scale")
+    lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
     if lost is None:
-        why = reason(summary, "overflow_rate")
+        why = reason(summary, OVERFLOW_RATE)
         if "not applicable" in why or "no GradScaler" in why:
             return not_applicable(why.removeprefix("not applicable: "))
         return unknown(why, case.loop.measures["scaler"])

@@ -1,10 +1,14 @@
 """Check that nothing raises peak memory without need."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_audit, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import size
+from trainperf.core.readings import (
+    MEMORY_PEAK_BYTES,
+    MEMORY_SLOPE_BYTES_PER_STEP,
+    RESIDENT_PEAK_BYTES,
+)
 
 
 FAILS_ON = (
@@ -24,14 +28,14 @@ def peak_memory(case: Case) -> Outcome:
     `fragmentation`.  Unknown without an audit or device memory.
     """
     summary, ledger = case.summary, case.evidence.documents.memory
-    peak, resident = value(summary, "memory_peak_bytes"), value(summary, "resident_peak_bytes")
+    peak, resident = summary.value(MEMORY_PEAK_BYTES), summary.value(RESIDENT_PEAK_BYTES)
     if ledger is None and peak is None and resident is None:
         return unknown("memory was not measured", case.loop.measures["memory"])
     if summary.run.steady_steps < LIMITS.steps:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
-    slope = value(summary, "memory_slope_bytes_per_step")
+    slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None:
-        said = reason(summary, "memory_slope_bytes_per_step")
+        said = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)
         return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
@@ -48,7 +52,7 @@ def peak_memory(case: Case) -> Outcome:
 
 def _growth(summary: Summary) -> str:
     """What the interval of the slope leaves: no growth that matters, the rules have looked."""
-    slope = summary.readings["memory_slope_bytes_per_step"]
+    slope = summary.readings[MEMORY_SLOPE_BYTES_PER_STEP]
     if slope.value is None or slope.low is None or slope.low <= 0:
         return "nothing grows from step to step"
     return f"{size(slope.value)} more per step: too little to matter"

@@ -1,9 +1,10 @@
 """Check that the batch is copied from pinned memory without blocking."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, not_applicable, passed, unknown
-from trainperf.analysis.rules.base import setting, value
+from trainperf.analysis.rules.base import setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, share, size
+from trainperf.core.readings import H2D_BYTES, H2D_FRACTION, H2D_S, PHASE_H2D_S
 
 
 BLOCKING = 0.9
@@ -36,19 +37,19 @@ def pinned_transfer(case: Case) -> Outcome:
 
 def _blocking(summary: Summary) -> bool | None:
     """Whether the transfer call takes as long as the copy; `None` where a clock is missing."""
-    host_s, device_s = value(summary, "phase_h2d_s"), value(summary, "h2d_s")
+    host_s, device_s = summary.value(PHASE_H2D_S), summary.value(H2D_S)
     if host_s is None or not device_s:
         return None
     return host_s >= BLOCKING * device_s
 
 
 def _clocks(summary: Summary) -> str:
-    host_s, device_s = value(summary, "phase_h2d_s"), value(summary, "h2d_s")
+    host_s, device_s = summary.value(PHASE_H2D_S), summary.value(H2D_S)
     return f"the copy takes {duration(device_s or 0.0)}, its call {duration(host_s or 0.0)}"
 
 
 def _cost(summary: Summary) -> str:
-    copied, lost = value(summary, "h2d_bytes"), value(summary, "h2d_fraction")
+    copied, lost = summary.value(H2D_BYTES), summary.value(H2D_FRACTION)
     much = "" if copied is None else f"{size(copied)} per step"
     took = "" if lost is None else f"{share(lost)} of the step"
     return ", ".join(part for part in (much, took) if part)

@@ -1,9 +1,9 @@
 """Check that launching does not dominate the work."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, share
+from trainperf.core.readings import HOST_BOUND_FRACTION
 
 
 FAILS_ON = ("launch_bound", "host_bound", "elementwise_chain", "attention", "optimizer_not_fused")
@@ -16,7 +16,7 @@ def small_operators(case: Case) -> Outcome:
     `optimizer_not_fused`.  Unknown without an audit, a trace or a GPU.
     """
     audit, summary = case.evidence.documents.audit, case.summary
-    bound = value(summary, "host_bound_fraction") if summary.run.steady_steps else None
+    bound = summary.value(HOST_BOUND_FRACTION) if summary.run.steady_steps else None
     traced, why = _traced(case), not_judged(case)
     if why and bound is None and not traced:
         return unknown(why, to_audit(case))

@@ -1,9 +1,9 @@
 """Check that the step time is that of steady steps."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, plural, times, words
+from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
 
 def steady_state(case: Case) -> Outcome:
@@ -12,13 +12,13 @@ def steady_state(case: Case) -> Outcome:
     Fails when the warm-up was never seen to end, or when the first step counts as steady.
     """
     summary = case.summary
-    run, step_s = summary.run, value(summary, "step_s")
-    first_s = value(summary, "first_step_s")
+    run, step_s = summary.run, summary.value(STEP_S)
+    first_s = summary.value(FIRST_STEP_S)
     if not run.steps:
         return unknown("no step was recorded", "train some steps")
     if step_s is None:
         more = "train until the warm-up is over: the report says when"
-        said = f"{reason(summary, 'step_s')} in {plural(run.steps, 'step')}"
+        said = f"{reason(summary, STEP_S)} in {plural(run.steps, 'step')}"
         return unknown(said, more) if run.state == "running" else failed(more, said)
     if run.steady_steps == run.steps:
         return failed(

@@ -1,17 +1,24 @@
 """Check that there are enough steady steps, timed by valid clocks."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    H2D_S,
+    HOST_BOUND_FRACTION,
+    STEP_IQR_S,
+    STEP_S,
+)
 
 
 EVENTS = (
-    "data_stall_fraction",
-    "h2d_s",
-    "host_bound_fraction",
-    "allreduce_tail_s",
+    DATA_STALL_FRACTION,
+    H2D_S,
+    HOST_BOUND_FRACTION,
+    ALLREDUCE_TAIL_S,
 )
 """Readings that come from timing events of the device."""
 
@@ -23,12 +30,12 @@ def warmed_up(case: Case) -> Outcome:
     """
     summary = case.summary
     run = summary.run
-    step_s = value(summary, "step_s")
+    step_s = summary.value(STEP_S)
     steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
     if step_s is None or run.steady_steps < LIMITS.steps:
         more = f"train on: {LIMITS.steps} steady steps are the least to judge by"
         return unknown(steady, more) if run.state == "running" else failed(more, steady)
-    spread_s = value(summary, "step_iqr_s")
+    spread_s = summary.value(STEP_IQR_S)
     spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
     clock = _clock(summary)
     if clock is None:
@@ -43,5 +50,5 @@ def _clock(summary: Summary) -> str | None:
     """What the times stand on; `None` if nothing tells when the device is done."""
     if summary.run.device == "cpu":
         return "on a CPU an operator has run when it returns: the host's clock is exact"
-    known = [name for name in EVENTS if value(summary, name) is not None]
+    known = [name for name in EVENTS if summary.value(name) is not None]
     return f"device times from timing events ({', '.join(known)})" if known else None

@@ -1,6 +1,6 @@
-"""What would make a step need less memory, and by how much at most?
+"""Upper bounds on the memory that changes would save, from the ledger of an audited step.
 
-Reckoned from the ledger of an audited step; nothing here was measured with the change made.
+Estimates: nothing here was measured with the change made.
 """
 
 import re
@@ -15,7 +15,7 @@ TEXTBOOK_BYTES = 16
 gradient, 4 for the master copy, 4 + 4 for the two moments (ZeRO, arXiv 1910.02054, section 3.1)."""
 
 SHARDED_OVER = 8
-"""Ranks that a sharded optimizer is reckoned for where there is one rank only."""
+"""Ranks assumed for a sharded optimizer where the run has one rank."""
 
 _BLOCK = re.compile(r"^(.*?)\.(\d+)(?:\.|$)")
 """A path through one of several modules that are numbered, e.g. in an `nn.ModuleList`."""
@@ -26,19 +26,19 @@ class Saving:
     """One change."""
 
     what: str
-    """As a person would call it."""
+    """In words."""
     how: str
     """The code."""
     size_bytes: int
     """What it saves at most, on each rank."""
     costs: str
-    """What it is paid with."""
+    """What it costs."""
 
 
 def bytes_per_parameter(ledger: MemoryLedger) -> float | None:
     """Parameters, gradients, master weights and optimizer state; `None` without parameters.
 
-    To be read beside `TEXTBOOK_BYTES`.
+    Compare with `TEXTBOOK_BYTES`.
     """
     if not ledger.parameters:
         return None
@@ -46,19 +46,19 @@ def bytes_per_parameter(ledger: MemoryLedger) -> float | None:
 
 
 def savings(ledger: MemoryLedger) -> tuple[Saving, ...]:
-    """All that save something, the largest first."""
-    found = (_checkpointing(ledger), _accumulation(ledger), _sharding(ledger))
-    known = [one for one in found if one is not None and one.size_bytes > 0]
-    return tuple(sorted(known, key=lambda one: -one.size_bytes))
+    """The changes that save memory, the largest first."""
+    changes = (_checkpointing(ledger), _accumulation(ledger), _sharding(ledger))
+    helpful = [saving for saving in changes if saving is not None and saving.size_bytes > 0]
+    return tuple(sorted(helpful, key=lambda saving: -saving.size_bytes))
 
 
 def _checkpointing(ledger: MemoryLedger) -> Saving | None:
-    """Of repeated blocks only one at a time keeps its activations; their inputs stay."""
+    """Only one of the repeated blocks at a time keeps its activations; their inputs stay."""
     blocks: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for one in ledger.activations:
-        found = _BLOCK.match(one.module or "")
-        if found:
-            blocks[found[1]][found[2]] += one.size_bytes
+    for activation in ledger.activations:
+        block = _BLOCK.match(activation.module or "")
+        if block:
+            blocks[block[1]][block[2]] += activation.size_bytes
     saved = {path: sum(each.values()) - max(each.values()) for path, each in blocks.items()}
     if not saved:
         return None

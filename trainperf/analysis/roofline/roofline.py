@@ -1,4 +1,4 @@
-"""How fast could this step be on this chip, and what binds each operator?
+"""Speed-of-light floors of a step on a chip, and what bounds each operator.
 
 A floor is a time that no implementation of the same operator on the same chip goes below: its
 FLOPs at the peak rate of its precision, or its memory traffic at the peak bandwidth, whichever is
@@ -20,8 +20,8 @@ Bound = Literal["compute", "memory", "launch", "transfer", "host"]
 LAUNCH_S = 5e-6
 """Host time to launch an operator from Python where it was not measured: an order of magnitude."""
 
-FINE = 0.75
-"""Share of its roof from which an operator is left alone or fused away."""
+NEAR_ROOF = 0.75
+"""Share of its floor's speed from which an operator is left alone or fused away."""
 
 Phase = Literal["forward", "backward", "optimizer"]
 _PARTS_OF: dict[Phase, tuple[Part, ...]] = {
@@ -38,13 +38,13 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
     bound: Bound
     """What takes longest: arithmetic, memory, the launches, or the link to the host.
 
-    `host` is work on the CPU beside an accelerator, for which there is no floor.
+    `host` is work on the CPU while the device is an accelerator; it has no floor.
     """
     compute_s: float | None
     """FLOPs at the peak of its precision; `None` when the chip's peak in it is not known."""
     memory_s: float
     launch_s: float
-    """Calls times the time of one launch: no part of the floor, since a graph saves it."""
+    """Calls times the time of one launch; no part of the floor, since a graph saves it."""
     floor_s: float
     fused_floor_s: float
     """The floor when each chain of elementwise operators is one kernel."""
@@ -52,14 +52,14 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
     def share_of_roof(self, measured_s: float) -> float | None:
         """Floor over measured time: from 0.75 on there is little to gain; `None` without a floor.
 
-        Above 1 the measured time is not that of the calls, or the chip is faster than its sheet.
+        Above 1 the measured time is not that of the calls, or the chip is faster than specified.
         """
         return self.floor_s / measured_s if measured_s > 0 and self.floor_s > 0 else None
 
     def near_roof(self, measured_s: float) -> bool | None:
         """Whether a faster kernel would gain little: leave it alone, or fuse it away."""
         share = self.share_of_roof(measured_s)
-        return None if share is None else share >= FINE
+        return None if share is None else share >= NEAR_ROOF
 
 
 class PhaseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,11 +130,11 @@ def faster(chip: Chip, factor: float) -> Chip:
 def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     launch_s = use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
     if use.place == "host":
-        return _beside(use, "host", launch_s)
+        return _off_chip(use, "host", launch_s)
     if use.place == "link":
         link = chip.link_bytes_per_s
         crossed = max(use.read_bytes, use.written_bytes)
-        return _beside(use, "transfer", launch_s, crossed / link if link else 0.0)
+        return _off_chip(use, "transfer", launch_s, crossed / link if link else 0.0)
     peak = chip.flops_per_s.get(use.precision)
     compute_s = None if peak is None else use.flops / peak
     memory_s = use.memory_bytes / chip.memory_bytes_per_s
@@ -151,8 +151,10 @@ def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     )
 
 
-def _beside(use: OperatorUse, bound: Bound, launch_s: float, floor_s: float = 0.0) -> OperatorFloor:
-    """What is no work of the chip's own."""
+def _off_chip(
+    use: OperatorUse, bound: Bound, launch_s: float, floor_s: float = 0.0
+) -> OperatorFloor:
+    """Floor of work that is not done by the chip: no part of its speed of light."""
     return OperatorFloor(
         use=use,
         bound=bound,
@@ -165,12 +167,12 @@ def _beside(use: OperatorUse, bound: Bound, launch_s: float, floor_s: float = 0.
 
 
 def _total(floors: Iterable[OperatorFloor], parts: Iterable[Part]) -> PhaseFloor:
-    """Work of the chip alone: copies over the link may run beside it."""
+    """Sum over the work of the chip alone; copies over the link may overlap it."""
     wanted = frozenset(parts)
-    own = [one for one in floors if one.use.part in wanted and one.use.place == "device"]
+    own = [floor for floor in floors if floor.use.part in wanted and floor.use.place == "device"]
     return PhaseFloor(
-        floor_s=sum(one.floor_s for one in own),
-        fused_floor_s=sum(one.fused_floor_s for one in own),
+        floor_s=sum(floor.floor_s for floor in own),
+        fused_floor_s=sum(floor.fused_floor_s for floor in own),
     )
 
 

@@ -1,6 +1,6 @@
-"""Which of five things does the step spend its time on?  Shares that with the rest sum to one.
+"""Split of a step's time into compute, memory, launch, transfer, synchronisation and the rest.
 
-How the phases map to them is written in `docs/concepts/speed-of-light.md`.
+`docs/concepts/speed-of-light.md` relates these dimensions to the phases of the step.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Basis = Literal["phases", "audit", "trace", "trace and audit"]
 
 FIVE = ("compute", "memory", "launch", "transfer", "synchronisation")
 MODELLED = FIVE[:3]
-"""Dimensions between which the work of operators is divided, as far as something divides it."""
+"""Dimensions into which an audit or a trace splits the work of operators."""
 
 NAMES = (*FIVE, "undivided", "other")
 
@@ -36,29 +36,29 @@ class Dimensions(msgspec.Struct, frozen=True, kw_only=True):
     memory: float | None
     launch: float | None
     transfer: float | None
-    """`None` where the batch's way to the device was not measured: it is in `other` then."""
+    """`None` where the copy of the batch to the device was not measured: it is in `other` then."""
     synchronisation: float
     undivided: float | None
-    """Of the first three together, what neither an audit nor a trace divides."""
+    """The part of the first three that neither an audit nor a trace splits."""
     other: float
-    """Data wait, callbacks, the loop, and everything that is not the work of operators."""
+    """Data wait, callbacks, the loop, and everything else that is not the work of operators."""
     basis: Basis
-    """What it was taken from: the phases alone, or also an audited step or a trace."""
+    """Source of the split: the phases alone, or also an audited step or a trace."""
     dominant: str
     """The largest of the five, or `undivided`; `other` is none of them."""
     evidence: tuple[str, ...] = ()
-    """What says so, in words."""
+    """Evidence for the dominant one, in words."""
 
     @property
     def shares(self) -> dict[str, float]:
-        """Those that are known by name, in the order of the documentation."""
-        known = {name: getattr(self, name) for name in NAMES}
-        return {name: value for name, value in known.items() if value is not None}
+        """The measured shares by name, in the order of the documentation."""
+        every = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in every.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceShares:
-    """What a trace says of the device, as shares of the time in which it had work or could have.
+    """Device activity in a trace, as shares of the time in which the device had or could have work.
 
     Computing, the other work and the idle time sum to one.
     """
@@ -69,11 +69,11 @@ class DeviceShares:
     comm_exposed: float
     """Communication during which no compute kernel ran."""
     copies_exposed: float
-    """The rest of the device's work: copies and fills during which no compute kernel ran."""
+    """Copies and fills during which no compute kernel ran: the rest of the device's work."""
     idle_host_bound: float
     idle_sync: float
     idle_other: float
-    """The data wait is in it."""
+    """Data wait included."""
     kernels: float | None = None
     """Per step."""
 
@@ -111,7 +111,7 @@ class StepFacts:
 
 
 def dimensions(facts: StepFacts) -> Dimensions | None:
-    """The shares; `None` of a run without steps, or of whose work no phase is known."""
+    """The shares; `None` without steps, or where no phase of the work was measured."""
     if facts.trace is not None:
         return _from_trace(facts.trace, facts)
     step_s = facts.step_s
@@ -121,7 +121,7 @@ def dimensions(facts: StepFacts) -> Dimensions | None:
     moving_s = facts.phases_s.get("h2d")
     loop_s = min(facts.loop_wait_s, facts.phases_s.get("loop", 0.0))
     return _named(
-        _divided(facts.work_s / step_s, weights),
+        _split(facts.work_s / step_s, weights),
         transfer=None if moving_s is None else moving_s / step_s,
         synchronisation=(facts.waited_s + loop_s) / step_s,
         facts=facts,
@@ -130,21 +130,21 @@ def dimensions(facts: StepFacts) -> Dimensions | None:
 
 
 def _from_trace(trace: DeviceShares, facts: StepFacts) -> Dimensions:
-    """Launching is measured; an audit divides the kernels' time, by their floors."""
+    """The trace measures launching; an audit splits the kernels' time, by their floors."""
     weights = _weights(facts)
     kernels = None if weights is None else {**weights, "launch": 0.0}
-    divided = {**_divided(trace.compute, kernels), "launch": trace.idle_host_bound}
+    split = {**_split(trace.compute, kernels), "launch": trace.idle_host_bound}
     return _named(
-        divided,
+        split,
         transfer=trace.copies_exposed,
         synchronisation=trace.comm_exposed + trace.idle_sync,
         facts=facts,
-        basis="trace" if divided["undivided"] is not None else "trace and audit",
+        basis="trace" if split["undivided"] is not None else "trace and audit",
     )
 
 
 def _named(
-    divided: Mapping[str, float | None],
+    split: Mapping[str, float | None],
     *,
     transfer: float | None,
     synchronisation: float,
@@ -152,9 +152,9 @@ def _named(
     basis: Basis,
 ) -> Dimensions:
     """What is left over is `other`; rounding must not make it negative."""
-    shares = {**divided, "transfer": transfer, "synchronisation": synchronisation}
-    known = {name: value for name, value in shares.items() if value is not None}
-    dominant = max(known, key=known.__getitem__)
+    shares = {**split, "transfer": transfer, "synchronisation": synchronisation}
+    measured = {name: value for name, value in shares.items() if value is not None}
+    dominant = max(measured, key=measured.__getitem__)
     return Dimensions(
         compute=shares["compute"],
         memory=shares["memory"],
@@ -162,15 +162,15 @@ def _named(
         transfer=transfer,
         synchronisation=synchronisation,
         undivided=shares["undivided"],
-        other=max(0.0, 1.0 - sum(known.values())),
+        other=max(0.0, 1.0 - sum(measured.values())),
         basis=basis,
         dominant=dominant,
         evidence=_evidence(dominant, facts),
     )
 
 
-def _divided(work: float, weights: Mapping[str, float] | None) -> dict[str, float | None]:
-    """The work of operators by what weighs in it; undivided without weights."""
+def _split(work: float, weights: Mapping[str, float] | None) -> dict[str, float | None]:
+    """The work of operators in proportion to *weights*; undivided without them."""
     total = sum(weights.values()) if weights is not None else 0.0
     if weights is None or total <= 0:
         return {**dict.fromkeys(MODELLED), "undivided": work}
@@ -192,7 +192,7 @@ def _weights(facts: StepFacts) -> dict[str, float] | None:
 
 
 def _between_s(facts: StepFacts) -> float:
-    """Host time of the phases in which no operator ran: Python, autograd, and the launching."""
+    """Host time of the phases in which no operator ran: Python, autograd and launching."""
     if facts.light is None or not facts.timed:
         return 0.0
     ran_s = sum(floor.use.host_s for floor in _own(facts.light.operators))
@@ -200,7 +200,7 @@ def _between_s(facts: StepFacts) -> float:
 
 
 def _spent(floor: OperatorFloor, light: Roofline, *, timed: bool) -> dict[str, float]:
-    """An operator's time: what launching takes of it, and the rest by what binds it.
+    """An operator's time: its launches, and the rest by what bounds it.
 
     Traffic counts here whether memory or a cache serves it: the operator waits for either.
     """
@@ -220,20 +220,20 @@ def _own(operators: Iterable[OperatorFloor]) -> list[OperatorFloor]:
 
 
 def _evidence(dominant: str, facts: StepFacts) -> tuple[str, ...]:
-    said = []
+    lines = []
     if facts.trace is not None:
         kernels = facts.trace.kernels
-        many = "" if kernels is None else f", {kernels:,.0f} kernels a step"
-        said.append(f"trace of {facts.trace.steps}{many}")
+        many = "" if kernels is None else f", {kernels:,.0f} kernels per step"
+        lines.append(f"trace of {facts.trace.steps}{many}")
     if dominant == "undivided":
-        said.append("no step was audited")
+        lines.append("no step was audited")
     elif facts.light is not None and dominant in MODELLED:
-        said += _leading(dominant, facts, facts.light)
-    return tuple(said)
+        lines += _leading(dominant, facts, facts.light)
+    return tuple(lines)
 
 
 def _leading(dominant: str, facts: StepFacts, light: Roofline) -> list[str]:
-    """The operators that weigh most in a dimension, and by how much of it."""
+    """The operators that weigh most in a dimension, each with its share of it."""
     weights = {_BETWEEN: _between_s(facts)} if dominant == "launch" else {}
     for floor in _own(light.operators):
         place = floor.use.line or floor.use.module

@@ -1,7 +1,7 @@
-"""How much of the device's arithmetic does the fit use?  FLOPs of an audited step over the time.
+"""MFU and HFU of a run: FLOPs of an audited step over the time of steady steps.
 
-One step was counted and many are timed.  Where their batches differ a little in size the count is
-taken in proportion, where they differ much there is no answer.
+One step is counted and many are timed.  Where their batches differ a little in size the count is
+scaled; where they differ much nothing is reported.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.machine.chips import Chip, chip_of
+from trainperf.core.readings import FLOPS_PER_S, HFU, MFU
 from trainperf.core.steps.block import StepBlock
 from trainperf.meters.fold import NO_STEADY_STATE, Reading
 
@@ -16,14 +17,14 @@ from trainperf.meters.fold import NO_STEADY_STATE, Reading
 NOT_AUDITED = "no FLOP count was made of this model"
 
 ALIKE = 0.10
-"""Relative difference in size up to which the audit of one step is told of a typical one."""
+"""Relative difference in size up to which the audited step stands for a typical one."""
 
 _SIZES = ("tokens_padded", "samples")
-"""Facts that say how large a step's batches are; the first one that is known counts."""
+"""Facts that give the size of a step's batches; the first one that was measured counts."""
 
 
 class UtilisationFold:
-    """Sums what the readings need, over the steps of the rank that audited.
+    """Sums for `flops_per_s`, `mfu` and `hfu`, over the steps of the rank that audited.
 
     Args:
         documents: Those of the run.
@@ -48,15 +49,15 @@ class UtilisationFold:
         self._wall_s += float(steady.wall_ns.sum()) / 1e9
         audited = block.select(block.index == self._audit.step)
         for name in _SIZES:
-            known, mine = steady.having(name), audited.having(name)
-            if known is not None:
-                self._sizes[name][0] += known.total(name)
-                self._sizes[name][1] += len(known)
-            if mine is not None:
-                self._audited[name] = mine.total(name)
+            sized, audited_sized = steady.having(name), audited.having(name)
+            if sized is not None:
+                self._sizes[name][0] += sized.total(name)
+                self._sizes[name][1] += len(sized)
+            if audited_sized is not None:
+                self._audited[name] = audited_sized.total(name)
 
     def typical(self) -> StepAudit | None:
-        """The audit, as of a step that is as large as the steady ones; `None` if it cannot be told.
+        """The audit, scaled to a step as large as the steady ones; `None` if that is not possible.
 
         Layers do work in proportion to their tokens or samples.  Attention scores do not: their
         share is off by as much as the mean square of the lengths is from that of the audited step.
@@ -67,11 +68,11 @@ class UtilisationFold:
         return self._audit if sizes is None else self._audit.resized(sizes[1] / sizes[2])
 
     def readings(self) -> dict[str, Reading]:
-        """`flops_per_s`, `mfu` and `hfu`, or why not."""
+        """`flops_per_s`, `mfu` and `hfu`, or why there are none."""
         audit = self.typical()
         if audit is None:
             reason = self._reason if self._audit is None else self._obstacle()
-            missing = {"flops_per_s": "FLOP/s", "mfu": "1", "hfu": "1"}
+            missing = {FLOPS_PER_S: "FLOP/s", MFU: "1", HFU: "1"}
             return {
                 name: Reading(value=None, unit=unit, reason=reason)
                 for name, unit in missing.items()
@@ -79,9 +80,9 @@ class UtilisationFold:
         rate = self._steps / self._wall_s
         chip = chip_of(audit.device_name)
         return {
-            "flops_per_s": Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
-            "mfu": self._share(audit, chip, audit.model_flops * rate),
-            "hfu": self._share(audit, chip, audit.hardware_flops * rate),
+            FLOPS_PER_S: Reading(value=audit.model_flops * rate, unit="FLOP/s", n=self._steps),
+            MFU: self._share(audit, chip, audit.model_flops * rate),
+            HFU: self._share(audit, chip, audit.hardware_flops * rate),
         }
 
     def _obstacle(self) -> str | None:
@@ -94,12 +95,12 @@ class UtilisationFold:
         if abs(typical / audited - 1) <= ALIKE:
             return None
         return (
-            f"the audited step is not like the others: {audited:,.0f} {_WORDS[name]}, a steady "
+            f"the audited step differs from the others: {audited:,.0f} {_WORDS[name]}, a steady "
             f"step has {typical:,.0f} on average"
         )
 
     def _compared(self) -> tuple[str, float, float] | None:
-        """What is counted, in a mean steady step and in the audited one; `None` if nothing is."""
+        """Name of the size, in a mean steady step and in the audited one; `None` if not counted."""
         for name in _SIZES:
             total, steps = self._sizes[name]
             if self._audited.get(name) and steps:
@@ -109,7 +110,7 @@ class UtilisationFold:
     def _share(self, audit: StepAudit, chip: Chip | None, flops_per_s: float) -> Reading:
         precision = audit.precision
         if chip is None:
-            reason = f"the peak of {audit.device_name} is not in the table of chips"
+            reason = f"the peak of {audit.device_name} is not in the chip table"
             return Reading(value=None, unit="1", reason=reason)
         peak = None if precision is None else chip.flops_per_s.get(precision)
         if peak is None:

@@ -79,7 +79,7 @@ __all__ = ["RULES", "Rule", "diagnose", "trace_time"]
 def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """The findings of all rules, ranked.
 
-    In a noisy run all shares of per steady step are less certain.
+    In a noisy run all shares of a steady step are less certain.
     """
     summary, findings = evidence.summary, findings_of(RULES, evidence)
     if any(finding.id == NOISY for finding in findings):

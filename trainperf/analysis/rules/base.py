@@ -14,6 +14,7 @@ from trainperf.core.artifacts.folder import Documents
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.phases import PHASES, Gap, Phase
+from trainperf.core.readings import STEP_MEAN_S, phase_reading
 from trainperf.traces.capture_files import CaptureReport
 
 
@@ -44,7 +45,7 @@ def light_of(documents: Documents, step_s: float | None = None) -> Roofline | No
 
     Args:
         documents: Those of the run.
-        step_s: What per steady step takes.  A chip that was measured cannot be slower than that:
+        step_s: What a steady step takes.  A chip that was measured cannot be slower than that:
             where its floor says so, others used the machine meanwhile, and its rates are raised.
     """
     audit, chip = documents.audit, chip_used(documents)
@@ -63,15 +64,9 @@ def chip_used(documents: Documents) -> Chip | None:
     return None if documents.audit is None else chip_of(documents.audit.device_name)
 
 
-def value(summary: Summary, name: str) -> float | None:
-    """A reading's value over all ranks; `None` when it was not measured."""
-    reading = summary.readings.get(name)
-    return reading.value if reading else None
-
-
 def worst(summary: Summary, name: str) -> float | None:
     """A reading's largest value on any rank: a bound on a gain must hold for the slowest."""
-    reading = summary.readings.get(name)
+    reading = summary.reading(name)
     if reading is None or reading.value is None:
         return None
     return max((rank for rank in reading.per_rank if rank is not None), default=reading.value)
@@ -84,7 +79,7 @@ def phase_fraction(summary: Summary, phase: Phase) -> float | None:
     """
     if summary.run.steady_steps < LIMITS.steps:
         return None
-    spent, step = worst(summary, f"phase_{phase.label}_s"), value(summary, "step_mean_s")
+    spent, step = worst(summary, phase_reading(phase.label)), summary.value(STEP_MEAN_S)
     if spent is None or not step:
         return None
     return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)

@@ -1,4 +1,4 @@
-"""Where on disk is a run, and what do its files hold?
+"""Run directories on disk: finding one, and streaming its record files.
 
 A run is a directory with one record file per rank, and further ones for each attempt after a
 restart.  Files are streamed: a run of any length is read in constant memory.
@@ -16,16 +16,16 @@ from trainperf.core.steps.records import RunInfo
 
 
 _PLACES = tuple(f"{above}{NAME}*" for above in ("", "*/", "*/*/"))
-"""Where below a directory a run is looked for: `lightning_logs` and `version_0` are natural."""
+"""Where a run is searched for below a directory: e.g. in `lightning_logs/version_0`."""
 
 _CHUNK_BYTES = 1 << 20
 _LONGEST_LINE = 16 << 20
-"""No line of ours comes near; a longer one is damage and must not fill the memory."""
+"""Far above any valid line: a longer one is damage and must not fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """Lines that are not what they should be and were left out."""
+    """Lines that are damaged and were skipped."""
 
     lines: int
 
@@ -42,12 +42,12 @@ class RecordFile:
     def entries(self) -> Iterator[StepBlock | Entry | Damaged]:
         """The file's contents; steps in blocks, in order, up to the last whole line.
 
-        Anything else may come before steps that were written earlier: its place is in its fields.
+        Other entries may come before steps that were written earlier; their fields place them.
         """
         schema = StepSchema(self.info.columns, self.info.device)
         pending: list[bytes] = []
         header = 1
-        # A million steps are a million lines: they are sorted by the list, not one by one.
+        # A million steps are a million lines: they are separated by the list, not one by one.
         for lines in _whole_lines(self.path):
             steps = [line for line in lines[header:] if line[:1] == b"["]
             if len(steps) < len(lines) - header:
@@ -69,7 +69,7 @@ class Run:
     attempts: tuple[tuple[RecordFile, ...], ...]
     """Record files in the order of the attempts, each in the order of ranks."""
     warnings: tuple[str, ...] = ()
-    """What had to be chosen or left out to open it."""
+    """What had to be chosen or skipped to open it."""
 
     @classmethod
     def open(cls, path: Path | str) -> "Run":
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What a person calls it: the directory, or the one above a plain `trainperf`."""
+        """Name for people: the directory, or the one above a plain `trainperf`."""
         directory = self.path.resolve()
         return directory.parent.name if directory.name == NAME else directory.name
 
@@ -109,16 +109,16 @@ def _open(path: Path) -> Run:
         raise RunError(f"{path}: not a run directory; give the one that holds steps-rank0.jsonl")
     if _record_paths(path):
         return _opened(path, ())
-    below = [found for place in _PLACES for found in _runs_below(path, place)]
+    below = [run for pattern in _PLACES for run in _runs_below(path, pattern)]
     if not below:
         raise RunError(f"{path}: not a run directory: no {RECORD_FILES} in or below it")
     newest = max(below, key=_began)
-    notice = f"{len(below)} runs in {path}: this is the newest, {newest.relative_to(path)}"
+    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"
     return _opened(newest, (notice,) if len(below) > 1 else ())
 
 
-def _runs_below(path: Path, place: str) -> list[Path]:
-    return [found for found in sorted(path.glob(place)) if found.is_dir() and _record_paths(found)]
+def _runs_below(path: Path, pattern: str) -> list[Path]:
+    return [run for run in sorted(path.glob(pattern)) if run.is_dir() and _record_paths(run)]
 
 
 def _record_paths(directory: Path) -> dict[Path, tuple[int, int]]:
@@ -128,7 +128,7 @@ def _record_paths(directory: Path) -> dict[Path, tuple[int, int]]:
 
 
 def _began(directory: Path) -> tuple[str, float]:
-    """Newest by the run's own anchor: copying a directory changes the files' times."""
+    """Start of a run by its own clock: copying a directory changes the files' times."""
     paths = _record_paths(directory)
     headers = [_header_or_problem(path) for path in paths]
     started = [info.started_at for info in headers if isinstance(info, RunInfo)]
@@ -146,8 +146,8 @@ def _opened(directory: Path, warnings: tuple[str, ...]) -> Run:
             problems.append(header)
     if not files:
         raise RunError(problems[0])
-    left_out = (f"left out: {problem}" for problem in problems)
-    return Run(path=directory, attempts=_by_attempt(files), warnings=(*warnings, *left_out))
+    skipped = (f"skipped: {problem}" for problem in problems)
+    return Run(path=directory, attempts=_by_attempt(files), warnings=(*warnings, *skipped))
 
 
 def _by_attempt(files: Iterable[RecordFile]) -> tuple[tuple[RecordFile, ...], ...]:
@@ -168,7 +168,7 @@ def _header_or_problem(path: Path) -> RunInfo | str:
 
 
 def decoded(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Damaged]:
-    """The steps of whole lines, and how many of the lines are none."""
+    """The steps of whole lines, and how many lines are damaged."""
     block, damaged = decode_steps(schema, lines)
     if len(block):
         yield block
@@ -177,7 +177,7 @@ def decoded(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Dama
 
 
 def _whole_lines(path: Path) -> Iterator[list[bytes]]:
-    """Lines that end, some at a time; the rest is still being written or was cut off."""
+    """Complete lines, some at a time; the rest is still being written or was cut off."""
     rest = b""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

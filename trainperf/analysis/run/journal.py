@@ -1,4 +1,4 @@
-"""Where did the wall time of the fit go, every second of it?"""
+"""Ledger of one rank: where every second of the fit's wall time went."""
 
 from datetime import datetime
 from typing import TypeVar
@@ -19,7 +19,7 @@ K = TypeVar("K", str, int)
 
 
 class Journal:
-    """All that one rank's files say, added up while they are read: its share of the fit.
+    """Sums over one rank's files, added up while they are read.
 
     It has every step of the rank, steady or not.  Times are nanoseconds on the host's clock;
     where there is no end mark, the fit lasted up to the last line.
@@ -90,10 +90,9 @@ class Journal:
     def ledger_s(self) -> dict[str, float]:
         """Seconds per phase and gap, with what is left over: they sum to the fit exactly."""
         spent = {phase.label: self.phase_ns[phase] for phase in PHASES}
-        known = [gap.label for gap in GAPS if gap.label in self.gap_ns]
-        spent.update({gap: self.gap_ns[gap] for gap in known})
+        order = [gap.label for gap in GAPS if gap.label in self.gap_ns]
         # A gap of a later release is still time of this fit.
-        spent.update({gap: ns for gap, ns in self.gap_ns.items() if gap not in spent})
+        spent |= {gap: self.gap_ns[gap] for gap in dict.fromkeys([*order, *self.gap_ns])}
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
 

@@ -1,4 +1,4 @@
-"""Which directories are one run?  Ranks that share no file system leave one each."""
+"""Merging of the directories that ranks without a shared file system wrote for one run."""
 
 import shutil
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from trainperf.core.run_directory import REPORT, SUMMARY
 
 
 _MADE_ANEW = {SUMMARY, REPORT}
-"""What says something of all ranks: that of a part is not true of the whole."""
+"""Files about all ranks: that of a part does not hold for the whole run."""
 
 
 def merge(parts: Sequence[Run], into: Path) -> Run:
     """Copy the files of all parts into one new run directory, and open it.
 
     Nothing is computed here, and the parts stay as they are.  Where two parts have a file of one
-    name that is not a rank's own (what was looked at once), that of the lowest rank is taken.
+    name that is not a rank's own, e.g. an audit, that of the lowest rank is taken.
 
     Raises:
         RunError: *into* exists, or the parts are not ranks of one run; nothing was copied then.
@@ -40,9 +40,9 @@ def merge(parts: Sequence[Run], into: Path) -> Run:
 
 def _refuse_strangers(parts: Sequence[Run]) -> None:
     first = parts[0].info
-    seen: dict[tuple[int, int], RecordFile] = {}
-    for file in (file for part in parts for files in part.attempts for file in files):
-        other = seen.setdefault((file.rank, file.attempt), file)
+    files: dict[tuple[int, int], RecordFile] = {}
+    for file in (file for part in parts for attempt in part.attempts for file in attempt):
+        other = files.setdefault((file.rank, file.attempt), file)
         if other is not file:
             raise RunError(
                 f"{file.path}: rank {file.rank} is in {other.path.parent} as well; merge the "

@@ -1,4 +1,4 @@
-"""What happened, rank by rank, over the same steps?  One pass over a run.
+"""One pass over a run: the same steps of every rank, block by block.
 
 A synchronous step belongs to all ranks: numbers of several ranks may only be combined over steps
 that every rank recorded, and a step that is unusual on one rank is unusual.

@@ -10,6 +10,7 @@ from trainperf.analysis.roofline.time_split import DeviceShares, StepFacts, dime
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.formatting.units import step_range
+from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace
 
@@ -33,7 +34,7 @@ def with_time_split(
     """
     phases_s = summary.phases_s()
     # The mean, unlike `allreduce_tail_s`: shares of a mean step must add up.
-    tail_fraction = summary.value("allreduce_tail_fraction") or 0.0
+    tail_fraction = summary.value(ALLREDUCE_TAIL_FRACTION) or 0.0
     facts = StepFacts(
         phases_s=phases_s,
         tail_s=tail_fraction * sum(phases_s.values()),

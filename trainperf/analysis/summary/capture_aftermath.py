@@ -71,21 +71,18 @@ class _Stretch:
 
     def capture(self) -> CaptureAftermath:
         """The result so far."""
-        if min(len(self.before), len(self.after)) < FEWEST:
-            return self._as(None, None, slower=False)
-        before, after = np.quantile(self.before, (0.5, 0.75)), np.quantile(self.after, (0.25, 0.5))
-        ratio = after[1] / before[0]
-        slower = bool(ratio > SLOWER and after[0] > before[1])
-        return self._as(float(before[0]), float(after[1]), slower=slower)
-
-    def _as(
-        self, before_s: float | None, after_s: float | None, *, slower: bool
-    ) -> CaptureAftermath:
+        before_s = after_s = ratio = None
+        slower = False
+        if min(len(self.before), len(self.after)) >= FEWEST:
+            before_s, before_third_s = np.quantile(self.before, (0.5, 0.75)).tolist()
+            after_first_s, after_s = np.quantile(self.after, (0.25, 0.5)).tolist()
+            ratio = after_s / before_s if before_s and after_s else None
+            slower = bool(ratio and ratio > SLOWER and after_first_s > before_third_s)
         return CaptureAftermath(
             first_step=self.first,
             last_step=self.last,
             before_s=before_s,
             after_s=after_s,
-            ratio=after_s / before_s if before_s and after_s else None,
+            ratio=ratio,
             slower=slower,
         )

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.warnings import diverged
+from trainperf.analysis.summary.run_facts import diverged
 from trainperf.core.formatting.units import count, share
 from trainperf.core.steps.block import StepBlock
 

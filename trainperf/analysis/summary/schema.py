@@ -17,6 +17,7 @@ from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
+from trainperf.core.readings import find, phase_reading
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
 from trainperf.meters.fold import Reading
 
@@ -173,8 +174,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     def value(self, name: str) -> float | None:
         """Value of a reading; `None` where it was not measured."""
-        reading = self.readings.get(name)
+        reading = self.reading(name)
         return None if reading is None else reading.value
+
+    def reading(self, name: str) -> Reading | None:
+        """A reading; `None` in a run of a release that did not have it.
+
+        Raises:
+            KeyError: There is no reading of that name.
+        """
+        return find(self.readings, name)
 
     def phases_s(self) -> dict[str, float]:
         """Mean host seconds of each measured phase of a step, by label, in the order of the step.
@@ -183,7 +192,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         absent: its time is in `other`.
         """
         if self.run.steady_steps:
-            means = {phase.label: self.value(f"phase_{phase.label}_s") for phase in PHASES}
+            means = {phase.label: self.value(phase_reading(phase.label)) for phase in PHASES}
         else:
             steps = max(1, self.run.steps)
             spent = {phase.label: self.ledger_s.get(phase.label) for phase in PHASES}

@@ -1,16 +1,16 @@
-"""Who is late, where in the step, and why?
+"""Stragglers: which rank is late, at which point of the step, and in which phase it loses time.
 
 A synchronous step waits at its synchronisation points: in backward for the all-reduce, and, under
 Lightning on more than one rank, before every fetch, which is in the `loop` phase.  A plain loop
-does not wait there.  At each of them the rank that arrives last waits least.  The points are judged
-apart: ranks that are late at different points cancel in a sum while both delays are lost.
+does not wait there.  At each point the rank that arrives last waits least.  The points are judged
+separately: delays of different ranks at different points cancel in a sum, yet both are lost.
 
 On an asynchronous device the all-reduce does not hold the host up: it waits for the same delay
 again at `loop`.  With several micro-batches in a step there is a wait in `loop` before each of
 them.  In both cases any phase of the step may be why a rank is late there.
 
-What cannot be seen: work that only one rank does *after* its last hook (rank 0's logging) lengthens
-the `loop` phase of every rank alike.
+Not visible: work that only one rank does *after* its last hook (rank 0's logging), since it
+lengthens the `loop` phase of every rank alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,10 +139,10 @@ class _PointFold:
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the same steady steps of every rank."""
-        known = self._known(blocks)
-        if known is None:
+        measured = self._measured(blocks)
+        if measured is None:
             return
-        blocks = [block.select(known) for block in blocks]
+        blocks = [block.select(measured) for block in blocks]
         waits = np.stack([_wait_s(self.point, block) for block in blocks])
         least = waits.min(axis=0)
         skew = waits - least
@@ -209,10 +209,10 @@ class _PointFold:
     def _between(self) -> tuple[Phase, ...]:
         return _BEFORE_LOOP if self.whole_step else _BETWEEN[self.point]
 
-    def _known(self, blocks: Sequence[StepBlock]) -> npt.NDArray[np.bool_] | None:
+    def _measured(self, blocks: Sequence[StepBlock]) -> npt.NDArray[np.bool_] | None:
         waits = [_wait_s(self.point, block) for block in blocks]
-        known: npt.NDArray[np.bool_] = np.logical_and.reduce([~np.isnan(wait) for wait in waits])
-        return known if known.any() else None
+        steps: npt.NDArray[np.bool_] = np.logical_and.reduce([~np.isnan(wait) for wait in waits])
+        return steps if steps.any() else None
 
     def _count_late(self, skew: Matrix, wall_s: Column) -> None:
         """A rank is late by what the *typical* other rank waits: one early rank is no fault."""
@@ -231,13 +231,13 @@ class _PointFold:
     def _cause(self, suspect: int, late_s: float, excess_s: Column) -> _Excess | None:
         """The phase between the points in which the suspect lost most against the fastest rank."""
         rest = self.unexplained_s(suspect, self.fastest(), excess_s)
-        found = {phase: float(excess_s[phase]) for phase in self._between()}
-        found[Phase.CALLBACKS] = min(float(excess_s[Phase.CALLBACKS]), rest)
-        phase = max(found, key=lambda one: found[one])
-        if found[phase] < LEAST_EXPLAINED * late_s:
+        lost_s = {phase: float(excess_s[phase]) for phase in self._between()}
+        lost_s[Phase.CALLBACKS] = min(float(excess_s[Phase.CALLBACKS]), rest)
+        phase = max(lost_s, key=lost_s.__getitem__)
+        if lost_s[phase] < LEAST_EXPLAINED * late_s:
             return None
         # The rest of the excess was waited for elsewhere in the step.
-        return _Excess(phase=phase, seconds=min(found[phase], late_s))
+        return _Excess(phase=phase, seconds=min(lost_s[phase], late_s))
 
 
 def _wait_s(point: str, block: StepBlock) -> Column:

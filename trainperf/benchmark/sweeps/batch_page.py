@@ -1,4 +1,4 @@
-"""How does a sweep look?  Throughput and peak memory over the batch size, on one page."""
+"""HTML page of a batch-size sweep: throughput and peak memory over the batch size."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ def _throughput(sweep: SweepPoints) -> Markup:
     """The knee of each length is a large dot; where memory ended is marked for a single length."""
     rates = [point.per_s for point in sweep.points if point.per_s is not None]
     if not rates:
-        return paragraph("Nothing was measured: no batch fits.")
+        return paragraph("Nothing was measured: no batch size fits.")
     frame = _frame(sweep, Axis(low=0.0, high=top(rates), say=short))
     marks = list(_lines(sweep, frame, lambda point: point.per_s))
     knee = sweep.knee() if len(sweep.lengths) == 1 else None
@@ -57,7 +57,7 @@ def _memory(sweep: SweepPoints) -> Markup:
     if sweep.limit_bytes is not None:
         y = frame.y(sweep.limit_bytes)
         marks.append(level(y))
-        over.append(note(0, y + 2, "the limit"))
+        over.append(note(0, y + 2, "limit"))
     return _drawn(sweep, frame, marks, over)
 
 
@@ -68,9 +68,9 @@ def _frame(sweep: SweepPoints, up: Axis) -> Frame:
 
 
 def _size(power: float) -> str:
-    """A batch size; between the whole powers of two some are no whole number."""
-    found = 2**power
-    return f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
+    """A batch size, which may be fractional between the powers of two."""
+    size = 2**power
+    return f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
 
 
 def _drawn(
@@ -95,9 +95,9 @@ def _lines(sweep: SweepPoints, frame: Frame, value: Value) -> Iterator[Markup]:
         yield curve([place for _, place in spots], kind)
         for point, place in spots:
             large = knee is not None and point.batch_size == knee.batch_size
-            yield dot(place, _KNEE_DOT if large else _DOT, kind, _said(point))
+            yield dot(place, _KNEE_DOT if large else _DOT, kind, _label(point))
 
 
-def _said(point: SweepPoint) -> str:
+def _label(point: SweepPoint) -> str:
     rate = "" if point.per_s is None else f": {short(point.per_s)}/s"
     return f"batch {point.batch_size:,}{rate}"

@@ -22,7 +22,7 @@ class SweepPoint(msgspec.Struct, frozen=True, kw_only=True):
     length: int
     """Of the sequences; 1 in a sweep without lengths."""
     refused: str = ""
-    """Why it does not fit; empty if it does."""
+    """Why it does not fit; empty if it fits."""
     cold_s: float | None = None
     """The first call with this shape: compilation, autotuning, allocation."""
     median_s: float | None = None
@@ -31,8 +31,8 @@ class SweepPoint(msgspec.Struct, frozen=True, kw_only=True):
     memory: PeakMemory | None = None
     """Peak of later calls with this shape: on CUDA of the allocator, on a CPU of the process."""
     recompiles: int | None = None
-    """Graphs that torch.compile built for this shape; at the first point that is the first time.
-    `None` where torch does not count them."""
+    """Graphs that torch.compile built for this shape, at the first point the first ones; `None`
+    where torch does not count them."""
     noisy: bool = False
     """IQR above 10 % of the median."""
 
@@ -58,15 +58,15 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True):
     """The batch size of the highest throughput."""
     best_per_s: float
     largest: int
-    """The largest that fits, of those tried."""
+    """The largest size tried that fits."""
     refused: int | None
-    """The smallest that does not fit; `None` if all that were tried fit."""
+    """The smallest size tried that does not fit; `None` if all fit."""
     noisy: bool
-    """Whether its own time or that of the best is noisy: another sweep may say something else."""
+    """Whether its time or that of the best is noisy: another sweep may differ."""
 
     @property
     def rising(self) -> bool:
-        """Whether no smaller batch comes near the largest: the knee is at it or beyond."""
+        """Whether no smaller batch comes near the largest: the knee is there or beyond."""
         return self.batch_size == self.largest
 
 

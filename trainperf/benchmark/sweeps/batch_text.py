@@ -1,4 +1,4 @@
-"""How does a sweep read?  The answer in the first lines, then a row for every point."""
+"""Text of a batch-size sweep: the answer in the first lines, then a row for every point."""
 
 from collections.abc import Sequence
 
@@ -14,12 +14,12 @@ _NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
 def sweep_text(sweep: SweepPoints) -> str:
     """The whole report."""
     knees = {length: sweep.knee(length) for length in sweep.lengths}
-    taken = [_taken(knee, sweep.unit) for knee in knees.values() if knee is not None]
-    said = [*(taken or ["No batch fits."]), _fits(sweep, knees)]
-    return "\n".join([*paragraphs(said), "", *_table(sweep, knees), *_notes(sweep)])
+    answers = [_answer(knee, sweep.unit) for knee in knees.values() if knee is not None]
+    answer = [*(answers or ["No batch size fits."]), _fits(sweep, knees)]
+    return "\n".join([*paragraphs(answer), "", *_table(sweep, knees), *_notes(sweep)])
 
 
-def _taken(knee: Knee, unit: str) -> str:
+def _answer(knee: Knee, unit: str) -> str:
     where = f"Length {knee.length:,}: batch" if knee.length > 1 else "Batch"
     doubt = " (noisy: measure again)" if knee.noisy else ""
     return f"{where} {knee.batch_size:,}, {count(round(knee.per_s))} {unit}/s, {_why(knee)}{doubt}."
@@ -27,27 +27,27 @@ def _taken(knee: Knee, unit: str) -> str:
 
 def _why(knee: Knee) -> str:
     if knee.rising and knee.refused is not None:
-        return "still rising where memory ends"
+        return "throughput still rising where memory runs out"
     if knee.rising:
-        return "still rising: try larger ones"
+        return "throughput still rising: try larger batches"
     if knee.batch_size == knee.best:
-        return "the best"
-    best = f"{count(round(knee.best_per_s))} with batch {knee.best:,}"
+        return "the best measured"
+    best = f"{count(round(knee.best_per_s))} at batch {knee.best:,}"
     return f"within {_NEAR} of the best ({best})"
 
 
 def _fits(sweep: SweepPoints, knees: dict[int, Knee | None]) -> str:
     """The largest that fits at each length, where some do not."""
     if not any(point.refused for point in sweep.points):
-        return "All of them fit."
-    return f"The largest that fits: {'; '.join(_largest(*each) for each in knees.items())}."
+        return "All batch sizes fit."
+    return f"Largest batch that fits: {'; '.join(_largest(*each) for each in knees.items())}."
 
 
 def _largest(length: int, knee: Knee | None) -> str:
     where = f" at length {length:,}" if length > 1 else ""
     if knee is None:
         return f"none{where}"
-    beyond = "all tried" if knee.refused is None else f"{knee.refused:,} does not"
+    beyond = "all sizes fit" if knee.refused is None else f"{knee.refused:,} does not"
     return f"{knee.largest:,}{where} ({beyond})"
 
 
@@ -64,7 +64,7 @@ def _table(sweep: SweepPoints, knees: dict[int, Knee | None]) -> list[str]:
 
 
 def _needed(sweep: SweepPoints, place: int) -> bool:
-    """Whether a column says anything: no lengths in a sweep without them, no graphs without any."""
+    """Whether a column is shown: lengths and graphs only where there are any."""
     if place == 0:
         return sweep.lengths != (1,)
     return place != 7 or any(point.recompiles for point in sweep.points)
@@ -72,13 +72,13 @@ def _needed(sweep: SweepPoints, place: int) -> bool:
 
 def _row(point: SweepPoint) -> tuple[str, ...]:
     peak, built = point.peak_bytes, point.recompiles
-    known = point.median_s is not None and point.iqr_s is not None
+    timed = point.median_s is not None and point.iqr_s is not None
     scale = Scale.of(point.median_s or 0.0)
     return (
         f"{point.length:,}",
         f"{point.batch_size:,}",
-        scale.say(point.median_s or 0.0) if known else "–",
-        scale.say(point.iqr_s or 0.0) if known else "–",
+        scale.say(point.median_s or 0.0) if timed else "–",
+        scale.say(point.iqr_s or 0.0) if timed else "–",
         "–" if point.cold_s is None else duration(point.cold_s),
         "–" if point.per_s is None else count(round(point.per_s)),
         "–" if peak is None else size(peak),
@@ -95,7 +95,7 @@ def _mark(point: SweepPoint, knee: Knee | None) -> str:
 
 
 def _notes(sweep: SweepPoints) -> list[str]:
-    """What the figures stand on."""
+    """How the figures were measured."""
     near = f"within {_NEAR} of the best {sweep.unit}/s of its length"
     notes = [f"The knee is the smallest batch {near}."]
     sources = {p.memory.source for p in sweep.points if p.memory and p.peak_bytes is not None}

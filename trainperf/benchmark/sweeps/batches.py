@@ -1,7 +1,7 @@
-"""What batch size should I take?  The same step over batch sizes and sequence lengths.
+"""Batch-size sweep: the same step over batch sizes and sequence lengths.
 
-Each point is a `benchmark_step` of its own, the smallest batch first.  A batch that does not fit
-ends its length, and the largest that does is then looked for between it and the last that did.
+Each point is a `benchmark_step` of its own, the smallest batch first.  The first batch that does
+not fit ends its length; the largest that fits is then searched for below it.
 """
 
 import ctypes
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
@@ -20,10 +21,10 @@ from trainperf.audit.out_of_memory import out_of_memory
 from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.results import PeakMemory, StepBenchmark
 from trainperf.benchmark.steps import benchmark_step
-from trainperf.benchmark.sweeps.batch_points import SweepPoint
-from trainperf.benchmark.sweeps.batch_results import Sweep
-from trainperf.benchmark.sweeps.graphs import graphs_built
-from trainperf.benchmark.timing import seconds_of, synchronised_clock
+from trainperf.benchmark.sweeps.batch_page import sweep_page
+from trainperf.benchmark.sweeps.batch_points import SweepPoint, SweepPoints
+from trainperf.benchmark.sweeps.batch_text import sweep_text
+from trainperf.benchmark.timing import graphs_built, seconds_of, synchronised_clock
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.units import size
 
@@ -31,10 +32,27 @@ from trainperf.core.formatting.units import size
 Batch = TypeVar("Batch")
 
 _WARMUP = 3
-_LOOKED_AT_S = 0.03
-"""A call shorter than this is repeated while its memory is looked at: one is over too soon."""
+_SAMPLED_S = 0.03
+"""Shorter calls are repeated while their memory is sampled: a single one is over too soon."""
 _NEAR = 8
-"""The search for the largest that fits ends within an eighth of it."""
+"""The search for the largest batch that fits ends within an eighth of it."""
+
+
+class Sweep(SweepPoints, frozen=True, kw_only=True):
+    """A finished sweep, with its report and its plot."""
+
+    def save_plot(self, path: Path | str) -> None:
+        """Write throughput and peak memory over the batch size to *path*, an `.html` file.
+
+        A single page without scripts or external resources, with the table below the plots.
+        """
+        file = Path(path)
+        if file.suffix != ".html":
+            raise ConfigError(f"{file.name}: a plot is an HTML page; end its name in .html")
+        file.write_text(sweep_page(self), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return sweep_text(self)
 
 
 def sweep(
@@ -48,18 +66,18 @@ def sweep(
 ) -> Sweep:
     """Time *step* on batches of every size and length, and find where more stops to help.
 
-    The step trains on, from one point to the next.  A batch does not fit where memory runs out or
-    where a later call's peak is above *limit_bytes*; what it took is given back and the sweep goes
-    on.  A step that ends so may leave half of its gradients: let it begin with `zero_grad`.
+    The step keeps training from point to point.  A batch does not fit if memory runs out or a later
+    call's peak is above *limit_bytes*; its memory is returned and the sweep continues.  A step that
+    fails may leave half of its gradients, so let it begin with `zero_grad`.
 
     Args:
         step: Takes a batch; the same function for all.
-        make_batch: Makes one of a batch size and a length, full of text: padding counts as text.
+        make_batch: Makes a batch of a size and a length, without padding: that would count too.
         batch_sizes: To try, in any order.
-        lengths: Of sequences; without them the unit is samples, and *make_batch* is given 1.
-        repeat: Timed calls at each point, after three that are not.
-        limit_bytes: The most that may be used: CUDA's allocator, or on a CPU the resident set of
-            this process, which may go beyond it once per length while that is found out.
+        lengths: Of sequences; by default the unit is samples, and *make_batch* gets 1.
+        repeat: Timed calls at each point, after three warm-up calls.
+        limit_bytes: Memory limit: of CUDA's allocator, or on a CPU of this process's resident set,
+            which may exceed it once per length before the sweep notices.
 
     Raises:
         ConfigError: A value is refused; the message says which.
@@ -79,7 +97,7 @@ def sweep(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trial(Generic[Batch]):
-    """What is tried at every point."""
+    """What is measured at every point."""
 
     step: Callable[[Batch], object]
     make_batch: Callable[[int, int], Batch]
@@ -87,7 +105,7 @@ class _Trial(Generic[Batch]):
     limit_bytes: int | None
 
     def point(self, batch_size: int, length: int) -> SweepPoint:
-        """Measure one point; afterwards its memory is given back."""
+        """Measure one point, then return its memory."""
         before = graphs_built()
         point = SweepPoint(batch_size=batch_size, length=length)
         try:
@@ -104,8 +122,8 @@ class _Trial(Generic[Batch]):
 
     def _measured(self, point: SweepPoint) -> SweepPoint:
         batch = self.make_batch(point.batch_size, point.length)
-        found = benchmark_step(self.step, batch, _WARMUP, self.repeat)
-        memory = _memory(partial(self.step, batch), found)
+        benchmark = benchmark_step(self.step, batch, _WARMUP, self.repeat)
+        memory = _memory(partial(self.step, batch), benchmark)
         peak, limit = memory.peak_bytes, self.limit_bytes
         over = ""
         if peak is not None and limit is not None and peak > limit:
@@ -113,11 +131,11 @@ class _Trial(Generic[Batch]):
         return msgspec.structs.replace(
             point,
             refused=over,
-            cold_s=found.cold_s,
-            median_s=None if over else found.median_s,
-            iqr_s=None if over else found.iqr_s,
+            cold_s=benchmark.cold_s,
+            median_s=None if over else benchmark.median_s,
+            iqr_s=None if over else benchmark.iqr_s,
             memory=memory,
-            noisy=any(warning.startswith("noisy") for warning in found.warnings),
+            noisy=any(warning.startswith("noisy") for warning in benchmark.warnings),
         )
 
 
@@ -142,26 +160,26 @@ def _of_length(trial: _Trial[Batch], sizes: Sequence[int], length: int) -> list[
     return points
 
 
-def _memory(call: Callable[[], object], found: StepBenchmark) -> PeakMemory:
-    """That of the benchmark; of several calls where one was too short to be looked at."""
-    if found.memory.peak_bytes is not None:
-        return found.memory
-    times = math.ceil(_LOOKED_AT_S / max(found.median_s, 1e-6))
+def _memory(call: Callable[[], object], benchmark: StepBenchmark) -> PeakMemory:
+    """Peak of the benchmark; of several calls where one was too short to be sampled."""
+    if benchmark.memory.peak_bytes is not None:
+        return benchmark.memory
+    times = math.ceil(_SAMPLED_S / max(benchmark.median_s, 1e-6))
     return peak_memory(partial(seconds_of, call, times, synchronised_clock))
 
 
 def _reason(error: RuntimeError | MemoryError) -> str | None:
     """Why a batch does not fit; `None` if *error* is about something else."""
-    said = out_of_memory(error)
-    if said is None:
+    failure = out_of_memory(error)
+    if failure is None:
         return None
-    asked = said.requested_bytes
-    where = "" if said.during == "elsewhere" else f" in {said.during}"
-    return f"out of memory{where}" + ("" if asked is None else f", {size(asked)} asked for")
+    requested = failure.requested_bytes
+    where = "" if failure.during == "elsewhere" else f" in {failure.during}"
+    return f"out of memory{where}" + ("" if requested is None else f", {size(requested)} requested")
 
 
 def _give_back() -> None:
-    """Return what the last point took: to the device, and on glibc to the system."""
+    """Return the last point's memory: to the device, and on glibc to the system."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

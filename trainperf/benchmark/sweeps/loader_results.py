@@ -1,4 +1,4 @@
-"""Which settings of the loader are worth having?  Read off passes that were made in turns.
+"""Results of a loader sweep: which settings are worth having.
 
 SI units; `None` means *not measured*.  Nothing here prints: `str(sweep)` is the report.
 """
@@ -17,7 +17,7 @@ CLEARLY = 1.05
 
 _MORE = f"{CLEARLY - 1:.0%}".replace("%", " %")
 
-_BEST = "best is the first setting than which none is better"
+_BEST = "best is the first setting that no other clearly beats"
 
 
 class LoaderPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +36,12 @@ class LoaderPoint(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def batches_per_s(self) -> float:
-        """What the loader brings at most: the median over the rounds."""
+        """Highest rate of the loader: median over the rounds."""
         return 1 / median(self.interval_s)
 
     @property
     def name(self) -> str:
-        """As it is written in a `DataLoader`, defaults left out."""
+        """As written in a `DataLoader`, without defaults."""
         fetched = self.prefetch_factor not in {None, 2}
         parts = [
             f"num_workers={self.num_workers}",
@@ -68,14 +68,14 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def best(self) -> LoaderPoint:
-        """The first setting than which the fastest is not clearly better: more do not help."""
+        """The first setting that the fastest does not clearly beat."""
         fastest = self.fastest
         return next(p for p in self.points if p is fastest or not self.better(fastest, p))
 
-    def better(self, one: LoaderPoint, other: LoaderPoint) -> bool:
-        """Whether *one* is faster than *other* by the factor `CLEARLY` in every round."""
-        rounds = zip(costs_s(one, self.step_s), costs_s(other, self.step_s), strict=True)
-        return all(theirs > CLEARLY * ours for ours, theirs in rounds)
+    def better(self, point: LoaderPoint, other: LoaderPoint) -> bool:
+        """Whether *point* is faster than *other* by the factor `CLEARLY` in every round."""
+        rounds = zip(costs_s(point, self.step_s), costs_s(other, self.step_s), strict=True)
+        return all(other_s > CLEARLY * own_s for own_s, other_s in rounds)
 
     def __str__(self) -> str:
         answer, notes = paragraphs([_answer(self)]), paragraphs(_notes(self))
@@ -91,20 +91,18 @@ def costs_s(point: LoaderPoint, step_s: float | None) -> tuple[float, ...]:
 
 def _answer(sweep: LoaderSweep) -> str:
     best, first = sweep.best, sweep.points[0]
-    said = _felt(best, sweep.step_s)
+    answer = _effect(best, sweep.step_s)
     if best is not first:
-        said += f", against {_short(first, sweep.step_s)} with {first.name}"
-        said += _gain(best, first, sweep.step_s)
+        answer += f", against {_short(first, sweep.step_s)} with {first.name}"
+        answer += _gain(best, first, sweep.step_s)
     if best is not sweep.points[-1]:
-        return f"{best.name}: {said}. Nothing beyond it helps more than the noise."
-    return f"{best.name}: {said}." + (
-        "" if best is first else " It is the last one tried: try more."
-    )
+        return f"{best.name}: {answer}. No larger setting is clearly better."
+    return f"{best.name}: {answer}." + ("" if best is first else " It is the last tried: try more.")
 
 
-def _felt(point: LoaderPoint, step_s: float | None) -> str:
+def _effect(point: LoaderPoint, step_s: float | None) -> str:
     short = _short(point, step_s)
-    return short if step_s is None else f"a step of {duration(step_s)} waits {short} for its batch"
+    return short if step_s is None else f"a step of {duration(step_s)} waits {short} for data"
 
 
 def _short(point: LoaderPoint, step_s: float | None) -> str:
@@ -142,14 +140,16 @@ def _row(point: LoaderPoint) -> list[str]:
 
 def _notes(sweep: LoaderSweep) -> list[str]:
     rounds = len(sweep.points[0].interval_s)
-    better = f"Better is what is faster by more than {_MORE} in every round"
+    better = f"Clearly better means faster by more than {_MORE} in every round"
     notes = [f"Medians of {plural(rounds, 'round')} in turns. {better}; {_BEST}."]
     most = max(point.num_workers for point in sweep.points)
     if sweep.cpus is not None and most > sweep.cpus:
-        notes.append(f"This process may use {plural(sweep.cpus, 'CPU')}: more workers share them.")
+        notes.append(
+            f"This process may use {plural(sweep.cpus, 'CPU')}: more workers must share them."
+        )
     return [*notes, *sweep.notes]
 
 
 def _digits(number: float) -> float:
-    """Without decimals that nobody measured."""
+    """Rounded to the digits that were measured."""
     return round(number) if number >= 100 else number

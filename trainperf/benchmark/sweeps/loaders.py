@@ -1,7 +1,7 @@
-"""How many workers do I need?  The same loader with other settings, in turns.
+"""Loader sweep: the same loader with other settings, in turns.
 
-Each pass starts a loader's workers, takes batches as fast as they come, then, with a step given,
-lets that time pass after each of as many more, and ends the workers.
+Each pass starts a loader's workers, takes batches as fast as they come, then, if a step time is
+given, as many more with that time between them, and ends the workers.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from trainperf.core.machine.limits import cpu_count
 
 
 BATCHES, LIMIT_S = 32, 1.0
-"""Of each half of a pass: so many batches, fewer where they take longer than this."""
+"""Batches in each half of a pass; fewer where they take longer than the limit."""
 
 
 def sweep_loader(
@@ -56,14 +56,14 @@ def sweep_loader(
     """
     _check(num_workers, prefetch_factor, step_s, rounds)
     pins, notes = _pins(loader, pin_memory)
-    made = _settings(num_workers, prefetch_factor, pins)
-    passes: dict[_Setting, list[_Pass]] = {setting: [] for setting in made}
+    settings = _settings(num_workers, prefetch_factor, pins)
+    passes: dict[_Setting, list[_Pass]] = {setting: [] for setting in settings}
     with random_state_kept(), warnings.catch_warnings():
         # More workers than CPUs: the table says so.
         warnings.filterwarnings("ignore", message="This DataLoader will create")
         for turn in range(rounds):
-            for setting in made if turn % 2 == 0 else reversed(made):
-                passes[setting].append(_passed(_like(loader, setting), step_s, monotonic_ns))
+            for setting in settings if turn % 2 == 0 else reversed(settings):
+                passes[setting].append(_run_pass(_like(loader, setting), step_s, monotonic_ns))
     points = [_point(setting, done) for setting, done in passes.items()]
     return LoaderSweep(points=tuple(points), step_s=step_s, cpus=cpu_count(), notes=notes)
 
@@ -86,52 +86,56 @@ class _Pass:
     wait_s: float | None
 
 
-def _passed(loader: "DataLoader[Any]", step_s: float | None, clock: HostClock) -> _Pass:
+def _run_pass(loader: "DataLoader[Any]", step_s: float | None, clock: HostClock) -> _Pass:
     """One pass over a loader; its workers have ended when it returns."""
     group = max(1, loader.num_workers)
     begun = clock()
     with contextlib.closing(_batches(loader)) as batches:
-        free = _taken(batches, group, None, clock)
-        felt = [] if step_s is None else _taken(batches, group, step_s, clock)
-    if len(free) < 2 * group or (step_s is not None and len(felt) < 2 * group):
+        free = _fetches(batches, group, None, clock)
+        paced = [] if step_s is None else _fetches(batches, group, step_s, clock)
+    if len(free) < 2 * group or (step_s is not None and len(paced) < 2 * group):
         raise ConfigError(
-            f"{type(loader.dataset).__qualname__}: it gave too few batches for {group} workers; "
-            "try a dataset that gives eight for each, or fewer workers"
+            f"{type(loader.dataset).__qualname__}: it yields too few batches for {group} workers; "
+            "try a dataset with eight per worker, or fewer workers"
         )
     return _Pass(
         start_s=(free[0].got_ns - begun) / 1e9,
         # From the first batch of the last worker on: those before were made side by side.
         interval_s=(free[-1].got_ns - free[group - 1].got_ns) / (len(free) - group) / 1e9,
-        wait_s=fmean(one.got_ns - one.asked_ns for one in felt[group:]) / 1e9 if felt else None,
+        wait_s=fmean(fetch.wait_ns for fetch in paced[group:]) / 1e9 if paced else None,
     )
 
 
-class _Taken(NamedTuple):
-    """When a batch was asked for, and when it was there."""
+class _Fetch(NamedTuple):
+    """When a batch was requested, and when it arrived."""
 
-    asked_ns: int
+    requested_ns: int
     got_ns: int
 
+    @property
+    def wait_ns(self) -> int:
+        return self.got_ns - self.requested_ns
 
-def _taken(
+
+def _fetches(
     batches: Iterator[bool], group: int, step_s: float | None, clock: HostClock
-) -> list[_Taken]:
+) -> list[_Fetch]:
     """One batch of each worker, then more, as many of each: workers come in bursts."""
     pause = threading.Event()
-    taken: list[_Taken] = []
+    fetches: list[_Fetch] = []
     most = group * (1 + math.ceil(BATCHES / group))
     begun = clock()
-    while len(taken) < most:
-        enough = len(taken) >= 2 * group and len(taken) % group == 0
+    while len(fetches) < most:
+        enough = len(fetches) >= 2 * group and len(fetches) % group == 0
         if enough and clock() - begun > LIMIT_S * 1e9:
             break
         if step_s is not None:
             pause.wait(step_s)
-        asked = clock()
+        requested_ns = clock()
         if not next(batches, False):
             break
-        taken.append(_Taken(asked, clock()))
-    return taken[: len(taken) // group * group]
+        fetches.append(_Fetch(requested_ns, clock()))
+    return fetches[: len(fetches) // group * group]
 
 
 def _batches(loader: "DataLoader[Any]") -> Generator[bool, None, None]:
@@ -162,24 +166,24 @@ def _like(loader: "DataLoader[Any]", setting: _Setting) -> "DataLoader[Any]":
 
 
 class _Again:
-    """A sampler epoch after epoch: an end would cost the restart of every worker."""
+    """A sampler repeated forever: the end of an epoch would restart every worker."""
 
     def __init__(self, sampler: Iterable[object]) -> None:
         self._sampler = sampler
 
     def __iter__(self) -> Iterator[object]:
-        given = True
-        while given:
-            given = False
-            for one in self._sampler:
-                given = True
-                yield one
+        empty = False
+        while not empty:
+            empty = True
+            for indices in self._sampler:
+                empty = False
+                yield indices
 
 
 def _settings(
     num_workers: Sequence[int], prefetch_factor: Sequence[int], pins: Sequence[bool]
 ) -> list[_Setting]:
-    """Those that take the least first; without workers nothing is fetched ahead."""
+    """All combinations, the cheapest first; without workers there is no prefetching."""
     return [
         _Setting(num_workers=workers, prefetch_factor=factor, pin_memory=pin)
         for workers in sorted(set(num_workers))
@@ -189,34 +193,38 @@ def _settings(
 
 
 def _point(setting: _Setting, passes: Sequence[_Pass]) -> LoaderPoint:
-    waits = [one.wait_s for one in passes if one.wait_s is not None]
+    waits = [each.wait_s for each in passes if each.wait_s is not None]
     return LoaderPoint(
         num_workers=setting.num_workers,
         prefetch_factor=setting.prefetch_factor,
         pin_memory=setting.pin_memory,
-        start_s=tuple(one.start_s for one in passes),
-        interval_s=tuple(one.interval_s for one in passes),
+        start_s=tuple(each.start_s for each in passes),
+        interval_s=tuple(each.interval_s for each in passes),
         wait_s=tuple(waits) if waits else None,
     )
 
 
 def _pins(
-    loader: "DataLoader[Any]", asked: Sequence[bool]
+    loader: "DataLoader[Any]", requested: Sequence[bool]
 ) -> tuple[tuple[bool, ...], tuple[str, ...]]:
-    """Whether to pin, and what there is to say about it."""
-    wanted = tuple(sorted(set(asked))) or (bool(loader.pin_memory),)
+    """Pinning to try, and a note where it cannot be."""
+    wanted = tuple(sorted(set(requested))) or (bool(loader.pin_memory),)
     if True not in wanted or torch.accelerator.is_available():
         return wanted, ()
-    return (False,), ("pin_memory=True was not tried: there is no accelerator to pin for.",)
+    return (False,), ("pin_memory=True was not tried: there is no accelerator.",)
 
 
 def _check(
     num_workers: Sequence[int], prefetch_factor: Sequence[int], step_s: float | None, rounds: int
 ) -> None:
     if not num_workers or min(num_workers) < 0:
-        raise ConfigError(f"num_workers={list(num_workers)}: needs at least one, none below 0")
+        raise ConfigError(
+            f"num_workers={list(num_workers)}: needs at least one number, none below 0"
+        )
     if not prefetch_factor or min(prefetch_factor) < 1:
-        raise ConfigError(f"prefetch_factor={list(prefetch_factor)}: needs one, none below 1")
+        raise ConfigError(
+            f"prefetch_factor={list(prefetch_factor)}: needs at least one number, none below 1"
+        )
     if step_s is not None and step_s <= 0:
         raise ConfigError(f"step_s={step_s}: must be above 0, or None for no step")
     if rounds < 1:

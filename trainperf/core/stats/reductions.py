@@ -81,35 +81,9 @@ class Rate(_Pooled):
     seconds: float
     n: int = 1
 
-    def merge(self, other: "Rate") -> "Rate":
+    def merge(self, other: Self) -> Self:
         """Add amounts and times: later steps of the same rank."""
-        return Rate(self.amount + other.amount, self.seconds + other.seconds, self.n + other.n)
-
-    def value(self) -> float | None:
-        """Amount per second; `None` when no time passed."""
-        return self.amount / self.seconds if self.seconds else None
-
-    @classmethod
-    def across(cls, ranks: "Sequence[Rate]") -> "Rate":
-        """Amounts of all ranks over the longest of their times."""
-        return cls(
-            sum(rate.amount for rate in ranks),
-            max(rate.seconds for rate in ranks),
-            max(rate.n for rate in ranks),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class SharedRate(_Pooled):
-    """Something all ranks do together (an optimizer step) per second: counted once."""
-
-    amount: float
-    seconds: float
-    n: int = 1
-
-    def merge(self, other: "SharedRate") -> "SharedRate":
-        """Add amounts and times: later steps."""
-        return SharedRate(
+        return type(self)(
             self.amount + other.amount, self.seconds + other.seconds, self.n + other.n
         )
 
@@ -118,7 +92,22 @@ class SharedRate(_Pooled):
         return self.amount / self.seconds if self.seconds else None
 
     @classmethod
-    def across(cls, ranks: "Sequence[SharedRate]") -> "SharedRate":
+    def across(cls, ranks: Sequence[Self]) -> Self:
+        """Amounts of all ranks over the longest of their times."""
+        return cls(
+            sum(rate.amount for rate in ranks),
+            max(rate.seconds for rate in ranks),
+            max(rate.n for rate in ranks),
+        )
+
+
+class SharedRate(Rate):
+    """Something all ranks do together (an optimizer step) per second: counted once."""
+
+    __slots__ = ()
+
+    @classmethod
+    def across(cls, ranks: Sequence[Self]) -> Self:
         """The slowest rank's: nobody steps before it."""
         return max(ranks, key=lambda rate: rate.seconds)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 import psutil
 import torch
 
+from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.glibc_heap import heap
 from trainperf.recording.recorder import Draft, Recorder
@@ -75,7 +76,7 @@ class ResidentMemoryProbe(Probe):
 
     def reasons(self) -> dict[str, str]:
         """Only Linux tells mapped files from the rest."""
-        return {} if _STATUS.is_file() else {"memory_slope_bytes_per_step": NOT_LINUX}
+        return {} if _STATUS.is_file() else {MEMORY_SLOPE_BYTES_PER_STEP: NOT_LINUX}
 
 
 NOT_LINUX = "not measured: only Linux tells what a process holds beside mapped files"

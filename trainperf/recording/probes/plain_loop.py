@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 
 from trainperf.core.phases import Phase, Tag
+from trainperf.core.readings import phase_reading
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
@@ -77,7 +78,7 @@ class PlainLoopProbe(Probe):
         if not self._ran:
             return {}
         return {
-            f"phase_{phase.label}_s": f'not measured: nothing ran in phase("{phase.label}")'
+            phase_reading(phase.label): f'not measured: nothing ran in phase("{phase.label}")'
             for phase in sorted(self._unseen)
         }
 

@@ -3,6 +3,24 @@
 from collections.abc import Mapping
 
 from trainperf.core.phases import PHASES
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    DATA_WAIT_ALL_FRACTION,
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    MEMORY_PEAK_BYTES,
+    MEMORY_RESERVED_PEAK_BYTES,
+    OVERFLOW_RATE,
+    OVERHEAD_S,
+    PADDED_TOKENS_PER_S,
+    PADDING_FRACTION,
+    RESIDENT_PEAK_BYTES,
+    STEP_P95_S,
+    STEP_P99_S,
+    STEP_S,
+    phase_reading,
+)
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import Outputs, Sink, Writer
@@ -18,23 +36,23 @@ def prefix(ranks: int) -> str:
 
 LAYOUT = {
     "trainperf": {
-        "step time (s)": ["Multiline", ["step_s", "step_p95_s", "step_p99_s"]],
+        "step time (s)": ["Multiline", [STEP_S, STEP_P95_S, STEP_P99_S]],
         "where the step goes (s)": [
             "Multiline",
-            [f"phase_{phase.label}_s" for phase in PHASES],
+            [phase_reading(phase.label) for phase in PHASES],
         ],
         "waiting for data": [
             "Multiline",
-            ["data_wait_fraction", "data_wait_all_fraction", "data_stall_fraction"],
+            [DATA_WAIT_FRACTION, DATA_WAIT_ALL_FRACTION, DATA_STALL_FRACTION],
         ],
-        "tokens per second": ["Multiline", ["effective_tokens_per_s", "padded_tokens_per_s"]],
-        "padding and overflow": ["Multiline", ["padding_fraction", "overflow_rate"]],
-        "all-reduce tail (s)": ["Multiline", ["allreduce_tail_s"]],
+        "tokens per second": ["Multiline", [EFFECTIVE_TOKENS_PER_S, PADDED_TOKENS_PER_S]],
+        "padding and overflow": ["Multiline", [PADDING_FRACTION, OVERFLOW_RATE]],
+        "all-reduce tail (s)": ["Multiline", [ALLREDUCE_TAIL_S]],
         "memory (bytes)": [
             "Multiline",
-            ["memory_peak_bytes", "memory_reserved_peak_bytes", "resident_peak_bytes"],
+            [MEMORY_PEAK_BYTES, MEMORY_RESERVED_PEAK_BYTES, RESIDENT_PEAK_BYTES],
         ],
-        "trainperf overhead (s)": ["Multiline", ["overhead_s"]],
+        "trainperf overhead (s)": ["Multiline", [OVERHEAD_S]],
     }
 }
 """Custom-scalars layout: chart titles to the readings each shows together."""

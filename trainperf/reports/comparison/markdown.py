@@ -16,7 +16,7 @@ def render(comparisons: Sequence[Comparison]) -> str:
 def _one(comparison: Comparison) -> str:
     lines = [f"**{safe(answer(comparison))}**", ""]
     lines += [f"- {safe(note)}" for note in notes(comparison)]
-    lines += [f"  - {safe(one)}" for one in listed(comparison)]
+    lines += [f"  - {safe(setting)}" for setting in listed(comparison)]
     for table in tables(comparison):
         lines += [
             "",

@@ -1,4 +1,4 @@
-"""What is said of a comparison, in whatever form?  Sentences and rows, not yet escaped."""
+"""A comparison in words: the sentences and rows of every renderer, not yet escaped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,29 @@ from trainperf.core.formatting.units import (
     words,
 )
 from trainperf.core.phases import PHASES
+from trainperf.core.readings import (
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    FIRST_STEP_S,
+    HFU,
+    MFU,
+    PADDED_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    STEP_S,
+    phase_reading,
+)
 
 
 _FIRST = (
-    "step_s",
-    "effective_tokens_per_s",
-    "padded_tokens_per_s",
-    "samples_per_s",
-    "step_p95_s",
-    "first_step_s",
-    "data_wait_fraction",
-    *(f"phase_{phase.label}_s" for phase in PHASES),
+    STEP_S,
+    EFFECTIVE_TOKENS_PER_S,
+    PADDED_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    FIRST_STEP_S,
+    DATA_WAIT_FRACTION,
+    *(phase_reading(phase.label) for phase in PHASES),
 )
 """The order in which people want to see them; the others follow as they come."""
 
@@ -70,25 +82,29 @@ def answer(comparison: Comparison) -> str:
 
 
 def speed(gain: Speedup) -> str:
-    """E.g. `1.23× as fast [1.20–1.26]`; ends that lie a hundred times apart tell nothing."""
+    """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no interval whose ends are a hundredfold apart."""
     rank = " per rank" if gain.per_rank else ""
-    known = gain.high < 100 * gain.low
-    ends = f"{gain.low:.3g}–{gain.high:.3g}" if known else "may be anything"
-    return f"{times(gain.value)} as fast{rank} [{ends}]"
+    narrow = gain.high < 100 * gain.low
+    ends = f"95 % CI {gain.low:.3g}–{gain.high:.3g}" if narrow else "interval too wide to report"
+    return f"{times(gain.value)} as fast{rank} ({ends})"
 
 
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
-    said = [] if comparison.speedup is None else [comparison.reason]
-    said += [_noise(comparison), _machine(comparison), _busy(comparison)]
-    said.append(_loss(comparison.parity))
-    said.append(_changes(comparison))
-    return [sentence for sentence in said if sentence]
+    sentences = [
+        "" if comparison.speedup is None else comparison.reason,
+        _noise(comparison),
+        _machine(comparison),
+        _busy(comparison),
+        _loss(comparison.parity),
+        _changes(comparison),
+    ]
+    return [sentence for sentence in sentences if sentence]
 
 
-def difference(one: Difference) -> str:
+def difference(change: Difference) -> str:
     """E.g. `num_workers: 0 → 2`."""
-    return f"{one.name}: {_fact(one.before)} → {_fact(one.after)}"
+    return f"{change.name}: {setting(change.before)} → {setting(change.after)}"
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -111,29 +127,31 @@ def _cells(found: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
 
 def rows(comparison: Comparison) -> list[Row]:
     """The readings that both sides have."""
-    return [row(one) for one in compared(comparison)]
+    return [row(change) for change in compared(comparison)]
 
 
 def compared(comparison: Comparison) -> list[ReadingChange]:
     """The readings that both sides have, those that people want to see before the others."""
-    known = {one.name: one for one in comparison.readings if one.ratio is not None}
-    first = [known.pop(name) for name in _FIRST if name in known]
-    return [*first, *known.values()]
+    readings = {
+        reading.name: reading for reading in comparison.readings if reading.ratio is not None
+    }
+    first = [readings.pop(name) for name in _FIRST if name in readings]
+    return [*first, *readings.values()]
 
 
 def causes(comparison: Comparison) -> list[Row]:
     """By the traces of both, what a step spends other time on."""
     return [
         Row(
-            label=one.name,
-            before=_spent(one.before_s, below=one.below == "before"),
-            after=_spent(one.after_s, below=one.below == "after"),
-            ratio=f"{'' if one.below is None else '> '}"
-            f"{'+' if one.after_s > one.before_s else '−'}"
-            f"{duration(abs(one.after_s - one.before_s))}",
-            verdict="" if one.kind == "time" else one.kind,
+            label=difference.name,
+            before=_spent(difference.before_s, below=difference.below == "before"),
+            after=_spent(difference.after_s, below=difference.below == "after"),
+            ratio=f"{'' if difference.below is None else '> '}"
+            f"{'+' if difference.after_s > difference.before_s else '−'}"
+            f"{duration(abs(difference.after_s - difference.before_s))}",
+            verdict="" if difference.kind == "time" else difference.kind,
         )
-        for one in comparison.explained
+        for difference in comparison.explained
     ]
 
 
@@ -141,25 +159,25 @@ def _spent(seconds: float, *, below: bool) -> str:
     return f"< {duration(seconds)}" if below else duration(seconds)
 
 
-def row(one: ReadingChange) -> Row:
+def row(change: ReadingChange) -> Row:
     """One of them in words."""
-    label = words(one.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
-    ratio = "" if one.ratio is None else f"{one.ratio:.3f}"
-    if one.low is not None and one.high is not None:
-        ratio += f" [{one.low:.3f}–{one.high:.3f}]"
+    label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
+    ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
+    if change.low is not None and change.high is not None:
+        ratio += f" [{change.low:.3f}–{change.high:.3f}]"
     return Row(
-        label=f"{label} a second" if one.name.endswith("_per_s") else label,
-        before=_value(one.name, one.unit, one.before),
-        after=_value(one.name, one.unit, one.after),
+        label=f"{label}/s" if change.name.endswith("_per_s") else label,
+        before=_value(change.name, change.unit, change.before),
+        after=_value(change.name, change.unit, change.after),
         ratio=ratio,
-        verdict=one.verdict or "",
+        verdict=change.verdict or "",
     )
 
 
 def _value(name: str, unit: str, value: float | None) -> str:
     if value is None:
         return ""
-    if name.endswith(("_fraction", "_rate")) or name in ("mfu", "hfu"):
+    if name.endswith(("_fraction", "_rate")) or name in (MFU, HFU):
         return fine_share(value)
     if name == "loss":
         return f"{value:.4g}"
@@ -171,22 +189,21 @@ def _noise(comparison: Comparison) -> str:
     noise = comparison.noise
     if noise is None:
         return ""
-    least = f"a change below {share(noise.resolution)} cannot be told here"
-    if noise.assumed:
-        why = "assumed" if noise.source == "assumed" else "expected, as their parts differ too"
-        apart, repeat = "", "repeat both to measure it"
-        if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
-            apart = f", {duration(noise.apart_s)} apart"
-            repeat = (
-                "repeat both, in turns: a machine whose speed changed in between looks like this"
-            )
-        known = f"{share(noise.relative)} from run to run is {why}"
-        return f"one run each{apart}: {known}; {least}; {repeat}"
-    repeats = len(comparison.before.paths) + len(comparison.after.paths)
-    turns = "in turns" if noise.source == "turns" else "not in turns"
+    least = f"a change below {share(noise.resolution)} cannot be resolved"
+    if not noise.assumed:
+        repeats = len(comparison.before.paths) + len(comparison.after.paths)
+        turns = "in turns" if noise.source == "turns" else "not in turns"
+        return (
+            f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
+            f"{turns}); {least}"
+        )
+    why = "assumed" if noise.source == "assumed" else "expected, since parts of each run differ too"
+    apart, repeat = "", "repeat both to measure the noise"
+    if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
+        apart = f", {duration(noise.apart_s)} apart"
+        repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
     return (
-        f"the same run differs by {share(noise.relative)} from its repeat ({repeats} runs), "
-        f"{turns}; {least}"
+        f"one run each{apart}: run-to-run noise {share(noise.relative)}, {why}; {least}; {repeat}"
     )
 
 
@@ -200,12 +217,10 @@ def _machine(comparison: Comparison) -> str:
         return ""
     slow = comparison.after if noise.machine > 1 else comparison.before
     explains = (noise.machine > 1) == (gain.value < 1)
-    so = (
-        "of the difference may be the machine" if explains else "may be missing from the difference"
-    )
+    effect = "may be the machine" if explains else "may be hidden by it"
     return (
-        f"the machine itself was {times(much)} slower during {slow.name} (the same small work, "
-        f"timed at either end of each run): up to that much {so}"
+        f"the machine itself was {times(much)} slower during {slow.name} (a fixed piece of work, "
+        f"timed before and after each run): up to that much of the difference {effect}"
     )
 
 
@@ -217,36 +232,35 @@ def _busy(comparison: Comparison) -> str:
     if max(gain.fastest / gain.value, gain.value / gain.fastest) <= ALIKE:
         return ""
     return (
-        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the rest more; "
-        "run in turns (A B A B …) to tell"
+        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the others "
+        "more; run in turns (A B A B …) to find out"
     )
 
 
 def _loss(parity: Parity) -> str:
     if parity.verdict == "unknown":
         return f"loss not compared: {parity.why}"
-    said = "equal" if parity.verdict == "same" else "different"
-    return f"{parity.why}: {said} ({share(parity.tolerance)} allowed)"
+    verdict = "equal" if parity.verdict == "same" else "different"
+    return f"{parity.why}: {verdict} (tolerance {share(parity.tolerance)})"
 
 
 def _changes(comparison: Comparison) -> str:
     changed = comparison.changes
     if not changed:
-        return "the two runs record no difference in their settings"
+        return "no difference in the recorded settings"
     if len(changed) == 1:
         listed = ", ".join(map(difference, comparison.differences))
         return f"one change: {listed}"
     if comparison.speedup is None:
         return plural(len(changed), "change")
-    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to one of them"
+    return f"{plural(len(changed), 'change')}: the gain cannot be attributed to any one of them"
 
 
-def _fact(value: object) -> str:
+def setting(value: object) -> str:
+    """The value of a setting."""
     return "not known" if value is None else str(value)
 
 
 def listed(comparison: Comparison) -> Sequence[str]:
     """The differences, where they need a list of their own."""
-    return (
-        [difference(one) for one in comparison.differences] if len(comparison.changes) > 1 else []
-    )
+    return list(map(difference, comparison.differences)) if len(comparison.changes) > 1 else []

@@ -16,7 +16,7 @@ def render(comparisons: Sequence[Comparison]) -> str:
 def _one(comparison: Comparison) -> str:
     lines = ["", f"  {plain(answer(comparison))}", ""]
     lines += [f"  {plain(note)}" for note in notes(comparison)]
-    lines += [f"    {plain(one)}" for one in listed(comparison)]
+    lines += [f"    {plain(setting)}" for setting in listed(comparison)]
     for table in tables(comparison):
         title = [f"  {table.title}"] if table.title else []
         lines += ["", *title, *(f"  {line}" for line in text_table(table))]

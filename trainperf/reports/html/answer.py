@@ -21,7 +21,7 @@ def first(view: RunView) -> Markup:
         labelled(view.first),
         paragraph(f"{view.about} · {view.progress}", "soft"),
         *(paragraph(f"Note: {warning}", "warn") for warning in view.warnings),
-        facts((fact.name, fact.said) for fact in view.facts),
+        facts((fact.name, fact.value) for fact in view.facts),
         bullets(view.remarks),
     )
 
@@ -53,14 +53,14 @@ def fit(view: RunView) -> Markup:
     if not view.fit:
         return Markup("")
     parts = [
-        (part.fraction or 0.0, FIT_PARTS[place % len(FIT_PARTS)], f"{part.name}: {part.said}")
+        (part.fraction or 0.0, FIT_PARTS[place % len(FIT_PARTS)], f"{part.name}: {part.value}")
         for place, part in enumerate(view.fit)
     ]
     rows = [
-        (Markup(_key(colour) + text(part.name)), part.said, fine_share(fraction))
+        (Markup(_key(colour) + text(part.name)), part.value, fine_share(fraction))
         for part, (fraction, colour, _) in zip(view.fit, parts, strict=True)
     ]
-    whole = ("fit", view.fit_said, "")
+    whole = ("fit", view.fit_time, "")
     return Markup(bar(parts, "the time of the fit") + table(("", "time", "share"), [*rows, whole]))
 
 

@@ -1,11 +1,12 @@
-"""What does the page of a comparison hold?  The verdict first, then what it stands on."""
+"""The page of a comparison: the verdict first, then what it stands on."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import Comparison, TraceDifference
+from trainperf.comparison.results import Comparison, ReadingChange, TraceDifference
 from trainperf.core.formatting.html.markup import (
     Markup,
     bullets,
@@ -16,12 +17,21 @@ from trainperf.core.formatting.html.markup import (
     tag,
     text,
 )
+from trainperf.core.formatting.html.scales import Axis
 from trainperf.core.formatting.html.svg import bar, keys
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
-from trainperf.reports.comparison.rows import Row, answer, causes, notes, speed
+from trainperf.reports.comparison.rows import (
+    Row,
+    answer,
+    causes,
+    compared,
+    notes,
+    row,
+    setting,
+    speed,
+)
 from trainperf.reports.html.components import missing, not_measured
-from trainperf.reports.html.forest import forest, reach, track
 from trainperf.reports.html.losses import losses
 from trainperf.reports.html.step_times import beside
 from trainperf.reports.run.rows import phase_rows
@@ -30,6 +40,21 @@ from trainperf.reports.series.step_times import WallsFold, pooled
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
 """Classes of the style by verdict; the others are neither."""
+
+_FARTHEST = 4.0
+"""Ratios beyond this, or its inverse, are drawn at the edge."""
+
+_NEAREST = 1.1
+"""The axis reaches at least so far, so that noise does not look like a gulf."""
+
+_TICKS = (0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0)
+_COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Those for which a narrow page has room."""
+
+_APART = 0.08
+"""Share of the axis between two ticks that can be read."""
+
+_KINDS = {"faster": "good", "slower": "bad"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +67,7 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """Two sides and what was found."""
+    """Two sides and their comparison."""
 
     comparison: Comparison
     before: Repeats
@@ -51,8 +76,8 @@ class Pair:
     @property
     def names(self) -> tuple[str, str]:
         """For the keys of figures: two runs may have one name."""
-        found = self.comparison
-        return f"before: {found.before.name}", f"after: {found.after.name}"
+        comparison = self.comparison
+        return f"before: {comparison.before.name}", f"after: {comparison.after.name}"
 
 
 def read(*paths: Path) -> Repeats:
@@ -62,7 +87,7 @@ def read(*paths: Path) -> Repeats:
         RunError: One of them is no run directory.
     """
     walls = [WallsFold() for _ in paths]
-    runs = [read_run(path, observers=[seen]) for path, seen in zip(paths, walls, strict=True)]
+    runs = [read_run(path, observers=[fold]) for path, fold in zip(paths, walls, strict=True)]
     return Repeats(runs=runs, walls=walls)
 
 
@@ -77,11 +102,11 @@ def render(pairs: Sequence[Pair]) -> str:
 def _overview(pairs: Sequence[Pair]) -> Markup:
     rows = [
         (
-            one.after.name,
-            tag("span", text(one.verdict), kind=_GOOD.get(one.verdict, "soft")),
-            one.reason if one.speedup is None else speed(one.speedup),
+            comparison.after.name,
+            tag("span", text(comparison.verdict), kind=_GOOD.get(comparison.verdict, "soft")),
+            comparison.reason if comparison.speedup is None else speed(comparison.speedup),
         )
-        for one in (pair.comparison for pair in pairs)
+        for comparison in (pair.comparison for pair in pairs)
     ]
     before = pairs[0].comparison.before.name
     return tag(
@@ -93,43 +118,48 @@ def _overview(pairs: Sequence[Pair]) -> Markup:
 
 
 def _one(pair: Pair) -> list[Markup]:
-    found = pair.comparison
+    comparison = pair.comparison
     sides = (pair.before, pair.after)
     curves = [[run.losses for run in side.runs] for side in sides]
     steps = beside([pooled(side.walls) for side in sides], pair.names)
     return [
         _verdict(pair),
-        section("Ratios", forest(found), _not_compared(found)),
+        section("Ratios", _forest(comparison), _not_compared(comparison)),
         section("Where a step goes", _phases(pair)),
         section(
             "How long the steps took",
             steps or not_measured("one of the runs has no steady state"),
         ),
-        section("What is different", _differences(found)),
-        section("Loss at equal work", _parity(found), losses(curves, found.parity, pair.names)),
-        section("What the traces say", _explained(found)),
-        _foot(found),
+        section("What is different", _differences(comparison)),
+        section(
+            "Loss at equal work", _parity(comparison), losses(curves, comparison.parity, pair.names)
+        ),
+        section("What the traces say", _explained(comparison)),
+        _foot(comparison),
     ]
 
 
 def _verdict(pair: Pair) -> Markup:
-    found = pair.comparison
-    kind = _GOOD.get(found.verdict, "soft")
+    comparison = pair.comparison
+    kind = _GOOD.get(comparison.verdict, "soft")
     return tag(
         "header",
         paragraph("trainperf compare", "soft small"),
-        tag("h1", text(answer(found)), kind=kind),
-        bullets(notes(found)),
+        tag("h1", text(answer(comparison)), kind=kind),
+        bullets(notes(comparison)),
     )
 
 
-def _not_compared(found: Comparison) -> Markup:
+def _not_compared(comparison: Comparison) -> Markup:
     """Readings that only one side has."""
     return missing(
         [
-            (one.name, f"only {'after' if one.before is None else 'before'}: {one.reason or ''}")
-            for one in found.readings
-            if one.before is None or one.after is None
+            (
+                reading.name,
+                f"only {'after' if reading.before is None else 'before'}: {reading.reason or ''}",
+            )
+            for reading in comparison.readings
+            if reading.before is None or reading.after is None
         ]
     )
 
@@ -142,57 +172,138 @@ def _phases(pair: Pair) -> Markup:
     for name, rows in zip(pair.names, every, strict=True):
         step_s = sum(row.seconds for row in rows)
         parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
-        said = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
-        drawn.append(paragraph(said, "soft small") + bar(parts, name, whole=longest_s))
+        caption = f"{name}, {duration(step_s)}" if rows else f"{name}: no step was recorded"
+        drawn.append(paragraph(caption, "soft small") + bar(parts, name, whole=longest_s))
     there = {row.phase for rows in every for row in rows if row.seconds}
     named = ((words(phase.label), f"b{phase}") for phase in PHASES if phase in there)
     return Markup("".join(drawn) + keys(named))
 
 
-def _differences(found: Comparison) -> Markup:
-    if not found.differences:
-        return paragraph("The two runs record no difference in their settings.", "soft")
+def _differences(comparison: Comparison) -> Markup:
+    if not comparison.differences:
+        return paragraph("No difference in the recorded settings.", "soft")
     rows = [
-        (one.name, _fact(one.before), _fact(one.after), one.change) for one in found.differences
+        (difference.name, setting(difference.before), setting(difference.after), difference.change)
+        for difference in comparison.differences
     ]
-    count = len(found.changes)
-    several = f"{plural(count, 'change')}: the gain cannot be attributed to one of them."
-    said = paragraph(several, "warn") if count > 1 else Markup("")
-    return Markup(said + table(("setting", "before", "after", "belongs to"), rows, words=range(4)))
-
-
-def _fact(value: object) -> str:
-    return "not known" if value is None else str(value)
-
-
-def _parity(found: Comparison) -> Markup:
-    kinds = {"same": "good", "differs": "bad", "unknown": "soft"}
-    said = {"same": "equal", "differs": "different", "unknown": "not decided"}
-    verdict = found.parity.verdict
-    return tag(
-        "p", tag("b", text(f"{said[verdict]}: "), kind=kinds[verdict]), text(found.parity.why)
+    count = len(comparison.changes)
+    several = f"{plural(count, 'change')}: the gain cannot be attributed to any one of them."
+    warning = paragraph(several, "warn") if count > 1 else Markup("")
+    return Markup(
+        warning + table(("setting", "before", "after", "belongs to"), rows, words=range(4))
     )
 
 
-def _explained(found: Comparison) -> Markup:
+def _parity(comparison: Comparison) -> Markup:
+    kinds = {"same": "good", "differs": "bad", "unknown": "soft"}
+    verdicts = {"same": "equal", "differs": "different", "unknown": "undecided"}
+    verdict = comparison.parity.verdict
+    return tag(
+        "p",
+        tag("b", text(f"{verdicts[verdict]}: "), kind=kinds[verdict]),
+        text(comparison.parity.why),
+    )
+
+
+def _explained(comparison: Comparison) -> Markup:
     """What a step spends other time on, the largest difference first."""
-    if not found.explained:
-        return not_measured("a trace of steps on both sides is needed; ScheduledProfiler makes one")
-    largest_s = max(abs(one.after_s - one.before_s) for one in found.explained)
-    said = causes(found)
-    rows = [_cause(one, how, largest_s) for one, how in zip(found.explained, said, strict=True)]
-    head = ("a step", "before", "after", "\u00a0", "difference", "\u00a0")
+    if not comparison.explained:
+        return not_measured("a trace of steps on both sides is needed")
+    largest_s = max(
+        abs(difference.after_s - difference.before_s) for difference in comparison.explained
+    )
+    rows_of_causes = causes(comparison)
+    rows = [
+        _cause(difference, cells, largest_s)
+        for difference, cells in zip(comparison.explained, rows_of_causes, strict=True)
+    ]
+    head = ("per step", "before", "after", "\u00a0", "difference", "\u00a0")
     return table(head, rows, words=(0, 3, 5))
 
 
-def _cause(one: TraceDifference, said: Row, largest_s: float) -> tuple[str | Markup, ...]:
-    more_s = one.after_s - one.before_s
+def _cause(difference: TraceDifference, cells: Row, largest_s: float) -> tuple[str | Markup, ...]:
+    more_s = difference.after_s - difference.before_s
     end = 0.5 + (more_s / largest_s / 2 if largest_s else 0.0)
-    mark = reach(0.5, end, "bad") if more_s > 0 else reach(end, 0.5, "good")
-    drawn = track([mark], 0.5)
-    return (said.label, said.before, said.after, drawn, said.ratio, said.verdict)
+    mark = _reach(0.5, end, "bad") if more_s > 0 else _reach(end, 0.5, "good")
+    drawn = _track([mark], 0.5)
+    return (cells.label, cells.before, cells.after, drawn, cells.ratio, cells.verdict)
 
 
-def _foot(found: Comparison) -> Markup:
-    paths = (*found.before.paths, *found.after.paths)
+def _foot(comparison: Comparison) -> Markup:
+    paths = (*comparison.before.paths, *comparison.after.paths)
     return tag("footer", *(paragraph(path) for path in paths))
+
+
+def _forest(comparison: Comparison) -> Markup:
+    """The readings that both sides have, each with its interval; empty if there are nchange."""
+    changes = compared(comparison)
+    if not changes:
+        return Markup("")
+    axis = _axis(changes)
+    head = ("reading", "before", "after", _head(axis), "after / before", "\u00a0")
+    rows = [_ratio_row(change, axis) for change in changes]
+    caption = (
+        "Bar: 95 % CI of after / before; dashed line: no change. Green is faster, red slower, grey "
+        f"no clear change or neither. A ring has no interval; beyond {_FARTHEST:g}× a mark is at "
+        "the edge."
+    )
+    return Markup(table(head, rows, words=(0, 3, 5)) + paragraph(caption, "soft small"))
+
+
+def _track(marks: Iterable[Markup], unity: float) -> Markup:
+    """A cell's line of marks, with no change at *unity*, a share of its width."""
+    middle = f'<span class="unity" style="left:{unity * 100:.1f}%"></span>'
+    return Markup(f'<div class="forest">{middle}{"".join(marks)}</div>')
+
+
+def _reach(low: float, high: float, kind: str) -> Markup:
+    """A bar on it from one share of its width to another; *kind* is its class of the style."""
+    left, wide = low * 100, (high - low) * 100
+    return Markup(f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span>')
+
+
+def _axis(changes: Sequence[ReadingChange]) -> Axis:
+    ends = [end for change in changes for end in (change.low, change.high, change.ratio) if end]
+    low = min([1 / _NEAREST, *ends])
+    high = max([_NEAREST, *ends])
+    return Axis(
+        low=max(low, 1 / _FARTHEST) / 1.03, high=min(high, _FARTHEST) * 1.03, logarithmic=True
+    )
+
+
+def _head(axis: Axis) -> Markup:
+    """The ticks, those nearest to no change first where there is no room for all."""
+    taken: list[float] = []
+    spans = []
+    for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
+        at = axis.at(tick)
+        inside = axis.low <= tick <= axis.high
+        if inside and all(abs(at - other) >= _APART for other in taken):
+            taken.append(at)
+            kind = "tick" if tick in _COARSE else "tick fine"
+            spans.append(f'<span class="{kind}" style="left:{at * 100:.1f}%">{tick:g}</span>')
+    return Markup(f'<div class="forest">{"".join(spans)}</div>')
+
+
+def _ratio_row(change: ReadingChange, axis: Axis) -> tuple[str | Markup, ...]:
+    cells = row(change)
+    return (
+        cells.label,
+        cells.before,
+        cells.after,
+        _drawn(change, axis),
+        cells.ratio,
+        cells.verdict,
+    )
+
+
+def _drawn(change: ReadingChange, axis: Axis) -> Markup:
+    kind = _KINDS.get(change.verdict or "", "even")
+    marks = []
+    if change.low is not None and change.high is not None:
+        marks.append(_reach(axis.at(change.low), axis.at(change.high), kind))
+    if change.ratio:
+        ring = "" if change.low is not None else " ring"
+        at = axis.at(change.ratio) * 100
+        marks.append(Markup(f'<span class="spot {kind}{ring}" style="left:{at:.1f}%"></span>'))
+    return _track(marks, axis.at(1.0))

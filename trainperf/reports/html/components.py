@@ -13,9 +13,9 @@ SIDES = (3, 0)
 _ON_A_LINE = 2
 
 
-def facts(known: Iterable[tuple[str, str]]) -> Markup:
+def facts(values: Iterable[tuple[str, str]]) -> Markup:
     """Single numbers, each under its name."""
-    pairs = [tag("div", tag("dt", text(name)), tag("dd", text(said))) for name, said in known]
+    pairs = [tag("div", tag("dt", text(name)), tag("dd", text(value))) for name, value in values]
     return tag("dl", *pairs, kind="facts") if pairs else Markup("")
 
 
@@ -34,13 +34,13 @@ def heading(words: str) -> Markup:
     return tag("h3", text(words))
 
 
-def shown(one: Table) -> Markup:
+def shown(grid: Table) -> Markup:
     """A table of any report with its title and its notes."""
-    head = [name or "\u00a0" for name in one.head]
-    rows = [[_indented(cell) for cell in row] for row in one.rows]
-    words = [place for place in range(len(one.head)) if one.is_words(place)]
-    grid = table(head, rows, words=words)
-    return Markup(heading(one.title) + grid + _notes(one.notes))
+    head = [name or "\u00a0" for name in grid.head]
+    rows = [[_indented(cell) for cell in row] for row in grid.rows]
+    words = [place for place in range(len(grid.head)) if grid.is_words(place)]
+    cells = table(head, rows, words=words)
+    return Markup(heading(grid.title) + cells + _notes(grid.notes))
 
 
 def missing(reasons: Sequence[tuple[str, str]]) -> Markup:

@@ -1,4 +1,4 @@
-"""What else changed over the fit?  A small picture a measurement, with the extremes of steps."""
+"""The small charts of a page: one per measurement, with the extremes of single steps."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +9,7 @@ from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.html.scales import Axis, Unit, short, top
 from trainperf.core.formatting.html.svg import Frame, Point, area, curve, keys
 from trainperf.core.formatting.units import count, duration, share, size
-from trainperf.reports.series.chart import Chart, Line
+from trainperf.reports.series.charts import Chart, Line
 
 
 _FEW = 2
@@ -31,15 +31,15 @@ _LEVELS = frozenset({"loss"})
 def drawable(charts: Sequence[Chart]) -> Iterator[Chart]:
     """What there is something to draw of; what has an axis of its own as a chart of its own."""
     for chart in charts:
-        first = [one for one in chart.lines if not one.second and _known(one) >= _FEW]
+        first = [line for line in chart.lines if not line.second and _known(line) >= _FEW]
         if chart.absent is None and first:
             # What is said of the axis on the right goes with it.
             what = chart.what.split(";", maxsplit=1)[0].removesuffix(".") + "."
             yield msgspec.structs.replace(chart, lines=first, what=what)
-        for one in chart.lines:
-            if one.second and _known(one) >= _FEW:
-                title = one.label[:1].upper() + one.label[1:]
-                yield Chart(key=one.key, title=title, what=f"{title}.", unit="", lines=[one])
+        for line in chart.lines:
+            if line.second and _known(line) >= _FEW:
+                title = line.label[:1].upper() + line.label[1:]
+                yield Chart(key=line.key, title=title, what=f"{title}.", unit="", lines=[line])
 
 
 def absent(charts: Sequence[Chart]) -> list[tuple[str, str]]:
@@ -47,7 +47,7 @@ def absent(charts: Sequence[Chart]) -> list[tuple[str, str]]:
     return [
         (chart.title, chart.absent or "fewer than two steps have a value")
         for chart in charts
-        if chart.absent is not None or all(_known(one) < _FEW for one in chart.lines)
+        if chart.absent is not None or all(_known(line) < _FEW for line in chart.lines)
     ]
 
 
@@ -56,16 +56,16 @@ def drawn(chart: Chart, begins: Sequence[int]) -> Markup:
     frame = _frame(chart, begins)
     marks = [
         mark
-        for place, one in enumerate(chart.lines)
-        for mark in _line(frame, one, begins, place % COLOURS)
+        for place, line in enumerate(chart.lines)
+        for mark in _line(frame, line, begins, place % COLOURS)
     ]
-    named = keys((one.label, f"k{place % COLOURS}") for place, one in enumerate(chart.lines))
+    named = keys((line.label, f"k{place % COLOURS}") for place, line in enumerate(chart.lines))
     inside = [tag("h3", text(chart.title)), frame.picture(chart.what, marks), named]
     return tag("div", *inside, paragraph(_said(chart, frame), "soft small"))
 
 
 def _said(chart: Chart, frame: Frame) -> str:
-    banded = any(one.high is not None for one in chart.lines)
+    banded = any(line.high is not None for line in chart.lines)
     shade = "The shade spans single steps." if banded else ""
     # The tokens' note is the name of what told padding from tokens.
     note = f"Mask: {chart.note}." if chart.note and chart.key == _MASKED else chart.note
@@ -76,12 +76,12 @@ def _said(chart: Chart, frame: Frame) -> str:
 
 
 def _values(chart: Chart) -> list[float]:
-    return [value for one in chart.lines for value in one.values if value is not None]
+    return [value for line in chart.lines for value in line.values if value is not None]
 
 
 def _singles(chart: Chart) -> list[float]:
     """The largest single steps of the groups."""
-    return [value for one in chart.lines for value in one.high or () if value is not None]
+    return [value for line in chart.lines for value in line.high or () if value is not None]
 
 
 def _known(line: Line) -> int:

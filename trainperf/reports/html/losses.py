@@ -1,38 +1,42 @@
-"""Do both runs learn the same?  Their losses over the work done, the compared range shaded."""
+"""The losses of two runs over the work done, the compared range shaded."""
 
 from collections.abc import Iterator, Sequence
 
-from trainperf.analysis.summary.loss_parity import LossCurve, Parity
+import numpy as np
+
+from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.scales import Axis, short
 from trainperf.core.formatting.html.svg import Frame, Point, box, curve, keys
 from trainperf.reports.html.components import SIDES, not_measured
-from trainperf.reports.series.losses import line
 
 
 _MOST_REPEATS = 5
 """Lines a side: more cannot be told apart."""
 
+_GROUPS = 200
+"""Points of a line."""
+
 
 def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
     """The curves of the repeats of each side, at equal work; or why they are not compared."""
     unit = parity.unit
-    lines = [] if unit is None else [[line(one, unit) for one in side] for side in sides]
-    drawn = [point for side in lines for one in side for point in one]
+    lines = [] if unit is None else [[line(points, unit) for points in side] for side in sides]
+    drawn = [point for side in lines for points in side for point in points]
     if unit is None or not drawn:
         return not_measured(parity.why)
     frame = _frame(drawn)
     marks = list(_range(frame, parity))
     for colour, side in zip(SIDES, lines, strict=True):
         marks += [
-            curve([(frame.x(x), frame.y(y)) for x, y in one], f"s{colour}")
-            for one in side[:_MOST_REPEATS]
+            curve([(frame.x(x), frame.y(y)) for x, y in points], f"s{colour}")
+            for points in side[:_MOST_REPEATS]
         ]
     picture = frame.picture("losses of both runs", marks, names=(unit, "loss"))
     shaded = " The shade is the range that was compared." if parity.work is not None else ""
-    said = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
+    caption = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
     named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
-    return Markup(picture + named + paragraph(said, "soft small"))
+    return Markup(picture + named + paragraph(caption, "soft small"))
 
 
 def _frame(drawn: Sequence[Point]) -> Frame:
@@ -51,3 +55,20 @@ def _range(frame: Frame, parity: Parity) -> Iterator[Markup]:
         return
     left, right = frame.x(parity.since), frame.x(parity.work)
     yield box((left, 0.0), (right - left, frame.height), "range", parity.why)
+
+
+def line(losses: LossCurve, unit: Unit) -> list[tuple[float, float]]:
+    """Work done and mean loss of each group; only where there is a loss."""
+    if unit not in losses.work:
+        return []
+    work = losses.work[unit]
+    finite = np.isfinite(losses.loss)
+    if not finite.any() or work[-1] <= work[0]:
+        return []
+    loss, done = losses.loss[finite], work[finite]
+    places = ((done - work[0]) / (work[-1] - work[0]) * (_GROUPS - 1)).astype(np.int64)
+    numbers = np.bincount(places, minlength=_GROUPS)
+    there = np.flatnonzero(numbers)
+    means = np.bincount(places, weights=loss, minlength=_GROUPS)[there] / numbers[there]
+    at = np.bincount(places, weights=done, minlength=_GROUPS)[there] / numbers[there]
+    return list(zip(at.tolist(), means.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""How did the step time develop?  Phases over the fit, with the slowest and the tagged steps."""
+"""The phases of the step over the fit, with the slowest and the tagged steps."""
 
 from collections.abc import Iterator
 
@@ -46,12 +46,14 @@ def over_time(steps: Steps) -> Markup:
     marks = [*_areas(frame, steps), _slowest(frame, steps), *_hovers(frame, steps)]
     marks += _beyond(frame, steps, top_s)
     least_s = _SEEN * top_s
-    shown = [one for one in steps.phases if any((spent or 0.0) > least_s for spent in one.mean_s)]
-    named = [(one.label, f"b{COLOURS[one.key]}") for one in shown]
+    shown = [
+        phase for phase in steps.phases if any((spent or 0.0) > least_s for spent in phase.mean_s)
+    ]
+    named = [(phase.label, f"b{COLOURS[phase.key]}") for phase in shown]
     if steps.width > 1:
         named.append(("slowest step", "kink"))
     return Markup(
-        lanes(_lane(frame, steps, one) for one in steps.tags)
+        lanes(_lane(frame, steps, phase) for phase in steps.tags)
         + frame.picture("phases of the step over the fit", marks, names=("step", ""))
         + keys(named)
         + paragraph(_told(steps), "soft small")
@@ -112,29 +114,29 @@ def _hovers(frame: Frame, steps: Steps) -> Iterator[Markup]:
             if (spent := phase.mean_s[place] or 0.0) > _SEEN * wall_s
         ]
         begin, number = steps.begins[place], steps.steps[place]
-        said = f"step {begin:,}: {duration(wall_s)}"
+        label = f"step {begin:,}: {duration(wall_s)}"
         if number > 1:
-            said = (
+            label = (
                 f"{number} steps from {begin:,}: {duration(wall_s)} on average, slowest "
                 f"{duration(slowest_s)} (step {steps.slowest_at[place]:,})"
             )
-        yield box((left, 0), (right - left, frame.height), "hover", "; ".join((said, *parts)))
+        yield box((left, 0), (right - left, frame.height), "hover", "; ".join((label, *parts)))
 
 
 def _beyond(frame: Frame, steps: Steps, top_s: float) -> Iterator[Markup]:
     for at, slowest_s in zip(steps.slowest_at, steps.slowest_s, strict=True):
         if slowest_s is not None and slowest_s > top_s:
-            said = f"step {at:,}: {duration(slowest_s)}, beyond the picture"
-            yield dot((frame.x(at + 0.5), 0.0), 6.0, "d0", said)
+            label = f"step {at:,}: {duration(slowest_s)}, beyond the picture"
+            yield dot((frame.x(at + 0.5), 0.0), 6.0, "d0", label)
 
 
 def _lane(frame: Frame, steps: Steps, marked: TagMarks) -> Lane:
     wide = steps.width / (frame.across.high - frame.across.low) * WIDE
-    left = ", left out of the statistics" if marked.left_out else ""
+    left = ", excluded from the steady steps" if marked.left_out else ""
     marks = []
     for at, wall_s, number in zip(marked.at, marked.wall_s, marked.steps, strict=True):
         group = at - (at - steps.begins[0]) % steps.width
         took = "" if wall_s is None else f", {duration(wall_s)}"
-        said = f"step {at:,}: {marked.label}{took}; {plural(number, 'such step')} here{left}: "
-        marks.append((frame.x(group), wide, f"{said}{marked.why}"))
+        label = f"step {at:,}: {marked.label}{took}; {plural(number, 'such step')} here{left}: "
+        marks.append((frame.x(group), wide, f"{label}{marked.why}"))
     return Lane(name=marked.label, marks=tuple(marks))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.readings import ALLREDUCE_TAIL_S
 from trainperf.reports.html.components import heading, meter, missing
 from trainperf.reports.run.run_view import RunView
 
@@ -32,7 +33,7 @@ def ranks(summary: Summary, view: RunView) -> Markup:
 
 
 def _why(summary: Summary) -> str:
-    reading = summary.readings["allreduce_tail_s"]
+    reading = summary.readings[ALLREDUCE_TAIL_S]
     return reading.reason or "not measured in this run"
 
 

@@ -1,10 +1,10 @@
-"""Which operators are near the roof of the chip?  FLOP a byte across, FLOP/s up, logarithmic."""
+"""The roofline plot: operators by FLOP per byte and FLOP/s, on logarithmic axes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.roofline.achieved import family, reached
 from trainperf.analysis.roofline.roofline import Bound, OperatorFloor, Roofline
+from trainperf.analysis.roofline.speed_of_light import achieved, family
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.html.scales import Axis, short
@@ -30,7 +30,7 @@ _KINDS: dict[Bound, tuple[str, int]] = {
 class _Spot:
     """An operator with its time in a step."""
 
-    said: str
+    label: str
     measured_s: float
     flops: int
     moved_bytes: int
@@ -55,18 +55,18 @@ def roof(evidence: Evidence, light: Roofline) -> Markup:
     operators by their time in a trace of the same fit.  Empty where neither has a time.
     """
     peak = light.peak_flops_per_s
-    spots = sorted(_spots(evidence, light), key=lambda one: -one.measured_s)[:_MOST]
+    spots = sorted(_spots(evidence, light), key=lambda spot: -spot.measured_s)[:_MOST]
     if not spots or not peak:
         return Markup("")
     frame = _frame(light, spots, peak)
     longest_s = spots[0].measured_s
     picture = frame.picture(
         f"operators under the roof of {light.chip.name}",
-        [*_roofs(frame, light, peak), *(_dot(frame, one, longest_s) for one in spots)],
+        [*_roofs(frame, light, peak), *(_dot(frame, spot, longest_s) for spot in spots)],
         names=("FLOP a byte read or written", "FLOP/s"),
         over=_words(frame, light, peak),
     )
-    there = {one.bound for one in spots}
+    there = {spot.bound for spot in spots}
     named = keys(
         (name, f"dot b{colour}") for bound, (name, colour) in _KINDS.items() if bound in there
     )
@@ -96,36 +96,40 @@ def _on_host(evidence: Evidence) -> bool:
 
 
 def _spots(evidence: Evidence, light: Roofline) -> Iterator[_Spot]:
-    own = [one for one in light.operators if one.use.place == "device" and one.use.flops]
+    own = [
+        operator
+        for operator in light.operators
+        if operator.use.place == "device" and operator.use.flops
+    ]
     if _on_host(evidence):
-        yield from (_of_row(one) for one in own if one.use.host_s > 0)
+        yield from (_of_row(operator) for operator in own if operator.use.host_s > 0)
         return
-    for found in reached(light, evidence.captures):
-        rows = [one for one in own if family(one.use.name) == found.name]
-        if not rows or found.share_of_roof is None:
+    for group in achieved(light, evidence.captures):
+        rows = [operator for operator in own if family(operator.use.name) == group.name]
+        if not rows or group.share_of_roof is None:
             continue
         yield _Spot(
-            said=_said(found.name, "", found.measured_s, found.calls, found.share_of_roof),
-            measured_s=found.measured_s,
-            flops=sum(one.use.flops for one in rows),
-            moved_bytes=sum(one.use.moved_bytes for one in rows),
-            bound=max(rows, key=lambda one: one.floor_s).bound,
+            label=_label(group.name, "", group.measured_s, group.calls, group.share_of_roof),
+            measured_s=group.measured_s,
+            flops=sum(operator.use.flops for operator in rows),
+            moved_bytes=sum(operator.use.moved_bytes for operator in rows),
+            bound=max(rows, key=lambda operator: operator.floor_s).bound,
         )
 
 
-def _of_row(one: OperatorFloor) -> _Spot:
-    use = one.use
+def _of_row(operator: OperatorFloor) -> _Spot:
+    use = operator.use
     where = use.line or use.module or use.part
     return _Spot(
-        said=_said(use.name, where, use.host_s, use.calls, one.share_of_roof(use.host_s)),
+        label=_label(use.name, where, use.host_s, use.calls, operator.share_of_roof(use.host_s)),
         measured_s=use.host_s,
         flops=use.flops,
         moved_bytes=use.moved_bytes,
-        bound=one.bound,
+        bound=operator.bound,
     )
 
 
-def _said(name: str, where: str, measured_s: float, calls: float, part: float | None) -> str:
+def _label(name: str, where: str, measured_s: float, calls: float, part: float | None) -> str:
     place = f" ({where})" if where else ""
     roof_said = "" if part is None else f", {share(part)} of its roof"
     times = "1 call" if calls == 1 else f"{count(calls)} calls"
@@ -134,13 +138,13 @@ def _said(name: str, where: str, measured_s: float, calls: float, part: float | 
 
 def _frame(light: Roofline, spots: Sequence[_Spot], peak: float) -> Frame:
     ridge = peak / light.chip.memory_bytes_per_s
-    known = [one.intensity for one in spots if one.intensity is not None]
-    slowest = max(min(one.rate for one in spots), peak * 1e-7)
-    fastest = max(peak, *(one.rate for one in spots))
+    intensities = [spot.intensity for spot in spots if spot.intensity is not None]
+    slowest = max(min(spot.rate for spot in spots), peak * 1e-7)
+    fastest = max(peak, *(spot.rate for spot in spots))
     return Frame(
         across=Axis(
-            low=max(min([*known, ridge / 10]) / 2, ridge * _LEAST),
-            high=max([*known, ridge * 4]) * 2,
+            low=max(min([*intensities, ridge / 10]) / 2, ridge * _LEAST),
+            high=max([*intensities, ridge * 4]) * 2,
             logarithmic=True,
             say=short,
         ),
@@ -170,8 +174,8 @@ def _words(frame: Frame, light: Roofline, peak: float) -> list[Markup]:
     ]
 
 
-def _dot(frame: Frame, one: _Spot, longest_s: float) -> Markup:
-    colour = _KINDS[one.bound][1] if one.bound in _KINDS else 7
-    across = frame.across.high if one.intensity is None else one.intensity
-    wide = _SMALLEST + (_LARGEST - _SMALLEST) * (one.measured_s / longest_s) ** 0.5
-    return dot((frame.x(across), frame.y(one.rate)), wide, f"d{colour} clear", one.said)
+def _dot(frame: Frame, spot: _Spot, longest_s: float) -> Markup:
+    colour = _KINDS[spot.bound][1] if spot.bound in _KINDS else 7
+    across = frame.across.high if spot.intensity is None else spot.intensity
+    wide = _SMALLEST + (_LARGEST - _SMALLEST) * (spot.measured_s / longest_s) ** 0.5
+    return dot((frame.x(across), frame.y(spot.rate)), wide, f"d{colour} clear", spot.label)

@@ -25,7 +25,7 @@ from trainperf.reports.html.step_times import histogram
 from trainperf.reports.run.rows import excluded
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_memory, of_step
-from trainperf.reports.series.fold import SeriesFold
+from trainperf.reports.series.columns import SeriesFold
 from trainperf.reports.series.step_times import WallsFold
 from trainperf.reports.series.steps import Series, series
 
@@ -174,11 +174,11 @@ def _parts(ledger: MemoryLedger) -> list[tuple[str, int]]:
 
 def _readings(view: RunView) -> Markup:
     rows = [
-        (tag("code", text(row.name)), row.said, row.interval, f"{row.steps:,}")
+        (tag("code", text(row.name)), row.value, row.interval, f"{row.steps:,}")
         for row in view.readings
-        if row.said
+        if row.value
     ]
-    reasons = [(row.name, row.reason) for row in view.readings if not row.said]
+    reasons = [(row.name, row.reason) for row in view.readings if not row.value]
     return Markup(table(("reading", "value", "95 % CI", "steps"), rows) + missing(reasons))
 
 

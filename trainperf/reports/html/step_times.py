@@ -1,4 +1,4 @@
-"""How are the step times distributed?  Steady steps as bars, the ones left out by their reason."""
+"""The distribution of step times: steady steps as bars, excluded ones by their reason."""
 
 from collections.abc import Iterator, Sequence
 
@@ -59,7 +59,10 @@ def histogram(walls: WallsFold) -> Markup:
             at_s = walls.steady.quantile(percentile)
             marks.append(upright(frame.x(at_s), frame.height))
             over.append(note(frame.x(at_s), 2.0 + 15 * height, f"{name} {duration(at_s)}"))
-    rows = [_lane(frame, edges, name, bins.counts(found)) for name, found in walls.left_out.items()]
+    rows = [
+        _lane(frame, edges, name, bins.counts(distribution))
+        for name, distribution in walls.left_out.items()
+    ]
     names = ("step time", "steady steps" if there else "no steady step")
     return Markup(
         lanes(rows) + frame.picture("steady steps by their time", marks, names=names, over=over)
@@ -68,22 +71,22 @@ def histogram(walls: WallsFold) -> Markup:
 
 def beside(sides: Sequence[Distribution | None], names: Sequence[str]) -> Markup:
     """The steady step times of two runs, as shares of each one's; empty if one has none."""
-    known = [one for one in sides if one is not None]
-    if len(known) < len(sides):
+    measured = [side for side in sides if side is not None]
+    if len(measured) < len(sides):
         return Markup("")
-    bins = Bins(known, _BINS)
+    bins = Bins(measured, _BINS)
     edges = bins.edges_s
-    shares = [bins.counts(one) / one.n for one in known]
+    shares = [bins.counts(side) / side.n for side in measured]
     frame = Frame(
         across=_across(edges),
-        up=Axis(low=0.0, high=top([float(one.max()) for one in shares]), unit=Unit.of_shares()),
+        up=Axis(low=0.0, high=top([float(side.max()) for side in shares]), unit=Unit.of_shares()),
         height=220,
     )
     marks, over = [], []
-    for place, (one, share, colour) in enumerate(zip(known, shares, SIDES, strict=True)):
+    for place, (side, share, colour) in enumerate(zip(measured, shares, SIDES, strict=True)):
         outline = list(_outline(frame, edges, share))
         marks += [area(outline, f"band g{colour}"), curve(outline, f"s{colour}")]
-        median_s = one.quantile(50)
+        median_s = side.quantile(50)
         marks.append(upright(frame.x(median_s), frame.height))
         over.append(note(frame.x(median_s), 2.0 + 15 * place, f"{duration(median_s)}"))
     picture = frame.picture(
@@ -112,12 +115,12 @@ def _bars(frame: Frame, edges: Column, counts: npt.NDArray[np.int64]) -> Iterato
     for place in np.flatnonzero(counts):
         left, right = frame.x(edges[place]), frame.x(edges[place + 1])
         high = max(frame.height - frame.y(float(counts[place])), _LEAST_PX)
-        said = _said(edges, int(place), int(counts[place]))
-        yield box((left, frame.height - high), (right - left - 1.0, high), "g0", said)
+        label = _said(edges, int(place), int(counts[place]))
+        yield box((left, frame.height - high), (right - left - 1.0, high), "g0", label)
 
 
 def _said(edges: Column, place: int, number: int) -> str:
-    low, high = (duration(float(edges[one])) for one in (place, place + 1))
+    low, high = (duration(float(edges[side])) for side in (place, place + 1))
     return f"{plural(number, 'step')} of {low} to {high}"
 
 

@@ -6,6 +6,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
 from trainperf.core.phases import Phase
+from trainperf.core.readings import DATA_STALL_FRACTION, STEP_S, phase_reading
 from trainperf.reports.layout.finding_view import NO_FINDING, gain, to_act_on
 from trainperf.reports.run.rows import PhaseRow, phase_rows
 
@@ -42,7 +43,7 @@ def headline(summary: Summary) -> str:
 
 
 def _where(summary: Summary) -> str:
-    run, step = summary.run, summary.readings["step_s"]
+    run, step = summary.run, summary.readings[STEP_S]
     if not run.steps:
         return f"No step was recorded in a fit of {duration(run.fit_s)}."
     rows = phase_rows(summary)
@@ -72,7 +73,7 @@ def _what_first(summary: Summary) -> str:
     if not summary.run.steady_steps:
         return ""
     # Whether a plain loop brackets none of its work.
-    unsplit = all(summary.readings[f"phase_{phase.label}_s"].value is None for phase in COMPUTE)
+    unsplit = all(summary.readings[phase_reading(phase.label)].value is None for phase in COMPUTE)
     return UNSPLIT if unsplit else NO_FINDING
 
 
@@ -133,7 +134,7 @@ def _work_name(summary: Summary) -> str:
 
 
 def _hidden(summary: Summary, row: PhaseRow) -> bool:
-    stalled = summary.readings["data_stall_fraction"].value
+    stalled = summary.readings[DATA_STALL_FRACTION].value
     return (
         summary.run.device != "cpu"
         and stalled is not None

@@ -21,7 +21,7 @@ def render(summary: Summary) -> str:
         safe(f"{view.about} · {view.progress}"),
         _phases(view.phases),
         "  \n".join(map(safe, view.why)),
-        _bullets(f"{fact.name}: {fact.said}" for fact in view.facts),
+        _bullets(f"{fact.name}: {fact.value}" for fact in view.facts),
         _bullets(f"skew: {late}" for late in view.late),
         _fit(view),
         *map(_details, tables(summary)),
@@ -41,8 +41,8 @@ def _phases(phases: Sequence[PhaseRow]) -> str:
 
 
 def _fit(view: RunView) -> str:
-    rows = tuple((part.name, part.said) for part in view.fit)
-    return markdown_table(Table(head=("the fit", view.fit_said), rows=rows)) if rows else ""
+    rows = tuple((part.name, part.value) for part in view.fit)
+    return markdown_table(Table(head=("the fit", view.fit_time), rows=rows)) if rows else ""
 
 
 def _details(table: Table) -> str:

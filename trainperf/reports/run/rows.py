@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core.formatting.escape import plain
@@ -22,6 +21,26 @@ from trainperf.core.formatting.units import (
 )
 from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import GAPS, PHASES, Phase
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    FIRST_STEP_S,
+    H2D_BYTES,
+    H2D_BYTES_PER_S,
+    HOST_BOUND_FRACTION,
+    LOSS,
+    LOSS_SCALE,
+    MEMORY_PEAK_BYTES,
+    OVERFLOW_RATE,
+    OVERHEAD_S,
+    PADDING_FRACTION,
+    RESIDENT_PEAK_BYTES,
+    SAMPLES_PER_S,
+    STEP_P95_S,
+    STEP_P99_S,
+    phase_reading,
+)
 from trainperf.core.steps.records import NOT_CLOSED
 
 
@@ -63,7 +82,7 @@ class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
     """A number with its name, in words."""
 
     name: str
-    said: str
+    value: str
     fraction: float | None = None
     """Its share of the whole it stands in, for drawing."""
     first: bool = False
@@ -72,7 +91,7 @@ class NamedValue(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Both, in their order."""
-        return f"{self.said} {self.name}" if self.first else f"{self.name} {self.said}"
+        return f"{self.value} {self.name}" if self.first else f"{self.name} {self.value}"
 
 
 def about(summary: Summary) -> str:
@@ -84,7 +103,8 @@ def about(summary: Summary) -> str:
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
     """The phases of the mean steady step; of the mean of all steps where none is steady."""
-    seconds = [_phase_s(summary, phase) for phase in PHASES]
+    phases_s = summary.phases_s()
+    seconds = [phases_s.get(phase.label, 0.0) for phase in PHASES]
     step_s = sum(seconds)
     if step_s <= 0:
         return []
@@ -117,18 +137,18 @@ def facts(summary: Summary) -> list[NamedValue]:
     entries = (
         _tokens(summary),
         _samples(summary),
-        _fact(summary, "padding_fraction", "padding", fine_share),
+        _fact(summary, PADDING_FRACTION, "padding", fine_share),
         _lengths(summary),
         _overflow(summary),
-        _fact(summary, "first_step_s", "first step", duration),
-        _fact(summary, "step_p95_s", "p95", duration),
-        _fact(summary, "step_p99_s", "p99", duration),
-        _fact(summary, "allreduce_tail_s", "all-reduce tail", duration),
-        _fact(summary, "host_bound_fraction", "host-bound steps", share),
-        _fact(summary, "memory_peak_bytes", "peak memory", size),
-        _fact(summary, "resident_peak_bytes", "peak resident memory", size),
-        _fact(summary, "loss", "loss", lambda loss: f"{loss:.4g}"),
-        _fact(summary, "overhead_s", "trainperf overhead", lambda spent: f"{duration(spent)}/step"),
+        _fact(summary, FIRST_STEP_S, "first step", duration),
+        _fact(summary, STEP_P95_S, "p95", duration),
+        _fact(summary, STEP_P99_S, "p99", duration),
+        _fact(summary, ALLREDUCE_TAIL_S, "all-reduce tail", duration),
+        _fact(summary, HOST_BOUND_FRACTION, "host-bound steps", share),
+        _fact(summary, MEMORY_PEAK_BYTES, "peak memory", size),
+        _fact(summary, RESIDENT_PEAK_BYTES, "peak resident memory", size),
+        _fact(summary, LOSS, LOSS, lambda loss: f"{loss:.4g}"),
+        _fact(summary, OVERHEAD_S, "trainperf overhead", lambda spent: f"{duration(spent)}/step"),
     )
     return [*(entry for entry in entries if entry is not None), *_titled(summary)]
 
@@ -194,18 +214,12 @@ def remarks(summary: Summary) -> list[str]:
     return [plain(note) for note in (*answers, *notes)]
 
 
-def _phase_s(summary: Summary, phase: Phase) -> float:
-    if summary.run.steady_steps:
-        return value(summary, f"phase_{phase.label}_s") or 0.0
-    return summary.ledger_s.get(phase.label, 0.0) / max(1, summary.run.steps)
-
-
 def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
     # On a CPU nothing is moved to the device.
     if phase is Phase.H2D and summary.run.device == "cpu" and fraction < _NOTHING:
         return "not applicable (CPU)"
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
-    unseen = value(summary, f"phase_{phase.label}_s") is None
+    unseen = summary.value(phase_reading(phase.label)) is None
     return "not measured" if unseen and summary.run.steady_steps else ""
 
 
@@ -213,12 +227,12 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.loop is PLAIN else ""
+        ours = OURS if summary.run.loop is PLAIN and summary.value(OVERHEAD_S) else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"
     if phase is Phase.H2D:
-        copied, speed = value(summary, "h2d_bytes"), value(summary, "h2d_bytes_per_s")
+        copied, speed = summary.value(H2D_BYTES), summary.value(H2D_BYTES_PER_S)
         if summary.run.device == "cpu":
             return "hooks only: nothing is copied"
         return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
@@ -226,7 +240,7 @@ def _note(summary: Summary, phase: Phase) -> str:
 
 
 def _loader(summary: Summary) -> str:
-    stalled = value(summary, "data_stall_fraction")
+    stalled = summary.value(DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
     parts = [f"num_workers={workers}"] if workers is not None else []
     if stalled is not None and summary.run.device != "cpu":
@@ -235,18 +249,18 @@ def _loader(summary: Summary) -> str:
 
 
 def _tokens(summary: Summary) -> NamedValue | None:
-    rate_per_s, mask = value(summary, "effective_tokens_per_s"), summary.run.notes.get("tokens")
+    rate_per_s, mask = summary.value(EFFECTIVE_TOKENS_PER_S), summary.run.notes.get("tokens")
     if rate_per_s is None:
         return None
     name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
-    return NamedValue(name=name, said=_whole(rate_per_s), first=True)
+    return NamedValue(name=name, value=_whole(rate_per_s), first=True)
 
 
 def _samples(summary: Summary) -> NamedValue | None:
-    rate_per_s = value(summary, "samples_per_s")
-    if rate_per_s is None or value(summary, "effective_tokens_per_s") is not None:
+    rate_per_s = summary.value(SAMPLES_PER_S)
+    if rate_per_s is None or summary.value(EFFECTIVE_TOKENS_PER_S) is not None:
         return None
-    return NamedValue(name="samples/s", said=_whole(rate_per_s), first=True)
+    return NamedValue(name="samples/s", value=_whole(rate_per_s), first=True)
 
 
 def _lengths(summary: Summary) -> NamedValue | None:
@@ -257,22 +271,22 @@ def _lengths(summary: Summary) -> NamedValue | None:
         below += number
         if below >= half:
             longest = f"longest ≤ {max(lengths):,}, median ≤ {edge:,} tokens"
-            return NamedValue(name="sequences", said=longest)
+            return NamedValue(name="sequences", value=longest)
     return None
 
 
 def _overflow(summary: Summary) -> NamedValue | None:
-    overflowed, scale = value(summary, "overflow_rate"), value(summary, "loss_scale")
+    overflowed, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
     if overflowed is None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""
-    return NamedValue(name="overflow", said=fine_share(overflowed) + at)
+    return NamedValue(name="overflow", value=fine_share(overflowed) + at)
 
 
 def _titled(summary: Summary) -> list[NamedValue]:
     """Readings that bring a name for people with them, as those of a user's own meters do."""
     return [
-        NamedValue(name=plain(reading.title), said=amount(reading.value, reading.unit, name))
+        NamedValue(name=plain(reading.title), value=amount(reading.value, reading.unit, name))
         for name, reading in summary.readings.items()
         if reading.title and reading.value is not None
     ]
@@ -281,8 +295,8 @@ def _titled(summary: Summary) -> list[NamedValue]:
 def _fact(
     summary: Summary, reading: str, name: str, say: Callable[[float], str]
 ) -> NamedValue | None:
-    number = value(summary, reading)
-    return None if number is None else NamedValue(name=name, said=say(number))
+    number = summary.value(reading)
+    return None if number is None else NamedValue(name=name, value=say(number))
 
 
 def _whole(number: float) -> str:

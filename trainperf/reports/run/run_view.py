@@ -12,6 +12,15 @@ from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    PHASE_BACKWARD_S,
+    PHASE_CALLBACKS_S,
+    PHASE_DATA_WAIT_S,
+    PHASE_FORWARD_S,
+    PHASE_LOOP_S,
+    STEP_MEAN_S,
+)
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import (
     FindingRow,
@@ -40,7 +49,7 @@ class ReadingRow(msgspec.Struct, frozen=True, kw_only=True):
     """One reading as a row of a table."""
 
     name: str
-    said: str
+    value: str
     """Empty where there is no value."""
     interval: str
     steps: int
@@ -75,7 +84,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     why: list[str]
     """What the step is spent on, and how far that is from what the chip allows."""
     facts: list[NamedValue]
-    fit_said: str
+    fit_time: str
     """How long the fit took."""
     fit: list[NamedValue]
     findings: list[FindingView]
@@ -110,7 +119,7 @@ def run_view(summary: Summary) -> RunView:
         phases=phase_rows(summary),
         why=[line for line in (split_line(summary), light_line(summary)) if line],
         facts=facts(summary),
-        fit_said=duration(run.fit_s),
+        fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
         findings=list(map(finding_view, summary.findings)),
         others=list(map(finding_view, others)),
@@ -130,17 +139,17 @@ def _fit(summary: Summary) -> Iterator[NamedValue]:
     whole_s = summary.run.fit_s
     for name, spent_s in ledger(summary):
         if spent_s and whole_s:
-            yield NamedValue(name=name, said=duration(spent_s), fraction=spent_s / whole_s)
+            yield NamedValue(name=name, value=duration(spent_s), fraction=spent_s / whole_s)
 
 
 _OF_RANKS = {
-    "step": "step_mean_s",
-    "data wait": "phase_data_wait_s",
-    "forward": "phase_forward_s",
-    "backward": "phase_backward_s",
-    "callbacks": "phase_callbacks_s",
-    "loop": "phase_loop_s",
-    "all-reduce tail": "allreduce_tail_s",
+    "step": STEP_MEAN_S,
+    "data wait": PHASE_DATA_WAIT_S,
+    "forward": PHASE_FORWARD_S,
+    "backward": PHASE_BACKWARD_S,
+    "callbacks": PHASE_CALLBACKS_S,
+    "loop": PHASE_LOOP_S,
+    "all-reduce tail": ALLREDUCE_TAIL_S,
 }
 
 
@@ -167,7 +176,7 @@ def _cell(values: tuple[float | None, ...], place: int) -> str:
 def _reading(name: str, reading: Reading) -> ReadingRow:
     return ReadingRow(
         name=name,
-        said="" if reading.value is None else amount(reading.value, reading.unit, name),
+        value="" if reading.value is None else amount(reading.value, reading.unit, name),
         interval=_interval(name, reading),
         steps=reading.n,
         reason=plain(reading.reason or ""),

@@ -8,7 +8,8 @@ from rich.text import Text
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, confidence_interval, duration
-from trainperf.core.formatting.wrap import PLUS, WIDTH, words_of
+from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, words_of
+from trainperf.core.readings import ALLREDUCE_SKEW_S, ALLREDUCE_TAIL_S, PHASE_DATA_WAIT_S
 from trainperf.reports.layout.finding_lines import finding_text
 from trainperf.reports.layout.finding_view import NEXT
 from trainperf.reports.layout.terminal import flow
@@ -120,9 +121,17 @@ def _bar(fraction: float) -> str:
 
 
 def _numbers(summary: Summary, view: RunView, width: int) -> list[Text]:
-    why = [line for sentence in view.why for line in flow(words_of(sentence), width)]
+    why = [line for sentence in view.why for line in _broken(sentence, width)]
     facts = flow([fact.sentence for fact in view.facts], width, " · ")
     return [*why, *facts, *flow(_fit(summary), width, PLUS)]
+
+
+def _broken(sentence: str, width: int) -> list[Text]:
+    """Broken between parts where each has room on a line of its own, else between words."""
+    parts = sentence.split(" · ")
+    if max(map(columns_of, parts)) <= width:
+        return flow(parts, width, " · ")
+    return flow(words_of(sentence), width)
 
 
 def _fit(summary: Summary) -> list[str]:
@@ -141,10 +150,10 @@ def _ranks(summary: Summary, view: RunView) -> list[Text]:
     if len(summary.run.ranks) < 2:
         return []
     spreads = [
-        _spread(summary, "phase_data_wait_s", "data wait"),
-        _spread(summary, "allreduce_tail_s", "tail"),
+        _spread(summary, PHASE_DATA_WAIT_S, "data wait"),
+        _spread(summary, ALLREDUCE_TAIL_S, "tail"),
     ]
-    skew = summary.readings["allreduce_skew_s"]
+    skew = summary.readings[ALLREDUCE_SKEW_S]
     if skew.value is not None:
         interval = confidence_interval(skew.value, skew.low, skew.high)
         spreads.append(f"skew {duration(skew.value)}{interval}")

@@ -1,1 +1,1 @@
-"""What of a run is drawn over its steps?  The same lines in the tab of TensorBoard and a report."""
+"""What is drawn over the steps of a run: the same lines in the TensorBoard tab and the page."""

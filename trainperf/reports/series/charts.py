@@ -1,40 +1,154 @@
-"""What do the smaller charts show, and why does one have nothing to show?"""
+"""The small charts of a run: lines over groups of steps, and the reason where there are none."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural
-from trainperf.reports.series.chart import Chart, Line, drawn, filled, listed, shares, why
+from trainperf.core.readings import (
+    ALLREDUCE_SKEW_S,
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    DATA_WAIT_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    H2D_S,
+    LOSS,
+    MEMORY_PEAK_BYTES,
+    OVERFLOW_RATE,
+    RESIDENT_PEAK_BYTES,
+    SAMPLES_PER_S,
+)
+from trainperf.core.steps.block import Column
 from trainperf.reports.series.decimate import Groups, Span, over
 
 
 MOST_RANKS = 8
 """Lines in one chart that can still be told apart."""
 
+_DIGITS = 7
+"""Of a number that is drawn: more cannot be seen."""
+
+_FLOATS = msgspec.json.Decoder(list[float])
+
+Numbers = list[float | None]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a chart, a value per group of steps."""
+
+    key: str
+    label: str
+    values: Numbers
+    low: Numbers | None = None
+    """Smallest value of a single step in the group; `None` where only the value counts."""
+    high: Numbers | None = None
+    second: bool = False
+    """Whether it belongs to the axis on the right."""
+
+
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """A small chart; its groups of steps are those of the step-time breakdown."""
+
+    key: str
+    title: str
+    what: str
+    """What is drawn, in one sentence."""
+    unit: str
+    """`s`, `B`, `1/s`, `1` (a share of one) or empty (a plain number)."""
+    lines: list[Line]
+    absent: str | None = None
+    """Why there is nothing to draw: it does not apply, or it was not measured."""
+    note: str = ""
+    """What must be known beside it."""
+
 
 def charts(groups: Groups, summary: Summary) -> list[Chart]:
     """All of them, in the order in which they are shown."""
-    return [chart(groups, summary) for chart in _CHARTS]
+    return [_device(groups, summary), *(_chart(spec, groups, summary) for spec in _SPECS)]
+
+
+def listed(values: Column) -> Numbers:
+    """Numbers for a browser, `None` for those that are missing."""
+    there = np.isfinite(values)
+    present = values[there].tolist()
+    # All in one text and back: a hundred lines of a thousand numbers are most of an answer's time.
+    text = ",".join([f"%.{_DIGITS}g"] * len(present)) % tuple(present)
+    rounded = iter(_FLOATS.decode(f"[{text}]"))
+    return [next(rounded) if here else None for here in there.tolist()]
+
+
+def _mean_line(
+    groups: Groups, name: str, label: str, *, spread: bool = True, second: bool = False
+) -> Line | None:
+    """A column as a line of means, with the extremes of single steps if it has a *spread*."""
+    span = groups.span(name)
+    if span is None:
+        return None
+    return Line(
+        key=name,
+        label=label,
+        values=listed(span.mean()),
+        low=listed(span.low) if spread else None,
+        high=listed(span.high) if spread else None,
+        second=second,
+    )
+
+
+def _share_line(groups: Groups, names: tuple[str, str, str], label: str) -> Line | None:
+    """A quotient of sums, with the extremes of single steps."""
+    part, whole, single = (groups.span(name) for name in names)
+    if part is None or whole is None or single is None:
+        return None
+    return Line(
+        key=names[0],
+        label=label,
+        values=listed(over(part.sum, whole.sum)),
+        low=listed(single.low),
+        high=listed(single.high),
+    )
+
+
+def _rate_line(groups: Groups, name: str, label: str, *, spread: bool = True) -> Line | None:
+    amount, single = groups.span(name), groups.span(f"{name}_per_s")
+    walls = [groups.span(each) for each in groups.names if each.startswith(f"{name}:wall:")]
+    sums = [wall.sum for wall in walls if wall is not None]
+    if amount is None or single is None or not sums:
+        return None
+    return Line(
+        key=name,
+        label=label,
+        values=listed(
+            np.where(amount.count > 0, over(amount.sum, np.maximum.reduce(sums)), np.nan)
+        ),
+        low=listed(single.low) if spread else None,
+        high=listed(single.high) if spread else None,
+    )
+
+
+def _reason(summary: Summary, name: str) -> str:
+    """Why a reading has no value."""
+    reading = summary.reading(name)
+    return (reading.reason if reading else None) or "not measured in these steps"
 
 
 def _device(groups: Groups, summary: Summary) -> Chart:
     names = {
-        "data_stall_ns": ("idle for lack of data", "data_stall_fraction"),
-        "h2d_device_ns": ("copy to the device", "h2d_s"),
-        "tail_ns": ("all-reduce tail", "allreduce_tail_s"),
+        "data_stall_ns": ("idle for lack of data", DATA_STALL_FRACTION),
+        "h2d_device_ns": ("copy to the device", H2D_S),
+        "tail_ns": ("all-reduce tail", ALLREDUCE_TAIL_S),
     }
-    lines = [drawn(groups, name, label) for name, (label, _) in names.items()]
-    there = [each for each in lines if each is not None]
-    missing = [
-        f"{label}: {why(summary, reading)}"
-        for (label, reading), each in zip(names.values(), lines, strict=True)
-        if each is None
-    ]
+    lines = {name: _mean_line(groups, name, label) for name, (label, _) in names.items()}
+    there = [line for line in lines.values() if line is not None]
+    missing = "; ".join(
+        f"{label}: {_reason(summary, reading)}"
+        for name, (label, reading) in names.items()
+        if lines[name] is None
+    )
     cpu = summary.run.device == "cpu"
-    reason = "not applicable (CPU): host and device are the same" if cpu else "; ".join(missing)
+    reason = "not applicable (CPU): host and device are the same" if cpu else missing
     return Chart(
         key="device",
         title="Device time",
@@ -42,200 +156,182 @@ def _device(groups: Groups, summary: Summary) -> Chart:
         unit="s",
         lines=there,
         absent=None if there else reason,
-        note="; ".join(missing) if there else "",
+        note=missing if there else "",
     )
 
 
-def _data_wait(groups: Groups, summary: Summary) -> Chart:
-    waited = shares(groups, ("waited", "walls", "wait_fraction"), "host waits for the loader")
-    lines = [waited]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spec:
+    """A chart of one reading."""
+
+    key: str
+    title: str
+    what: str
+    unit: str
+    reading: str
+    """Says why there is nothing to draw."""
+    reading_on_cpu: str = ""
+    """The same on a CPU, where that is another one."""
+    lines: Callable[[Groups, Summary], list[Line | None]]
+    note: Callable[[Groups, Summary], str] = lambda groups, summary: ""  # noqa: ARG005 none
+
+
+def _chart(spec: _Spec, groups: Groups, summary: Summary) -> Chart:
+    lines = [line for line in spec.lines(groups, summary) if line is not None]
+    reading = (summary.run.device == "cpu" and spec.reading_on_cpu) or spec.reading
+    return Chart(
+        key=spec.key,
+        title=spec.title,
+        what=spec.what,
+        unit=spec.unit,
+        lines=lines,
+        absent=None if lines else _reason(summary, reading),
+        note=spec.note(groups, summary) if lines else "",
+    )
+
+
+def _data_wait(groups: Groups, summary: Summary) -> list[Line | None]:
+    names = ("waited", "walls", "wait_fraction")
+    lines = [_share_line(groups, names, "host waits for the loader")]
     if summary.run.device != "cpu":
         names = ("stalled", "stalled_walls", "stall_fraction")
-        lines.append(shares(groups, names, "device idle because of it"))
-    return filled(
-        lines,
-        Chart(
-            key="data_wait",
-            title="Data wait",
-            what="Share of the step time of all ranks.",
-            unit="1",
-            lines=[],
-            absent=why(summary, "data_wait_fraction"),
-        ),
-    )
+        lines.append(_share_line(groups, names, "device idle because of it"))
+    return lines
 
 
-def _tokens(groups: Groups, summary: Summary) -> Chart:
-    return filled(
-        [
-            _rate(groups, "tokens_effective", "effective"),
-            _rate(groups, "tokens_padded", "with padding", spread=False),
-        ],
-        Chart(
-            key="tokens",
-            title="Effective tokens per second",
-            what="Tokens of all ranks that the mask keeps, over the slowest rank's time.",
-            unit="1/s",
-            lines=[],
-            absent=why(summary, "effective_tokens_per_s"),
-            note=summary.run.notes.get("tokens", ""),
-        ),
-    )
+def _tokens(groups: Groups, _: Summary) -> list[Line | None]:
+    return [
+        _rate_line(groups, "tokens_effective", "effective"),
+        _rate_line(groups, "tokens_padded", "with padding", spread=False),
+    ]
 
 
-def _samples(groups: Groups, summary: Summary) -> Chart:
-    return filled(
-        [_rate(groups, "samples", "samples")],
-        Chart(
-            key="samples",
-            title="Samples per second",
-            what="Samples of all ranks over the slowest rank's time.",
-            unit="1/s",
-            lines=[],
-            absent=why(summary, "samples_per_s"),
-        ),
-    )
-
-
-def _overflow(groups: Groups, summary: Summary) -> Chart:
+def _overflow(groups: Groups, _: Summary) -> list[Line | None]:
     attempts, skipped = groups.span("attempts"), groups.span("overflows")
-    lines = []
-    if attempts is not None and skipped is not None:
-        # A single update is skipped or not: only a share that goes on adding up can be read.
-        so_far = over(np.cumsum(skipped.sum), np.cumsum(attempts.sum))
-        lines = [
-            Line(key="overflow", label="updates skipped", values=listed(so_far)),
-            drawn(groups, "loss_scale", "loss scale", spread=False, second=True),
-        ]
-    return filled(
-        lines,
-        Chart(
-            key="overflow",
-            title="GradScaler overflow",
-            what="Share of the updates attempted since the first step shown that were skipped; "
-            "on the right the loss scale.",
-            unit="1",
-            lines=[],
-            absent=why(summary, "overflow_rate"),
-        ),
-    )
+    if attempts is None or skipped is None:
+        return []
+    # A single update is skipped or not: only a share that goes on adding up can be read.
+    so_far = over(np.cumsum(skipped.sum), np.cumsum(attempts.sum))
+    return [
+        Line(key="overflow", label="updates skipped", values=listed(so_far)),
+        _mean_line(groups, "loss_scale", "loss scale", spread=False, second=True),
+    ]
 
 
-def _tail(groups: Groups, summary: Summary) -> Chart:
-    return _per_rank(
-        groups,
-        summary,
-        Chart(
-            key="tail",
-            title="All-reduce tail",
-            what="From the last gradient being ready to backward having returned, by rank.",
-            unit="s",
-            lines=[],
-            absent=why(summary, "allreduce_tail_s"),
-        ),
-    )
-
-
-def _skew(groups: Groups, summary: Summary) -> Chart:
-    return _per_rank(
-        groups,
-        summary,
-        Chart(
-            key="skew",
-            title="Skew at the all-reduce",
-            what="How much longer a rank waits than the one that comes last (which is at 0).",
-            unit="s",
-            lines=[],
-            absent=why(summary, "allreduce_skew_s"),
-        ),
-    )
-
-
-def _memory(groups: Groups, summary: Summary) -> Chart:
+def _memory(groups: Groups, _: Summary) -> list[Line | None]:
     names = {
         "peak_bytes": "peak since the process began",
         "reserved_bytes": "held by the allocator",
         "allocated_bytes": "held by tensors",
         "resident_bytes": "resident set of the process",
     }
-    reading = "resident_peak_bytes" if summary.run.device == "cpu" else "memory_peak_bytes"
-    return filled(
-        [drawn(groups, name, label) for name, label in names.items()],
-        Chart(
-            key="memory",
-            title="Memory",
-            what="After the step, on the rank with the most.",
-            unit="B",
-            lines=[],
-            absent=why(summary, reading),
-        ),
-    )
+    return [_mean_line(groups, name, label) for name, label in names.items()]
 
 
-def _loss(groups: Groups, summary: Summary) -> Chart:
-    reading = summary.readings["loss"]
-    return filled(
-        [drawn(groups, "loss", "loss")],
-        Chart(
-            key="loss",
-            title="Loss",
-            what="Of the last micro-batch of a step, mean over ranks.",
-            unit="",
-            lines=[],
-            absent=why(summary, "loss"),
-            note=reading.reason or "",
-        ),
-    )
-
-
-_CHARTS: tuple[Callable[[Groups, Summary], Chart], ...] = (
-    _device,
-    _data_wait,
-    _tokens,
-    _samples,
-    _overflow,
-    _tail,
-    _skew,
-    _memory,
-    _loss,
-)
-
-
-def _rate(groups: Groups, name: str, label: str, *, spread: bool = True) -> Line | None:
-    amount, single = groups.span(name), groups.span(f"{name}_per_s")
-    walls = [groups.span(each) for each in groups.names if each.startswith(f"{name}:wall:")]
-    known = [wall.sum for wall in walls if wall is not None]
-    if amount is None or single is None or not known:
-        return None
-    return Line(
-        key=name,
-        label=label,
-        values=listed(
-            np.where(amount.count > 0, over(amount.sum, np.maximum.reduce(known)), np.nan)
-        ),
-        low=listed(single.low) if spread else None,
-        high=listed(single.high) if spread else None,
-    )
-
-
-def _per_rank(groups: Groups, summary: Summary, empty: Chart) -> Chart:
+def _rank_spans(groups: Groups, summary: Summary, key: str) -> dict[int, Span]:
+    """Each rank's values, those of the ranks that wait least first."""
     spans = {
         rank: span
         for place, rank in enumerate(summary.run.ranks)
-        if (span := groups.span(f"{empty.key}:{place}")) is not None
+        if (span := groups.span(f"{key}:{place}")) is not None
     }
-    chosen = sorted(spans, key=lambda rank: _mean(spans[rank]))
-    if len(chosen) > MOST_RANKS:
-        half = MOST_RANKS // 2
-        note = f"{MOST_RANKS} of {plural(len(chosen), 'rank')}: those that wait least and most"
-        chosen = [*chosen[:half], *chosen[-half:]]
-        empty = msgspec.structs.replace(empty, note=note)
-    lines = [
-        Line(key=f"rank {rank}", label=f"rank {rank}", values=listed(spans[rank].mean()))
-        for rank in sorted(chosen)
-    ]
-    return filled(lines, empty)
+    waits = {rank: float(span.sum.sum() / span.count.sum()) for rank, span in spans.items()}
+    return {rank: spans[rank] for rank in sorted(spans, key=lambda rank: waits[rank])}
 
 
-def _mean(span: Span) -> float:
-    return float(span.sum.sum() / span.count.sum())
+def _rank_lines(key: str) -> Callable[[Groups, Summary], list[Line | None]]:
+    def lines(groups: Groups, summary: Summary) -> list[Line | None]:
+        spans = _rank_spans(groups, summary, key)
+        chosen = list(spans)
+        if len(chosen) > MOST_RANKS:
+            chosen = [*chosen[: MOST_RANKS // 2], *chosen[-MOST_RANKS // 2 :]]
+        return [
+            Line(key=f"rank {rank}", label=f"rank {rank}", values=listed(spans[rank].mean()))
+            for rank in sorted(chosen)
+        ]
+
+    return lines
+
+
+def _rank_note(key: str) -> Callable[[Groups, Summary], str]:
+    def note(groups: Groups, summary: Summary) -> str:
+        number = len(_rank_spans(groups, summary, key))
+        if number <= MOST_RANKS:
+            return ""
+        return f"{MOST_RANKS} of {plural(number, 'rank')}: those that wait least and most"
+
+    return note
+
+
+_SPECS = (
+    _Spec(
+        key="data_wait",
+        title="Data wait",
+        what="Share of the step time of all ranks.",
+        unit="1",
+        reading=DATA_WAIT_FRACTION,
+        lines=_data_wait,
+    ),
+    _Spec(
+        key="tokens",
+        title="Effective tokens per second",
+        what="Tokens of all ranks that the mask keeps, over the slowest rank's time.",
+        unit="1/s",
+        reading=EFFECTIVE_TOKENS_PER_S,
+        lines=_tokens,
+        note=lambda _, summary: summary.run.notes.get("tokens", ""),
+    ),
+    _Spec(
+        key="samples",
+        title="Samples per second",
+        what="Samples of all ranks over the slowest rank's time.",
+        unit="1/s",
+        reading=SAMPLES_PER_S,
+        lines=lambda groups, _: [_rate_line(groups, "samples", "samples")],
+    ),
+    _Spec(
+        key="overflow",
+        title="GradScaler overflow",
+        what="Share of the updates attempted since the first step shown that were skipped; "
+        "on the right the loss scale.",
+        unit="1",
+        reading=OVERFLOW_RATE,
+        lines=_overflow,
+    ),
+    _Spec(
+        key="tail",
+        title="All-reduce tail",
+        what="From the last gradient being ready to backward having returned, by rank.",
+        unit="s",
+        reading=ALLREDUCE_TAIL_S,
+        lines=_rank_lines("tail"),
+        note=_rank_note("tail"),
+    ),
+    _Spec(
+        key="skew",
+        title="Skew at the all-reduce",
+        what="How much longer a rank waits than the one that comes last (which is at 0).",
+        unit="s",
+        reading=ALLREDUCE_SKEW_S,
+        lines=_rank_lines("skew"),
+        note=_rank_note("skew"),
+    ),
+    _Spec(
+        key="memory",
+        title="Memory",
+        what="After the step, on the rank with the most.",
+        unit="B",
+        reading=MEMORY_PEAK_BYTES,
+        reading_on_cpu=RESIDENT_PEAK_BYTES,
+        lines=_memory,
+    ),
+    _Spec(
+        key="loss",
+        title="Loss",
+        what="Of the last micro-batch of a step, mean over ranks.",
+        unit="",
+        reading="loss",
+        lines=lambda groups, _: [_mean_line(groups, "loss", "loss")],
+        note=lambda _, summary: summary.readings[LOSS].reason or "",
+    ),
+)

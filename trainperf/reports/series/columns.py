@@ -1,4 +1,4 @@
-"""What is drawn of each step?  Columns over the same steps of all ranks, in SI units.
+"""The columns that charts draw: one value per step over all ranks, in SI units.
 
 Numbers of several ranks are combined as the readings combine them (`trainperf.meters`): shares are
 pooled, amounts add up over the slowest rank's time, memory is that of the largest rank.
@@ -10,6 +10,43 @@ import numpy as np
 
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS, Phase
 from trainperf.core.steps.block import Column, StepBlock
+from trainperf.reports.series.decimate import MOST_GROUPS, Groups
+
+
+class SeriesFold:
+    """Groups of the steps from *first* to *last*, both included.
+
+    Args:
+        lead: Place of the rank whose phases are drawn; the mean over ranks without one.
+        first: Number of the first step.
+        last: Number of the last one; to the end of the run without one.
+        most: Groups at most.
+    """
+
+    def __init__(
+        self,
+        lead: int | None = None,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        most: int = MOST_GROUPS,
+    ) -> None:
+        self.groups = Groups(first, most)
+        self._lead = lead
+        self._last = last
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: one block a rank, empty for one that took no part."""
+        index = next(block.index for block in blocks if len(block))
+        chosen = np.logical_and(
+            index >= self.groups.first, True if self._last is None else index <= self._last
+        )
+        if not chosen.any():
+            return
+        parts = blocks
+        if not chosen.all():
+            parts = [block.select(chosen) if len(block) else block for block in blocks]
+        self.groups.observe(index[chosen], columns(parts, self._lead))
 
 
 def columns(blocks: Sequence[StepBlock], lead: int | None) -> dict[str, Column]:
@@ -54,11 +91,11 @@ def _phases(mine: Sequence[StepBlock]) -> dict[str, Column]:
 
 def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
     """The slowest rank's step time where a step has the tag."""
-    known = int(np.bitwise_or.reduce(block.tags))
+    present = int(np.bitwise_or.reduce(block.tags))
     return {
         f"tag:{tag.label}": np.where(block.tags & tag, slowest_s, np.nan)
         for tag in TAGS
-        if known & tag
+        if present & tag
     }
 
 
@@ -84,16 +121,16 @@ def _shares(ranks: Sequence[StepBlock]) -> dict[str, Column]:
 
 
 def _rates(present: dict[int, StepBlock], slowest_s: Column) -> dict[str, Column]:
-    found: dict[str, Column] = {}
+    rates: dict[str, Column] = {}
     for name in ("tokens_effective", "tokens_padded", "samples"):
         amount = sum((fact(block, name) for block in present.values()), np.zeros(len(slowest_s)))
-        found[name] = amount
-        found[f"{name}_per_s"] = _quotient(amount, slowest_s)
+        rates[name] = amount
+        rates[f"{name}_per_s"] = _quotient(amount, slowest_s)
         for place, block in present.items():
             # The time that goes with an amount is that of the steps whose amount is known.
-            known = np.isnan(amount)
-            found[f"{name}:wall:{place}"] = np.where(known, np.nan, block.wall_ns / 1e9)
-    return found
+            missing = np.isnan(amount)
+            rates[f"{name}:wall:{place}"] = np.where(missing, np.nan, block.wall_ns / 1e9)
+    return rates
 
 
 def _scaler(ranks: Sequence[StepBlock]) -> dict[str, Column]:
@@ -126,5 +163,5 @@ def _mean(parts: Sequence[Column]) -> Column:
 
 
 def _quotient(amount: Column, units: Column) -> Column:
-    known = units > 0
-    return np.where(known, amount / np.where(known, units, 1.0), np.nan)
+    positive = units > 0
+    return np.where(positive, amount / np.where(positive, units, 1.0), np.nan)

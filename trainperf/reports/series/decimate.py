@@ -1,4 +1,4 @@
-"""How are 100,000 steps drawn on 1,000 pixels without losing the one slow step?
+"""Groups of steps: 100,000 steps on 1,000 pixels without losing the one slow step.
 
 Consecutive steps are put into groups of a power of two, and of every column each group keeps its
 sum, how many values that was, the smallest, the largest and where the largest is.  While steps
@@ -101,11 +101,11 @@ class Span:
         largest = values
         # A missing value is the least of its group: most columns have none and are not searched.
         if np.isnan(span.low).any():
-            known = ~np.isnan(values)
-            span.sum = np.add.reduceat(np.where(known, values, 0.0), begins)
-            span.count = np.add.reduceat(known.astype(np.int64), begins)
-            span.low = np.minimum.reduceat(np.where(known, values, np.inf), begins)
-            largest = np.where(known, values, -np.inf)
+            measured = ~np.isnan(values)
+            span.sum = np.add.reduceat(np.where(measured, values, 0.0), begins)
+            span.count = np.add.reduceat(measured.astype(np.int64), begins)
+            span.low = np.minimum.reduceat(np.where(measured, values, np.inf), begins)
+            largest = np.where(measured, values, -np.inf)
         else:
             span.sum, span.count = np.add.reduceat(values, begins), sizes
         span.high = np.maximum.reduceat(largest, begins)
@@ -147,8 +147,8 @@ class Span:
 
 def over(amounts: Column, units: Column | Ints) -> Column:
     """Quotients, NaN where there is nothing to divide by."""
-    known = units > 0
-    return np.where(known, amounts / np.where(known, units, 1), np.nan)
+    measured = units > 0
+    return np.where(measured, amounts / np.where(measured, units, 1), np.nan)
 
 
 def _halved(joined: npt.NDArray[Kind], empty: float) -> npt.NDArray[Kind]:

@@ -1,4 +1,4 @@
-"""How long did the steps take?  Distributions of their time, apart for each reason to leave out."""
+"""Distributions of step times: of steady steps, and of those excluded under each tag."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -32,9 +32,9 @@ class WallsFold:
         for tag in TAGS:
             mine = (left & tag) != 0
             if mine.any():
-                found = _with(self.left_out.get(tag.label), walls[mine])
-                if found is not None:
-                    self.left_out[tag.label] = found
+                walls_of_tag = _with(self.left_out.get(tag.label), walls[mine])
+                if walls_of_tag is not None:
+                    self.left_out[tag.label] = walls_of_tag
                 left = np.where(mine, 0, left)
 
     def every(self) -> list[Distribution]:
@@ -49,8 +49,8 @@ _MARGIN = 3
 
 def pooled(repeats: Sequence[WallsFold]) -> Distribution | None:
     """Steady steps of all repeats of a run."""
-    found = [walls.steady for walls in repeats if walls.steady is not None]
-    return reduce(lambda one, other: one.merge(other), found) if found else None
+    steady = [walls.steady for walls in repeats if walls.steady is not None]
+    return reduce(lambda merged, other: merged.merge(other), steady) if steady else None
 
 
 class Bins:
@@ -61,9 +61,9 @@ class Bins:
 
     def __init__(self, every: Sequence[Distribution], most: int) -> None:
         # Times of no length have no place on a logarithmic axis.
-        known = [one for one in every if one.counts.any()]
-        low = min((one.lowest for one in known), default=0)
-        high = max((one.lowest + len(one.counts) for one in known), default=1)
+        filled = [part for part in every if part.counts.any()]
+        low = min((part.lowest for part in filled), default=0)
+        high = max((part.lowest + len(part.counts) for part in filled), default=1)
         margin = max(_MARGIN, (high - low) // 32)
         low, high = low - margin, high + margin
         self._each = max(1, -(-(high - low) // most))
@@ -72,17 +72,17 @@ class Bins:
         places = low + self._each * np.arange(self._number + 1)
         self.edges_s: Column = np.exp(places * np.log(GROWTH))
 
-    def counts(self, found: Distribution) -> npt.NDArray[np.int64]:
+    def counts(self, distribution: Distribution) -> npt.NDArray[np.int64]:
         """Steps in each."""
         counted = np.zeros(self._number * self._each, np.int64)
-        start = found.lowest - self._low
-        if found.counts.any():
-            counted[start : start + len(found.counts)] = found.counts
+        start = distribution.lowest - self._low
+        if distribution.counts.any():
+            counted[start : start + len(distribution.counts)] = distribution.counts
         return np.add.reduceat(counted, np.arange(0, len(counted), self._each))
 
 
 def _with(before: Distribution | None, walls: Column) -> Distribution | None:
-    found = Distribution.of(walls) if len(walls) else None
-    if before is None or found is None:
-        return before or found
-    return before.merge(found)
+    added = Distribution.of(walls) if len(walls) else None
+    if before is None or added is None:
+        return before or added
+    return before.merge(added)

@@ -1,4 +1,4 @@
-"""What do the charts of a run show?  Groups of steps as lines, with the reason where there is none.
+"""The step-time breakdown over a run, and all its charts: groups of steps as lines.
 
 Everything is SI; a missing value is `null`.  A line's values are means of its group (of quotients:
 quotients of sums), `low` and `high` are those of single steps.
@@ -14,8 +14,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import words
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.core.steps.block import Column
-from trainperf.reports.series.chart import Chart, listed
-from trainperf.reports.series.charts import charts
+from trainperf.reports.series.charts import Chart, charts, listed
 from trainperf.reports.series.decimate import Groups, Span
 
 
@@ -126,9 +125,9 @@ def _steps(groups: Groups, rank: int | None) -> Steps | None:
 def _frame_s(wall: Span, steady: Span | None) -> float | None:
     """Room for all steady steps, unless a few of them are very far from the rest."""
     usual = wall if steady is None else steady
-    known = usual.count > 0
-    typical_s = median(usual.mean()[known].tolist())
-    frame_s = _ROOM * min(float(usual.high[known].max()), _FAR * typical_s)
+    measured = usual.count > 0
+    typical_s = median(usual.mean()[measured].tolist())
+    frame_s = _ROOM * min(float(usual.high[measured].max()), _FAR * typical_s)
     return frame_s or None
 
 

@@ -1,1 +1,1 @@
-"""A trace in words: text, markdown, and the tables of the tab."""
+"""Reports of traces: one view in words, laid out as text and markdown."""

@@ -19,7 +19,9 @@ def render(report: TraceReport) -> str:
     for rank in view.ranks[:1]:
         blocks += _rank(rank)
     blocks.append("\n".join(f"- {safe(warning)}" for warning in view.warnings))
-    blocks += [finding_markdown(place, one) for place, one in enumerate(view.findings, start=1)]
+    blocks += [
+        finding_markdown(place, finding) for place, finding in enumerate(view.findings, start=1)
+    ]
     if not view.findings:
         blocks.append(NO_FINDING)
     return "\n\n".join(block for block in blocks if block) + "\n"

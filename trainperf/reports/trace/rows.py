@@ -145,7 +145,7 @@ def _syncs(rank: RankTrace) -> str:
     if not calls and not items:
         return ""
     waited = duration(_mean([step.sync_s for step in rank.steps]) or 0.0)
-    return f"{count(calls)} synchronising calls/step, {waited}; {count(items)} .item()/step"
+    return f"synchronising calls: {count(calls)}/step, {waited}; .item(): {count(items)}/step"
 
 
 def _tensor_cores(rank: RankTrace) -> str:
@@ -177,17 +177,17 @@ def _communication(rank: RankTrace) -> list[TraceRow]:
     if not totals.comm_s:
         return []
     on_host = "" if totals.comm_exposed_s is not None else "on the host"
-    found = [_row("comm_s", _per_step(totals.comm_s), on_host)]
+    out = [_row("comm_s", _per_step(totals.comm_s), on_host)]
     if totals.comm_exposed_s is not None:
         hidden = f"{share(totals.comm_overlap_fraction or 0.0)} hidden by computing"
-        found.append(_row("comm_exposed_s", _per_step(totals.comm_exposed_s), hidden, inner=True))
+        out.append(_row("comm_exposed_s", _per_step(totals.comm_exposed_s), hidden, inner=True))
     tails = [step.allreduce_tail_s for step in rank.steps if step.allreduce_tail_s is not None]
     if tails:
         early_s = min(step.allreduce_early_s or 0.0 for step in rank.steps)
         note = f"the last one ended {duration(early_s)} before backward" if early_s else ""
         tail = _per_step(totals.allreduce_tail_s or 0.0)
-        found.append(_row("allreduce_tail_s", tail, note, inner=True))
-    return found
+        out.append(_row("allreduce_tail_s", tail, note, inner=True))
+    return out
 
 
 def _host(rank: RankTrace) -> list[TraceRow]:
@@ -197,20 +197,20 @@ def _host(rank: RankTrace) -> list[TraceRow]:
         "optimizer": _mean([step.optimizer_s for step in rank.steps]),
     }
     split = ", ".join(f"{name} {duration(s)}" for name, s in parts.items() if s is not None)
-    found = []
+    out = []
     if rank.totals.cpu_op_s is not None:
-        found.append(_row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split))
+        out.append(_row("cpu_op_s", _per_step(rank.totals.cpu_op_s), split))
     hole_s = _mean([step.hole_s for step in rank.steps])
     if hole_s is not None:
         device = ", GPU idle" if rank.device_worked else ""
         note = f"no operator, no device call{device}"
-        found.append(_row("hole_s", _per_step(hole_s), note))
+        out.append(_row("hole_s", _per_step(hole_s), note))
     if rank.memory_peak_bytes is not None:
         by = f"allocated by {rank.memory_peak_operator}" if rank.memory_peak_operator else ""
-        found.append(_row("memory_peak_bytes", size(rank.memory_peak_bytes), by))
-    return found
+        out.append(_row("memory_peak_bytes", size(rank.memory_peak_bytes), by))
+    return out
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured else None

@@ -42,17 +42,17 @@ function phase(row, most) {
 export function facts(node, words) {
   fill(
     node,
-    words.facts.length ? el("dl", { class: "facts" }, words.facts.map((fact) => el("div", {}, el("dt", {}, fact.name), el("dd", {}, fact.said)))) : null,
-    words.fit.length ? el("div", { class: "fit" }, el("span", { class: "quiet small" }, `the fit, ${words.fit_said}`), ledger(words.fit)) : null,
+    words.facts.length ? el("dl", { class: "facts" }, words.facts.map((fact) => el("div", {}, el("dt", {}, fact.name), el("dd", {}, fact.value)))) : null,
+    words.fit.length ? el("div", { class: "fit" }, el("span", { class: "quiet small" }, `the fit, ${words.fit_time}`), ledger(words.fit)) : null,
   );
 }
 
 function ledger(parts) {
   return [
     el("div", { class: "ledger" }, parts.map((part, place) => el("span", {
-      class: `part part-${place % 8}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.said}`,
+      class: `part part-${place % 8}`, style: `flex-grow: ${Math.max(part.fraction, 0.002)}`, title: `${part.name} ${part.value}`,
     }))),
-    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 8}` }), `${part.name} ${part.said}`))),
+    el("p", { class: "legend" }, parts.map((part, place) => el("span", {}, el("i", { class: `swatch part-${place % 8}` }), `${part.name} ${part.value}`))),
   ];
 }
 
@@ -84,9 +84,9 @@ export function ranks(node, words) {
 }
 
 export function readings(node, list) {
-  const rows = list.map((reading) => [reading.name, reading.said || reading.reason, reading.interval, reading.said ? counted(reading.steps) : ""]);
+  const rows = list.map((reading) => [reading.name, reading.value || reading.reason, reading.interval, reading.value ? counted(reading.steps) : ""]);
   const body = table(["reading", "value", "95 % interval", "steps"], rows);
-  body.querySelectorAll("tbody tr").forEach((row, place) => { if (!list[place].said) row.classList.add("quiet"); });
+  body.querySelectorAll("tbody tr").forEach((row, place) => { if (!list[place].value) row.classList.add("quiet"); });
   const open = node.querySelector("details")?.open ?? false;
   fill(node, el("details", { open }, el("summary", {}, `All ${list.length} readings`), body));
 }

@@ -125,7 +125,7 @@ function tags(steps, scale) {
 }
 
 function why(tag, step, place, scale) {
-  const left = tag.left_out ? "left out of the steady steps" : "counts among the steady steps";
+  const left = tag.left_out ? "excluded from the steady steps" : "counts as a steady step";
   const many = tag.steps[place] > 1 ? `<br>the slowest of ${counted(tag.steps[place])} such steps here` : "";
   const time = tag.wall_s[place] === null ? "" : `, ${digits(tag.wall_s[place] * scale.factor)}${scale.suffix}`;
   return `<b>step ${counted(step)}${time}: ${asPlotlyText(tag.label)}</b><br>${asPlotlyText(tag.why)}<br>${left}${many}`;

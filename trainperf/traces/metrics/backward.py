@@ -1,5 +1,6 @@
-"""Which device work belongs to backward, and did communication outlast it?"""
+"""The device work of backward, and the all-reduce tail: communication that outlasts it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,12 +45,20 @@ def tails(
     mine[mine] = device.start[mine] < first_update[device.step[mine]]
     mine &= _launched_by_engine(table, steps, device, host)
     last_reduce = _extreme(device, mine, device.end, count, _EARLY)
-    known = (last_reduce != _EARLY) & (last_backward != _EARLY)
+    has_tail = (last_reduce != _EARLY) & (last_backward != _EARLY)
     updated = (last_reduce != _EARLY) & (first_update != _LATE)
     return Tail(
-        after_backward=_signed(last_reduce, last_backward, known),
+        after_backward=_signed(last_reduce, last_backward, has_tail),
         to_optimizer=_signed(first_update, last_reduce, updated),
     )
+
+
+def _launched_where(device: DeviceWork, holds: Callable[[Rows, Rows], Mask]) -> Mask:
+    """Where *holds* is true of the device events that have a launch, and of their launches."""
+    out = np.zeros(len(device), bool)
+    launched = np.flatnonzero(device.launch != NONE)
+    out[launched] = holds(launched, device.launch[launched])
+    return out
 
 
 def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork) -> Mask:
@@ -58,19 +67,19 @@ def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork)
     Not simply after forward: what the reducer copies at the end and what the optimizer does must
     not count.  Without such functions: inside what is marked as backward.
     """
-    inside = np.zeros(len(device), bool)
-    known = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[known]
-    if not len(host.engine):
-        if host.backward is not None:
-            inside[known] = host.backward.holds(table.start_ns[rows])
-        return inside
-    for thread in present(table.thread[host.engine]):
-        mine = host.engine[table.thread[host.engine] == thread]
-        spans = union(table.start_ns[mine], table.end_ns[mine])
-        on_it = table.thread[rows] == thread
-        inside[known[on_it]] = spans.holds(table.start_ns[rows[on_it]])
-    return inside
+
+    def inside(_: Rows, calls: Rows) -> Mask:
+        out = np.zeros(len(calls), bool)
+        if not len(host.engine):
+            return out if host.backward is None else host.backward.holds(table.start_ns[calls])
+        for thread in present(table.thread[host.engine]):
+            mine = host.engine[table.thread[host.engine] == thread]
+            spans = union(table.start_ns[mine], table.end_ns[mine])
+            on_it = table.thread[calls] == thread
+            out[on_it] = spans.holds(table.start_ns[calls[on_it]])
+        return out
+
+    return _launched_where(device, inside)
 
 
 def _launched_by_engine(
@@ -80,18 +89,17 @@ def _launched_by_engine(
 
     The reducer launches its last bucket after the last function has returned, on that thread.
     """
-    inside = np.zeros(len(device), bool)
-    known = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[known]
     own = present(table.thread[host.engine])
     own = own[own != steps.thread]
     begin, end = backward_windows(table, steps, host)
-    step = device.step[known]
-    during = step != NONE
-    at = table.start_ns[rows]
-    during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
-    inside[known] = during | np.isin(table.thread[rows], own)
-    return inside
+
+    def inside(work: Rows, calls: Rows) -> Mask:
+        step, at = device.step[work], table.start_ns[calls]
+        during = step != NONE
+        during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
+        return np.asarray(during | np.isin(table.thread[calls], own), bool)
+
+    return _launched_where(device, inside)
 
 
 def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
@@ -115,15 +123,16 @@ def _launched_by_optimizer(
     table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
 ) -> Mask:
     """Launched inside an update, on the thread of the steps where that is known."""
-    inside = np.zeros(len(device), bool)
-    if host.optimizer is None:
-        return inside
-    known = np.flatnonzero(device.launch != NONE)
-    rows = device.launch[known]
-    inside[known] = host.optimizer.holds(table.start_ns[rows])
-    if steps.thread != NONE:
-        inside[known] &= table.thread[rows] == steps.thread
-    return inside
+    updates = host.optimizer
+    if updates is None:
+        return np.zeros(len(device), bool)
+    on_any = steps.thread == NONE
+    return _launched_where(
+        device,
+        lambda _, calls: (
+            updates.holds(table.start_ns[calls]) & (on_any | (table.thread[calls] == steps.thread))
+        ),
+    )
 
 
 def _extreme(device: DeviceWork, wanted: Mask, times: Column, count: int, start: int) -> Column:
@@ -135,8 +144,8 @@ def _extreme(device: DeviceWork, wanted: Mask, times: Column, count: int, start:
     return out
 
 
-def _signed(later: Column, earlier: Column, known: Mask) -> list[int | None]:
+def _signed(later: Column, earlier: Column, is_measured: Mask) -> list[int | None]:
     return [
         int(end - begin) if sure else None
-        for end, begin, sure in zip(later, earlier, known, strict=True)
+        for end, begin, sure in zip(later, earlier, is_measured, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Which collectives ran, of what kind, with how much data?"""
+"""The collectives of a trace: their kinds, times and data."""
 
 import re
 from dataclasses import dataclass
@@ -117,9 +117,9 @@ def _above(table: EventTable, launch: Rows) -> list[Rows]:
     """Rows of the ranges around each launch that are about communication, innermost first."""
     ranges = nest(table, named(table, _ANY_HOST, Kind.ANNOTATION, Kind.CPU_OP))
     place = np.full(len(launch), NONE, np.intp)
-    known = launch != NONE
-    at = launch[known]
-    place[known] = ranges.innermost(table.thread[at], table.start_ns[at])
+    launched = launch != NONE
+    at = launch[launched]
+    place[launched] = ranges.innermost(table.thread[at], table.start_ns[at])
     levels = ranges.ancestors(place)
     if not levels:
         return []
@@ -128,11 +128,11 @@ def _above(table: EventTable, launch: Rows) -> list[Rows]:
 
 def _first(column: Column | Codes, rows: Rows, above: list[Rows]) -> Column:
     """The kernel's own value; else that of the innermost range above its launch that has one."""
-    found = column[rows].astype(np.int64)
+    values = column[rows].astype(np.int64)
     for level in above:
-        missing = (found == NONE) & (level != NONE)
-        found[missing] = column[level[missing]]
-    return found
+        missing = (values == NONE) & (level != NONE)
+        values[missing] = column[level[missing]]
+    return values
 
 
 def _texts(table: EventTable, codes: Column | Codes) -> list[str]:
@@ -145,17 +145,17 @@ def _kinds_of(table: EventTable, rows: Rows, above: list[Rows]) -> list[str]:
     A name that says `SendRecv` may stand for an all-to-all, so it counts only if nothing else does.
     """
     own = _kinds(table.names, table.name[rows])
-    found = _kinds(table.texts, table.collective[rows])
-    _fill(found, own)
-    _fill(found, _device_ranges(table, rows))
+    kinds = _kinds(table.texts, table.collective[rows])
+    _fill(kinds, own)
+    _fill(kinds, _device_ranges(table, rows))
     for level in above:
         at = np.flatnonzero(level != NONE)
         for texts, codes in ((table.texts, table.collective), (table.names, table.name)):
-            said = np.full(len(rows), _OTHER)
-            said[at] = _kinds(texts, codes[level[at]])
-            _fill(found, said)
-    found = np.where(found == _OTHER, own, found)
-    return [_NAMES[kind] for kind in found.tolist()]
+            above_kinds = np.full(len(rows), _OTHER)
+            above_kinds[at] = _kinds(texts, codes[level[at]])
+            _fill(kinds, above_kinds)
+    kinds = np.where(kinds == _OTHER, own, kinds)
+    return [_NAMES[kind] for kind in kinds.tolist()]
 
 
 _NAMES = (*(kind for kind, _ in _KINDS), OTHER)
@@ -163,17 +163,17 @@ _OTHER = _NAMES.index(OTHER)
 _VAGUE = (_OTHER, _NAMES.index("send_recv"))
 
 
-def _fill(found: Rows, said: Rows) -> None:
+def _fill(kinds: Rows, others: Rows) -> None:
     """Take what is said where nothing was, and it is not vague."""
-    takes = np.isin(found, _VAGUE) & ~np.isin(said, _VAGUE)
-    found[takes] = said[takes]
+    takes = np.isin(kinds, _VAGUE) & ~np.isin(others, _VAGUE)
+    kinds[takes] = others[takes]
 
 
 def _kinds(texts: list[str], codes: Codes) -> Rows:
     """Index in `_NAMES` of the kind that each text says; each text is looked at once."""
-    known = codes != NONE
+    has_text = codes != NONE
     of_text = np.full(len(texts) + 1, _OTHER, np.intp)
-    for code in present(codes[known]):
+    for code in present(codes[has_text]):
         of_text[code] = _NAMES.index(kind_of(texts[code]))
     return of_text[codes]
 
@@ -202,11 +202,11 @@ def _sizes(table: EventTable, group: list[str]) -> Column:
 def _members(table: EventTable, kind: list[str], group: list[str]) -> Column:
     """By how much a collective's data is more than what one rank puts in."""
     sizes = _sizes(table, group)
-    gathers = np.array([one == "all_gather" for one in kind], bool)
+    gathers = np.array([name == "all_gather" for name in kind], bool)
     return np.where(gathers, sizes, 1)
 
 
 def _bytes(table: EventTable, elements: Column, dtype: Codes | Column, factor: Column) -> Column:
     widths = np.array([_ITEM_BYTES.get(text.lower(), 0) for text in _texts(table, dtype)], np.int64)
-    known = (elements >= 0) & (widths > 0) & (factor > 0)
-    return np.where(known, elements * widths * factor, NONE)
+    is_known = (elements >= 0) & (widths > 0) & (factor > 0)
+    return np.where(is_known, elements * widths * factor, NONE)

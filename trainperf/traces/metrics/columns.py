@@ -1,4 +1,4 @@
-"""How do nanoseconds of many steps become the fields of `TraceStep`?"""
+"""Columns of `TraceStep`: nanoseconds of many steps put into its fields."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,7 +34,7 @@ def not_measured(names: Sequence[str], count: int) -> StepColumns:
 
 def share(part: Sequence[int], whole: Sequence[int]) -> list[float | None]:
     """Quotients; `None` where there is nothing to have a share in."""
-    return [one / all_ if all_ else None for one, all_ in zip(part, whole, strict=True)]
+    return [part_ / whole_ if whole_ else None for part_, whole_ in zip(part, whole, strict=True)]
 
 
 def median(values: Column | Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""What did the device work on, when, and for which step?"""
+"""The work of the device: what it was for, when it ran, and which step launched it."""
 
 import re
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ from trainperf.traces.metrics.intervals import overlaps
 from trainperf.traces.metrics.steps import Mask, StepSpans, named, present
 
 
-_FIELDS = (
+DEVICE_FIELDS = (
     "device_span_s", "gpu_busy_s", "gpu_idle_s", "idle_data_wait_s", "idle_host_bound_s",
     "idle_sync_s", "idle_other_s", "compute_s", "h2d_s", "h2d_bytes", "h2d_overlap_fraction",
     "d2h_s", "d2h_bytes", "d2h_overlap_fraction", "kernels", "launches", "short_kernels",
@@ -44,7 +44,7 @@ def device_columns(
     """Busy and idle time, copies and kernels of each step; not measured without a device."""
     count = len(steps)
     if not len(device):
-        return not_measured(_FIELDS, count)
+        return not_measured(DEVICE_FIELDS, count)
     spans = by_step(device, device.in_steps, count)
     compute = by_step(device, device.kernel & device.used_for(DeviceUse.COMPUTE), count)
     bounds = [each.bounds for each in spans]

@@ -1,4 +1,4 @@
-"""What did the host do in its steps?  The loader, the parts of a step, operators and calls."""
+"""The work of the host in its steps: the loader, the parts of a step, operators and calls."""
 
 import re
 from dataclasses import dataclass

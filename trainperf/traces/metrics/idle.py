@@ -1,4 +1,4 @@
-"""Why was the device idle?  Each pause between two pieces of its work, by what the host did."""
+"""Idle time of the device, split by what the host did in each pause."""
 
 from dataclasses import dataclass
 
@@ -67,9 +67,9 @@ def _launched_late(
     # The first of those that start together; rows are in order of start.
     ends_it = np.searchsorted(device.start, pauses.end, side="left")
     launch = device.launch[ends_it]
-    known = launch != NONE
-    late = known.copy()
-    late[known] = table.start_ns[launch[known]] >= pauses.start[known]
+    launched = launch != NONE
+    late = launched.copy()
+    late[launched] = table.start_ns[launch[launched]] >= pauses.start[launched]
     return np.asarray(late, bool)
 
 

@@ -1,4 +1,4 @@
-"""Which time do some intervals cover, alone and together?  Plain interval algebra on columns."""
+"""Interval algebra on columns: unions, gaps, overlaps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,9 +48,9 @@ class Spans:
     def holds(self, times: Column) -> "np.typing.NDArray[np.bool_]":
         """Whether each of *times* is covered."""
         place = np.searchsorted(self.start, times, side="right") - 1
-        found = place >= 0
-        found[found] = times[found] < self.end[place[found]]
-        return found
+        inside = place >= 0
+        inside[inside] = times[inside] < self.end[place[inside]]
+        return inside
 
 
 def union(start: Column, end: Column) -> Spans:
@@ -66,22 +66,22 @@ def union(start: Column, end: Column) -> Spans:
     return Spans(start=start[first], end=reach[last[: len(first)]])
 
 
-def either(one: Spans, other: Spans) -> Spans:
+def either(first: Spans, other: Spans) -> Spans:
     """What one of two covers."""
-    return union(np.concatenate((one.start, other.start)), np.concatenate((one.end, other.end)))
+    return union(np.concatenate((first.start, other.start)), np.concatenate((first.end, other.end)))
 
 
-def both(one: Spans, other: Spans) -> Spans:
+def both(first: Spans, other: Spans) -> Spans:
     """What both of two cover."""
-    begin, end = _pieces(one, other)
-    kept = one.holds(begin) & other.holds(begin)
+    begin, end = _pieces(first, other)
+    kept = first.holds(begin) & other.holds(begin)
     return union(begin[kept], end[kept])
 
 
-def without(one: Spans, other: Spans) -> Spans:
+def without(first: Spans, other: Spans) -> Spans:
     """What *one* covers and *other* does not."""
-    begin, end = _pieces(one, other)
-    kept = one.holds(begin) & ~other.holds(begin)
+    begin, end = _pieces(first, other)
+    kept = first.holds(begin) & ~other.holds(begin)
     return union(begin[kept], end[kept])
 
 
@@ -99,9 +99,9 @@ def clipped(spans: Spans, start: int, end: int) -> Spans:
     return union(np.maximum(spans.start, start), np.minimum(spans.end, end))
 
 
-def _pieces(one: Spans, other: Spans) -> tuple[Column, Column]:
+def _pieces(first: Spans, other: Spans) -> tuple[Column, Column]:
     """Time cut at every edge of two: each piece is wholly inside or outside of either."""
-    edges = np.sort(np.concatenate((one.start, one.end, other.start, other.end)))
+    edges = np.sort(np.concatenate((first.start, first.end, other.start, other.end)))
     begin, end = edges[:-1], edges[1:]
     real = end > begin
     return begin[real], end[real]

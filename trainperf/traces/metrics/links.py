@@ -1,4 +1,4 @@
-"""Who called whom: which call launched a device event, and which operator made that call?"""
+"""Links between events: the call that launched a device event, the operator around a call."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ def launches_of(table: EventTable, rows: Rows) -> Rows:
     if not len(numbers):
         return np.full(len(rows), NONE, np.intp)
     place = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    found = numbers[place] == wanted
-    return np.where(found, calls[first[place]], NONE).astype(np.intp)
+    matches = numbers[place] == wanted
+    return np.where(matches, calls[first[place]], NONE).astype(np.intp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +42,9 @@ class Nest:
     def innermost(self, thread: Codes, times: Column) -> Rows:
         """Position of the innermost event on a thread at each of *times*; `NONE` without one."""
         out = np.full(len(times), NONE, np.intp)
-        for one in present(thread):
-            mine = np.flatnonzero(thread == one)
-            low, high = np.searchsorted(self.thread, [one, one + 1])
+        for code in present(thread):
+            mine = np.flatnonzero(thread == code)
+            low, high = np.searchsorted(self.thread, [code, code + 1])
             place = low + np.searchsorted(self.start[low:high], times[mine], side="right") - 1
             place[place < low] = NONE
             out[mine] = self._climbed(place, times[mine])

@@ -52,9 +52,9 @@ def top_operators(
 def launching_operators(table: EventTable, device: DeviceWork, forest: Nest) -> Rows:
     """Place in the forest of the operator that launched each device event; `NONE` without one."""
     place = np.full(len(device), NONE, np.intp)
-    known = device.launch != NONE
-    rows = device.launch[known]
-    place[known] = forest.innermost(table.thread[rows], table.start_ns[rows])
+    launched = device.launch != NONE
+    rows = device.launch[launched]
+    place[launched] = forest.innermost(table.thread[rows], table.start_ns[rows])
     return place
 
 
@@ -99,17 +99,19 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
     }
     weight = _sum(group, by, len(codes))
     names = [*table.names, OUTSIDE]
-    order = sorted(np.flatnonzero(weight > 0), key=lambda one: (-weight[one], names[codes[one]]))
+    order = sorted(
+        np.flatnonzero(weight > 0), key=lambda place: (-weight[place], names[codes[place]])
+    )
     return tuple(
         Operator(
-            name=names[codes[one]],
-            shapes=_heaviest_shapes(table, use, by, group == one),
-            calls=int(sums["calls"][one]),
-            self_device_s=int(sums["device"][one]) / 1e9 if measured else None,
-            self_cpu_s=int(sums["cpu"][one]) / 1e9,
-            few_large=_few_large(int(sums["large"][one]), int(sums["device"][one])),
+            name=names[codes[place]],
+            shapes=_heaviest_shapes(table, use, by, group == place),
+            calls=int(sums["calls"][place]),
+            self_device_s=int(sums["device"][place]) / 1e9 if measured else None,
+            self_cpu_s=int(sums["cpu"][place]) / 1e9,
+            few_large=_few_large(int(sums["large"][place]), int(sums["device"][place])),
         )
-        for one in order[:TOP]
+        for place in order[:TOP]
     )
 
 
@@ -120,11 +122,11 @@ def _few_large(large: int, all_: int) -> bool | None:
 def _heaviest_shapes(
     table: EventTable, use: _Use, by: Column, mine: npt.NDArray[np.bool_]
 ) -> str | None:
-    known = mine & (use.shapes != NONE)
-    if not known.any():
+    has_shapes = mine & (use.shapes != NONE)
+    if not has_shapes.any():
         return None
-    shapes, group = np.unique(use.shapes[known], return_inverse=True)
-    weight = _sum(group, by[known], len(shapes))
+    shapes, group = np.unique(use.shapes[has_shapes], return_inverse=True)
+    weight = _sum(group, by[has_shapes], len(shapes))
     texts = [table.texts[code] for code in shapes.tolist()]
     heaviest: tuple[int, str] = min(zip((-weight).tolist(), texts, strict=True))
     return heaviest[1]

@@ -1,4 +1,4 @@
-"""Which steps does a trace hold, and when did the host run each?"""
+"""The steps of a trace, on the clock of the host."""
 
 import re
 from dataclasses import dataclass
@@ -88,8 +88,8 @@ def _by_mark(table: EventTable) -> StepSpans | None:
     # Another process or thread in the same file may mark steps of its own.
     thread = int(np.bincount(table.thread[rows]).argmax())
     rows = rows[table.thread[rows] == thread]
-    found = {int(code): _MARK.match(table.names[code]) for code in present(table.name[rows])}
-    numbers = {code: int(mark.group(1)) for code, mark in found.items() if mark}
+    marks = {int(code): _MARK.match(table.names[code]) for code in present(table.name[rows])}
+    numbers = {code: int(mark.group(1)) for code, mark in marks.items() if mark}
     number = np.array([numbers[int(code)] for code in table.name[rows]], np.int64)
     start, end = table.start_ns[rows], table.end_ns[rows]
     end[:-1] = np.minimum(end[:-1], start[1:])

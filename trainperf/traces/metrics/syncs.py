@@ -1,4 +1,4 @@
-"""Where did the host wait for the device, and from which line of Python?"""
+"""Waits of the host for the device, and the lines of Python they come from."""
 
 import re
 from collections import defaultdict
@@ -35,13 +35,13 @@ def sync_columns(
     """
     count = len(steps)
     items = steps.holding(table.start_ns[_items(table, forest)])
-    known = {"item_calls": per_step(items, count)}
+    columns = {"item_calls": per_step(items, count)}
     if not has_device:
-        return {**known, "sync_calls": [None] * count, "sync_s": [None] * count}
+        return {**columns, "sync_calls": [None] * count, "sync_s": [None] * count}
     waits = host.syncs[_first_of_each(_waits(table, host.syncs, forest))]
     step = steps.holding(table.start_ns[waits])
     return {
-        **known,
+        **columns,
         "sync_calls": per_step(step, count),
         "sync_s": seconds(host.syncing.within(steps.start, steps.end)),
     }
@@ -59,11 +59,11 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
         site = calls[place], stacks[place]
         lengths[site] += length
         counted[site].add(waits[place])
-    found = [
+    sites = [
         SyncSite(call=site[0], count=len(counted[site]), total_s=length / 1e9, stack=site[1])
         for site, length in lengths.items()
     ]
-    return tuple(sorted(found, key=lambda site: (-site.total_s, site.call, site.stack))[:TOP])
+    return tuple(sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[:TOP])
 
 
 def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
@@ -90,13 +90,13 @@ def _items(table: EventTable, forest: Nest) -> Rows:
 def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
     """`aten::item` where one is around; else the outermost `aten` operator; else the call."""
     levels = forest.ancestors(forest.innermost(table.thread[rows], table.start_ns[rows]))
-    said = [table.label(int(row)) for row in rows]
+    names = [table.label(int(row)) for row in rows]
     for level in levels:
         for place in np.flatnonzero(level != NONE):
             name = table.label(int(forest.rows[level[place]]))
-            if name.startswith("aten::") and said[place] != _ITEM:
-                said[place] = name
-    return said
+            if name.startswith("aten::") and names[place] != _ITEM:
+                names[place] = name
+    return names
 
 
 def _stacks(table: EventTable, rows: Rows) -> list[tuple[str, ...]]:
@@ -108,8 +108,8 @@ def _stacks(table: EventTable, rows: Rows) -> list[tuple[str, ...]]:
         calls = nest(table, python)
         place = calls.innermost(table.thread[rows], table.start_ns[rows])
         for level in calls.ancestors(place):
-            for one in np.flatnonzero(level != NONE):
-                frames[one].append(table.label(int(calls.rows[level[one]])))
+            for at in np.flatnonzero(level != NONE):
+                frames[at].append(table.label(int(calls.rows[level[at]])))
     return [_kept(stack) for stack in frames]
 
 
@@ -118,10 +118,10 @@ def _call_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str,
     frames: list[list[str]] = [[] for _ in rows]
     levels = forest.ancestors(forest.innermost(table.thread[rows], table.start_ns[rows]))
     for level in levels:
-        for one in np.flatnonzero(level != NONE):
-            code = NONE if table.stack is None else int(table.stack[forest.rows[level[one]]])
-            if code != NONE and not frames[one]:
-                frames[one] = [frame.strip() for frame in table.texts[code].split(";")]
+        for at in np.flatnonzero(level != NONE):
+            code = NONE if table.stack is None else int(table.stack[forest.rows[level[at]]])
+            if code != NONE and not frames[at]:
+                frames[at] = [frame.strip() for frame in table.texts[code].split(";")]
     return [_kept(stack) for stack in frames]
 
 

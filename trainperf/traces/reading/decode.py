@@ -1,4 +1,4 @@
-"""How do bytes become events?  Typed, and only the fields that a column needs.
+"""Decoder of events: typed, and only the fields that a column needs.
 
 Nothing here is kept: a chunk of a few megabytes is decoded, turned into columns and forgotten.
 """
@@ -136,6 +136,6 @@ class EventDecoder:
 
 def trailing(fault: Exception) -> int | None:
     """Where valid JSON ended before the bytes did, if that is the fault."""
-    found = _TRAILING.search(str(fault)) if isinstance(fault, msgspec.DecodeError) else None
+    match = _TRAILING.search(str(fault)) if isinstance(fault, msgspec.DecodeError) else None
     # The decoder counts the character that it stumbled over.
-    return int(found.group(1)) - 1 if found else None
+    return int(match.group(1)) - 1 if match else None

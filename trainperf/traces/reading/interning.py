@@ -1,4 +1,4 @@
-"""Which texts does a trace repeat?  Each is kept once and stands in a column as a number."""
+"""Interned texts: each is kept once and stands in a column as a number."""
 
 import msgspec
 
@@ -51,10 +51,10 @@ class Texts:
     def json(self, raw: msgspec.Raw) -> int:
         """Code of a JSON value, written without blanks."""
         body = bytes(raw)
-        known = self._raw[body]
-        if known == len(self._codes):
+        place = self._raw[body]
+        if place == len(self._codes):
             self._codes.append(self.names[_compact(body)])
-        return self._codes[known]
+        return self._codes[place]
 
 
 def _compact(body: bytes) -> str:

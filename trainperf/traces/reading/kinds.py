@@ -1,4 +1,4 @@
-"""What is an event, by the category and the name its profiler gave it?  One table for all years.
+"""Kinds of events by the categories and names that profilers of all years gave them.
 
 Since 2022 Kineto says `kernel`, `gpu_memcpy`, `cuda_runtime`; in 2021 it said `Kernel`, `Memcpy`,
 `Runtime`.  Each kind of device has a runtime of its own name: `hip_runtime`, `xpu_driver`, ….

@@ -1,4 +1,4 @@
-"""What did a damaged event mean to say?  Text in, valid JSON out, where that can be told.
+"""Repair of damaged events: text in, valid JSON out, where that can be told.
 
 Profilers of the past wrote names as they came: control characters, backslashes of Windows paths,
 bare quotes, bytes of another encoding, halves of surrogate pairs; and numbers JSON has no word for.
@@ -45,8 +45,8 @@ _STRICT_TOKEN = re.compile(f"{_STRICT}|{_NO_NUMBER}", re.DOTALL)
 _LOOSE_TOKEN = re.compile(f"{_LOOSE}|{_NO_NUMBER}", re.DOTALL)
 
 
-def _token(found: re.Match[str]) -> str:
-    text = found.group()
+def _token(match_: re.Match[str]) -> str:
+    text = match_.group()
     if not text.startswith('"'):
         return "null"
     if _FIELDS.search(text, 1, len(text) - 1):
@@ -54,9 +54,9 @@ def _token(found: re.Match[str]) -> str:
     return f'"{_WITHIN.sub(_character, text[1:-1])}"'
 
 
-def _character(found: re.Match[str]) -> str:
-    text = found.group()
-    match found.lastgroup:
+def _character(match_: re.Match[str]) -> str:
+    text = match_.group()
+    match match_.lastgroup:
         case "half":
             return "\\ufffd"
         case "backslash":

@@ -1,4 +1,4 @@
-"""What does a trace say about itself?  The values beside its events, where they are as expected."""
+"""What a trace says about itself beside its events, where it is as expected."""
 
 from collections.abc import Mapping
 
@@ -37,14 +37,14 @@ def clock_ns(values: Mapping[str, object]) -> int:
 
 def info_of(values: Mapping[str, object], table: EventTable) -> TraceInfo:
     """What the trace is of; *table* tells which device worked, and what was recorded."""
-    said = _mapping(values.get("distributedInfo"))
+    job = _mapping(values.get("distributedInfo"))
     return TraceInfo(
-        rank=_integer(said.get("rank")),
-        world_size=_integer(said.get("world_size")),
+        rank=_integer(job.get("rank")),
+        world_size=_integer(job.get("world_size")),
         device=_device(values.get("deviceProperties"), table),
-        backend=_text(said.get("backend")),
-        nccl_version=_text(said.get("nccl_version")),
-        process_groups=_groups(said.get("pg_config")),
+        backend=_text(job.get("backend")),
+        nccl_version=_text(job.get("nccl_version")),
+        process_groups=_groups(job.get("pg_config")),
         has_shapes=bool((table.shapes != NONE).any()),
         has_stacks=table.stack is not None or bool((table.kind == Kind.PYTHON).any()),
         has_memory=bool((table.kind == Kind.MEMORY).any()),

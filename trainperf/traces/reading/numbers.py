@@ -1,4 +1,4 @@
-"""How do numbers of a file become numbers of a column?  Exactly, and whatever stands there.
+"""Numbers of a file as numbers of a column: exactly, and whatever stands there.
 
 Times are decimal microseconds in the file and whole nanoseconds in a column.  A float of 64 bits
 holds nanoseconds of up to 101 days; beyond that the decoder gives the digits themselves.

@@ -1,4 +1,4 @@
-"""What is in a gzip file?  Its content block by block; of damaged data, all before the damage."""
+"""Unpacker of gzip files, block by block; of damaged data, all before the damage."""
 
 import zlib
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What can still be read where a chunk does not decode?  Event by event, mending what can be told.
+"""Salvage of a chunk that does not decode: event by event, mending what can be told.
 
 What cannot be mended is dropped and counted; nothing that is dropped takes its neighbour along.
 """
@@ -94,7 +94,7 @@ class Salvage:
         return Salvaged(events=events, dropped=dropped, repaired=repaired, used=used, ended=ended)
 
     def _read(self, data: bytes, at: int) -> tuple[Decoded | None, int, bool]:
-        """The event at *at*, where it ends, and whether it was mended.
+        """The event at *at*, where it ends, and whether it was repaired.
 
         Without an event, the end is that of *data* if the event runs beyond.
         """
@@ -156,8 +156,8 @@ class Salvage:
 
 
 def _past(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
-    found = pattern.match(data, at)
-    return found.end() if found else at
+    match = pattern.match(data, at)
+    return match.end() if match else at
 
 
 def _ends(data: bytes, at: int) -> Iterator[int]:
@@ -169,11 +169,11 @@ def _ends(data: bytes, at: int) -> Iterator[int]:
 
 def _next_event(data: bytes, at: int, *, final: bool) -> int | None:
     """Where the damaged event at *at* ends; `None` if more of the file may tell."""
-    ends = [found.start() + 1 for found in [_SURE.search(data, at)] if found]
+    ends = [match.start() + 1 for match in [_SURE.search(data, at)] if match]
     # A torn event has no bracket at its end; the next one still starts as profilers start them.
-    ends += [found.start() for found in [_START.search(data, at)] if found]
+    ends += [match.start() for match in [_START.search(data, at)] if match]
     if not ends and final:
-        ends = [found.start() + 1 for found in [_LIST_END.search(data, at)] if found]
+        ends = [match.start() + 1 for match in [_LIST_END.search(data, at)] if match]
     if ends:
         return min(ends)
     return len(data) if final else None

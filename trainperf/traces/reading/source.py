@@ -1,4 +1,4 @@
-"""What are the bytes of a trace?  Plain or gzip, told by content; always UTF-8 when they leave.
+"""The bytes of a trace, plain or gzip by content; always UTF-8 when they leave.
 
 A file may be hostile or cut short: what it unpacks to is bounded, and damage ends it early.
 """
@@ -58,10 +58,10 @@ class Source:
             raise TraceError(f"it cannot be read ({error.strerror})") from None
 
     def _bounded(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        seen = 0
+        total = 0
         for block in blocks:
-            seen += len(block)
-            if seen > self._limits.unpacked_bytes:
+            total += len(block)
+            if total > self._limits.unpacked_bytes:
                 most = self._limits.unpacked_bytes / _GIB
                 raise TraceError(
                     f"it unpacks to more than {most:g} GiB; record fewer steps, or raise the limit"

@@ -1,4 +1,4 @@
-"""Where does one event end and the next begin?  Cuts a document that is larger than memory.
+"""Splitter of a document larger than memory into batches of whole events.
 
 Whitespace, the order of keys and the place of `traceEvents` are whatever the last tool made them.
 A cut between events is a guess that the decoder proves: a list of events that decodes was cut at
@@ -84,8 +84,8 @@ class ByteWindow:
 
     def skip_run(self, pattern: re.Pattern[bytes]) -> None:
         """Forget what *pattern* matches of what is held."""
-        found = pattern.match(self.data, self.at)
-        self.at = found.end() if found else self.at
+        match = pattern.match(self.data, self.at)
+        self.at = match.end() if match else self.at
 
     def skip(self, number: int) -> None:
         """Forget the next *number* bytes."""
@@ -222,8 +222,8 @@ class TraceDocument:
     def _scalar(self) -> int:
         window = self._window
         while True:
-            found = _SCALAR.match(window.data, window.at)
-            end = found.end() if found else window.at
+            match = _SCALAR.match(window.data, window.at)
+            end = match.end() if match else window.at
             if end == window.at or end - window.at > MOST_VALUE_BYTES:
                 raise _LostError
             if end < len(window.data) or not window.more():
@@ -232,10 +232,10 @@ class TraceDocument:
     def _rescued(self) -> bool:
         """Move on to the next list of events behind a damaged value, if one can be found."""
         window = self._window
-        found = _RESCUE.search(window.data, window.at)
-        if found:
-            window.at = found.end() - 1
-        return found is not None
+        match = _RESCUE.search(window.data, window.at)
+        if match:
+            window.at = match.end() - 1
+        return match is not None
 
 
 class _LostError(Exception):
@@ -248,10 +248,10 @@ def _last_boundary(data: bytes, start: int) -> int:
     reach = 2**14
     while True:
         begin = max(start, stop - reach)
-        ends = [found.start() + 1 for found in BOUNDARY.finditer(data, begin, stop)]
+        ends = [match.start() + 1 for match in BOUNDARY.finditer(data, begin, stop)]
         if ends:
             return ends[-1]
         if begin == start:
-            found = BOUNDARY.search(data, start)
-            return found.start() + 1 if found else len(data)
+            match = BOUNDARY.search(data, start)
+            return match.start() + 1 if match else len(data)
         reach *= 8

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection
 
-from trainperf.analysis.rules.base import value
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.compilation import Compilation, Compiled
+from trainperf.core.readings import STEP_S
 
 
 WORTH = 0.10
@@ -31,7 +31,7 @@ def recompiled_late(document: Compilation) -> list[Compiled]:
 
 def excess_s(document: Compilation, summary: Summary, steps: Collection[int]) -> float:
     """By how much these steps were longer than a steady one, together."""
-    step_s = value(summary, "step_s") or 0.0
+    step_s = summary.value(STEP_S) or 0.0
     walls = [one.wall_s for one in document.steps if one.step in steps]
     return sum(max(0.0, wall_s - step_s) for wall_s in walls)
 

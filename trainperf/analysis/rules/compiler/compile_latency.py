@@ -2,10 +2,11 @@
 
 import math
 
-from trainperf.analysis.rules.base import Evidence, own_fit_s, value
+from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share, times
+from trainperf.core.readings import STEP_S
 
 
 LONG_S = 1.0
@@ -22,7 +23,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
     reports on average stands for it.  Recompilations have a finding of their own.
     """
     summary, document = evidence.summary, evidence.documents.compilation
-    step_s, fit_s = value(summary, "step_s"), own_fit_s(summary)
+    step_s, fit_s = summary.value(STEP_S), own_fit_s(summary)
     # A running fit will be longer than it is now.
     if document is None or not step_s or not fit_s or summary.run.state == "running":
         return None

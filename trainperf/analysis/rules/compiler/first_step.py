@@ -1,9 +1,10 @@
 """Rule about a first step that takes much of a short fit."""
 
-from trainperf.analysis.rules.base import Evidence, own_fit_s, value
+from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
 
 LONG_S = 10.0
@@ -13,7 +14,7 @@ LONG_S = 10.0
 def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit."""
     summary = evidence.summary
-    first_s, step_s = value(summary, "first_step_s"), value(summary, "step_s")
+    first_s, step_s = summary.value(FIRST_STEP_S), summary.value(STEP_S)
     # A running fit will be longer than it is now.
     if first_s is None or step_s is None or summary.run.state == "running":
         return None

@@ -46,7 +46,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
         evidence=(
             (
                 f"{plural(len(late), 'recompilation')} in {plural(len(steps), 'step')} after the "
-                f"first, {duration(lost * own_fit_s(summary))} beyond what per steady step takes"
+                f"first, {duration(lost * own_fit_s(summary))} beyond what a steady step takes"
             ),
             f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
             *(

@@ -2,11 +2,12 @@
 
 from math import ceil
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, setting, value
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting
 from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, rate, share, size
+from trainperf.core.readings import STEP_MEAN_S
 from trainperf.traces.results import Collective
 
 
@@ -28,7 +29,7 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     point = next((p for p in summary.synchronisation if p.point == "backward"), None)
-    step_s, most = value(summary, "step_mean_s"), reduction_fraction(evidence)
+    step_s, most = summary.value(STEP_MEAN_S), reduction_fraction(evidence)
     if point is None or not step_s or most is None or summary.run.steady_steps < LIMITS.steps:
         return None
     waited = point.transfer_s / step_s * (1 - redundant(summary))

@@ -1,8 +1,9 @@
 """Share of a step that gradient reductions take: shared by the rules of `distributed`."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, setting, value, worst
+from trainperf.analysis.rules.base import Evidence, phase_fraction, setting, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.phases import Phase
+from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION, STEP_MEAN_S
 
 
 def redundant(summary: Summary) -> float:
@@ -27,7 +28,7 @@ def reduction_fraction(evidence: Evidence, *, named_only: bool = False) -> float
     would save in part, is left in.
     """
     summary = evidence.summary
-    tail, step_s = worst(summary, "allreduce_tail_fraction"), value(summary, "step_mean_s")
+    tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), summary.value(STEP_MEAN_S)
     if tail is None or not step_s:
         return None
     late = _late_s(summary, named_only=named_only) / step_s

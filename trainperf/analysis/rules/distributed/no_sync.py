@@ -1,10 +1,11 @@
 """Rule about all-reduces in micro-batches that do not update."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, setting, value, worst
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting, worst
 from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION, STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "communication"
@@ -39,7 +40,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
 def _evidence(summary: Summary) -> tuple[str, ...]:
     reduced = setting(summary, "allreduces_per_step") or 0.0
     passes = setting(summary, "micro_batches_per_step") or 0.0
-    tail, step_s = worst(summary, "allreduce_tail_fraction"), value(summary, "step_mean_s")
+    tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), summary.value(STEP_MEAN_S)
     said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches per step",)
     if tail is None or not step_s:
         return said

@@ -1,10 +1,11 @@
 """Rule about ranks that wait for each other."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, share, words
 from trainperf.core.phases import Phase
+from trainperf.core.readings import STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "communication"
@@ -16,7 +17,7 @@ def straggler(evidence: Evidence) -> Finding | None:
     The bound is the mean of what the fastest rank waits beyond the last one.
     """
     summary = evidence.summary
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value(STEP_MEAN_S)
     points = summary.synchronisation
     if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
         return None

@@ -1,11 +1,12 @@
 """Rule about time spent saving checkpoints."""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.phases import Gap
+from trainperf.core.readings import STEP_S
 
 
 WORTH = 0.10
@@ -46,7 +47,7 @@ def _background(*, lightning: bool) -> str:
 
 
 def _long(summary: Summary, number: int) -> bool:
-    step_s = value(summary, "step_s")
+    step_s = summary.value(STEP_S)
     if not number or not step_s:
         return False
     return summary.ledger_s[Gap.CHECKPOINT.label] / number >= LONG_STEPS * step_s

@@ -1,9 +1,10 @@
 """Rule about runs whose steps vary too much to conclude anything."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, value
+from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
+from trainperf.core.readings import STEP_IQR_S, STEP_P95_S, STEP_S
 
 
 NOISE = 0.25
@@ -16,14 +17,14 @@ def noisy_run(evidence: Evidence) -> Finding | None:
     It is no cause and has no gain: it says how much the other numbers are worth.
     """
     summary = evidence.summary
-    step_s, apart_s = value(summary, "step_s"), value(summary, "step_iqr_s")
+    step_s, apart_s = summary.value(STEP_S), summary.value(STEP_IQR_S)
     if not step_s or apart_s is None or summary.run.steady_steps < LIMITS.steps:
         return None
     waited = phase_fraction(summary, Phase.DATA_WAIT) or 0.0
     # A loader with workers brings batches in bursts, and has a rule of its own.
     if apart_s / step_s < NOISE or waited >= LIMITS.notable:
         return None
-    last_s = value(summary, "step_p95_s")
+    last_s = summary.value(STEP_P95_S)
     return Finding(
         id="noisy_run",
         title=f"steps vary widely: their middle half spans {share(apart_s / step_s)} of the median",

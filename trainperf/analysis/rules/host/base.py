@@ -7,11 +7,12 @@ step are laid over the phases of the steady ones, which ran without the audit.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration
+from trainperf.core.readings import PHASE_OTHER_S, STEP_MEAN_S, phase_reading
 
 
 _GROUPS: tuple[tuple[str, tuple[Part, ...]], ...] = (
@@ -78,7 +79,7 @@ class HostLines:
 def host_lines(evidence: Evidence) -> HostLines | None:
     """`None` without an audit on a CPU of a step like the others, or with too few steady steps."""
     summary, audit = evidence.summary, evidence.documents.audit
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value(STEP_MEAN_S)
     if audit is None or audit.device != "cpu" or not step_s:
         return None
     if summary.run.steady_steps < LIMITS.steps:
@@ -155,12 +156,12 @@ def _calls(rows: Iterable[OperatorUse]) -> dict[str, int]:
 
 def _phases(summary: Summary, rows: Sequence[OperatorUse]) -> list[tuple[float, tuple[Part, ...]]]:
     """The phases with the parts that ran in them; all together where they were not told apart."""
-    spent = {name: value(summary, f"phase_{name}_s") or 0.0 for name, _ in _GROUPS}
+    spent = {name: summary.value(phase_reading(name)) or 0.0 for name, _ in _GROUPS}
     present = {row.part for row in rows}
     missing = [name for name, parts in _GROUPS if not spent[name] and present & {*parts}]
     if not missing:
         return [(spent[name], parts) for name, parts in _GROUPS]
-    everything = sum(spent.values()) + (value(summary, "phase_other_s") or 0.0)
+    everything = sum(spent.values()) + (summary.value(PHASE_OTHER_S) or 0.0)
     return [(everything, tuple(part for _, parts in _GROUPS for part in parts))]
 
 

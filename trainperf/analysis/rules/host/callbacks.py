@@ -1,9 +1,10 @@
 """Rule about callbacks and hooks that take much of the step."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, value
+from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
+from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
 
 
 def callbacks(evidence: Evidence) -> Finding | None:
@@ -12,10 +13,10 @@ def callbacks(evidence: Evidence) -> Finding | None:
     What trainperf costs, which is mostly in its own hooks, is not theirs.
     """
     summary = evidence.summary
-    lost, step_s = phase_fraction(summary, Phase.CALLBACKS), value(summary, "step_mean_s")
+    lost, step_s = phase_fraction(summary, Phase.CALLBACKS), summary.value(STEP_MEAN_S)
     if lost is None or not step_s:
         return None
-    lost -= (value(summary, "overhead_s") or 0.0) / step_s
+    lost -= (summary.value(OVERHEAD_S) or 0.0) / step_s
     if lost < LIMITS.notable:
         return None
     named = list(summary.actions_s.items())[:2]

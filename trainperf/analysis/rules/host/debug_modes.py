@@ -1,9 +1,10 @@
 """Rule about debugging switches left on, and threads left unused."""
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl
+from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
 
 IDLE_CORES = 4
@@ -66,9 +67,9 @@ def _switched_on(summary: Summary) -> dict[str, str]:
 def _beyond_operators(evidence: Evidence) -> float | None:
     """Share of the step in forward and backward that even the operators' floors do not explain."""
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value(STEP_MEAN_S)
     if not isinstance(audit, StepAudit) or light is None or audit.device != "cpu" or not step_s:
         return None
-    work_s = sum(value(summary, f"phase_{name}_s") or 0.0 for name in ("forward", "backward"))
+    work_s = sum(summary.value(phase_reading(name)) or 0.0 for name in ("forward", "backward"))
     floors = (light.phases["forward"].floor_s, light.phases["backward"].floor_s)
     return min(max(0.0, work_s - sum(floors)) / step_s, 0.99)

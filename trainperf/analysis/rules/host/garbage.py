@@ -3,6 +3,7 @@
 from trainperf.analysis.rules.base import Evidence, own_fit_s, worst
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.readings import GC_S
 
 
 WORTH = 0.02
@@ -15,7 +16,7 @@ FEWEST = 5
 def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector."""
     summary = evidence.summary
-    paused_s = worst(summary, "gc_s")
+    paused_s = worst(summary, GC_S)
     if paused_s is None or not own_fit_s(summary):
         return None
     lost, unusual = paused_s / own_fit_s(summary), summary.excluded.get("gc", 0)

@@ -6,13 +6,14 @@ is nobody to wait for: there it matters only where Python loops over such values
 
 from collections.abc import Sequence
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.base import READS, heaviest, host_lines, read_in_loops, reads
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, amdahl, costs, severity
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.loop_kind import LIGHTNING
+from trainperf.core.readings import HOST_BOUND_FRACTION
 from trainperf.traces.results import RankTrace
 
 
@@ -61,7 +62,7 @@ def _waiting(evidence: Evidence) -> Finding | None:
     if not rows and not owners and (lost or 0.0) < LIMITS.worth:
         return None
     lines = [f"{row.line}: {_named(row)}, {plural(row.calls, 'time')} per step" for row in rows[:3]]
-    host_bound = (value(summary, "host_bound_fraction") or 0.0) >= LIMITS.host_bound
+    host_bound = (summary.value(HOST_BOUND_FRACTION) or 0.0) >= LIMITS.host_bound
     return Finding(
         id="hidden_syncs",
         title=_title(lost, rows),

@@ -1,9 +1,10 @@
 """Rule about a device that waits for the host."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.launch_bound import launch_bound
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
+from trainperf.core.readings import DATA_STALL_FRACTION, HOST_BOUND_FRACTION
 
 
 TRACE_TIME: TraceTime = "host"
@@ -15,8 +16,8 @@ def host_bound(evidence: Evidence) -> Finding | None:
     How much that costs cannot be told without a trace or an audit, so no bound is given.
     """
     summary = evidence.summary
-    bound = value(summary, "host_bound_fraction")
-    stalled = value(summary, "data_stall_fraction") or 0.0
+    bound = summary.value(HOST_BOUND_FRACTION)
+    stalled = summary.value(DATA_STALL_FRACTION) or 0.0
     if bound is None or summary.run.steady_steps < LIMITS.steps:
         return None
     # A device that starved in the loader has caught up for a reason that has its own rule.

@@ -1,12 +1,13 @@
 """Rule about Python in forward while no operator runs."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
 from trainperf.analysis.rules.host.base import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.readings import PHASE_FORWARD_S
 
 
 TRACE_TIME: TraceTime = "host"
@@ -67,7 +68,7 @@ def _latest(host: HostLines) -> OperatorUse | None:
 
 
 def _unexplained(evidence: Evidence, host: HostLines) -> float:
-    """Share of per steady step in forward that the operators, as the audit timed them, leave."""
-    forward_s = value(evidence.summary, "phase_forward_s") or 0.0
+    """Share of a steady step in forward that the operators, as the audit timed them, leave."""
+    forward_s = evidence.summary.value(PHASE_FORWARD_S) or 0.0
     run_s = sum(row.host_s for row in host.rows if row.part == "forward")
     return max(0.0, forward_s - run_s) / host.step_s

@@ -1,6 +1,6 @@
 """Rule about operators too small to be worth their launch."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, value
+from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
 from trainperf.analysis.rules.host.host_code import host_code
 from trainperf.analysis.rules.host.logging import logging
@@ -17,6 +17,7 @@ from trainperf.analysis.rules.operators.base import (
 )
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.readings import HOST_BOUND_FRACTION
 
 
 TRACE_TIME: TraceTime = "host"
@@ -69,7 +70,7 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
 def _waits_for_host(evidence: Evidence, step: AuditedStep) -> bool:
     """On a CPU the host is the device."""
-    bound = value(evidence.summary, "host_bound_fraction")
+    bound = evidence.summary.value(HOST_BOUND_FRACTION)
     return step.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
 
 

@@ -1,11 +1,12 @@
 """Rule about the framework's own time between steps."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, value
+from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.phases import Phase
+from trainperf.core.readings import HOST_BOUND_FRACTION, STEP_MEAN_S
 
 
 def loop(evidence: Evidence) -> Finding | None:
@@ -15,12 +16,12 @@ def loop(evidence: Evidence) -> Finding | None:
     while the host waits there, the wait is not lost: no finding, unless the run is host-bound.
     """
     summary = evidence.summary
-    lost, step_s = phase_fraction(summary, Phase.LOOP), value(summary, "step_mean_s")
+    lost, step_s = phase_fraction(summary, Phase.LOOP), summary.value(STEP_MEAN_S)
     if lost is None or not step_s or summary.run.loop is not LIGHTNING:
         return None
     together = [p.transfer_s / step_s for p in summary.synchronisation if p.point == "loop"]
     lost = min([lost, *together])
-    host_bound = value(summary, "host_bound_fraction") or 0.0
+    host_bound = summary.value(HOST_BOUND_FRACTION) or 0.0
     hidden = summary.run.device != "cpu" and host_bound < LIMITS.host_bound
     if lost < LIMITS.notable or hidden or logging(evidence) is not None:
         return None

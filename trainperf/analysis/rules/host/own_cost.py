@@ -1,8 +1,9 @@
 """Rule about trainperf's own overhead."""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
 
 
 PROMISED = 0.03
@@ -12,7 +13,7 @@ PROMISED = 0.03
 def own_cost(evidence: Evidence) -> Finding | None:
     """Our own hooks take more of the step than they may."""
     summary = evidence.summary
-    cost_s, step_s = value(summary, "overhead_s"), value(summary, "step_mean_s")
+    cost_s, step_s = summary.value(OVERHEAD_S), summary.value(STEP_MEAN_S)
     if cost_s is None or not step_s or summary.run.steady_steps < LIMITS.steps:
         return None
     lost = cost_s / step_s

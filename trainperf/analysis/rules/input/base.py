@@ -5,12 +5,21 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from trainperf.analysis.rules.base import phase_fraction, setting, value, worst
+from trainperf.analysis.rules.base import phase_fraction, setting, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS, Effort
 from trainperf.core.formatting.units import count, duration, plural, size
 from trainperf.core.phases import Phase
+from trainperf.core.readings import (
+    DATA_STALL_FRACTION,
+    H2D_BYTES,
+    H2D_FRACTION,
+    H2D_TENSORS,
+    HOST_BOUND_FRACTION,
+    STEP_MEAN_S,
+    phase_reading,
+)
 
 
 MANY_TENSORS = 16
@@ -32,14 +41,14 @@ def lost_to_loader(summary: Summary) -> float | None:
     waited = phase_fraction(summary, Phase.DATA_WAIT)
     if waited is None:
         return None
-    stalled = worst(summary, "data_stall_fraction")
+    stalled = worst(summary, DATA_STALL_FRACTION)
     on_device = stalled is not None and summary.run.device != "cpu"
     return min(stalled, waited) if on_device and stalled is not None else waited
 
 
 def rest_s(summary: Summary) -> float | None:
     """The step without what is lost to the loader: the time there is for a batch."""
-    lost, step_s = lost_to_loader(summary), value(summary, "step_mean_s")
+    lost, step_s = lost_to_loader(summary), summary.value(STEP_MEAN_S)
     if lost is None or not step_s:
         return None
     return step_s * max(1.0 - lost, 1e-3)
@@ -91,17 +100,17 @@ def moved(summary: Summary) -> float | None:
     The device's time in the copies.  Where the device waits for the host anyway, a copy that holds
     the host up costs what it holds it up.
     """
-    host, device = phase_fraction(summary, Phase.H2D), worst(summary, "h2d_fraction")
+    host, device = phase_fraction(summary, Phase.H2D), worst(summary, H2D_FRACTION)
     if host is None or device is None:
         return host
-    bound = value(summary, "host_bound_fraction") or 0.0
+    bound = summary.value(HOST_BOUND_FRACTION) or 0.0
     return max(host, device) if bound >= LIMITS.host_bound else device
 
 
 def small_copies(summary: Summary) -> bool:
     """Whether the way to the device is taken by many small tensors, one copy each."""
     lost = moved(summary)
-    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    tensors, copied = summary.value(H2D_TENSORS), summary.value(H2D_BYTES)
     if lost is None or lost < LIMITS.notable or tensors is None or copied is None:
         return False
     many = tensors >= MANY_TENSORS * micro_batches(summary)
@@ -171,7 +180,7 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
 
 def _waited_s(summary: Summary) -> float:
     """For one batch, on the host."""
-    step_s = value(summary, f"phase_{Phase.DATA_WAIT.label}_s") or 0.0
+    step_s = summary.value(phase_reading(Phase.DATA_WAIT.label)) or 0.0
     return step_s / micro_batches(summary)
 
 

@@ -4,6 +4,7 @@ from trainperf.analysis.rules.base import Evidence, phase_fraction, worst
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Phase
+from trainperf.core.readings import DATA_STALL_FRACTION
 
 
 HIDDEN = 0.25
@@ -17,7 +18,7 @@ def data_hidden(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     waited = phase_fraction(summary, Phase.DATA_WAIT)
-    stalled = worst(summary, "data_stall_fraction")
+    stalled = worst(summary, DATA_STALL_FRACTION)
     if waited is None or stalled is None or summary.run.device == "cpu":
         return None
     if waited < LIMITS.notable or stalled >= min(LIMITS.notable, HIDDEN * waited):

@@ -8,7 +8,6 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
-    value,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -21,6 +20,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
+from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "data_wait"
@@ -35,7 +35,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
-    step_s = value(summary, "step_mean_s")
+    step_s = summary.value(STEP_MEAN_S)
     if waited is None or lost is None or not step_s:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
@@ -79,7 +79,7 @@ def _late(summary: Summary) -> tuple[str, ...]:
 
 
 def _stall(summary: Summary) -> tuple[str, ...]:
-    stalled = worst(summary, "data_stall_fraction")
+    stalled = worst(summary, DATA_STALL_FRACTION)
     if stalled is None or summary.run.device == "cpu":
         return ()
     return (f"the device idled for data {share(stalled)} of the step",)

@@ -1,10 +1,11 @@
 """Rule about workers that restart in every epoch."""
 
-from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting, value
+from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.loop_kind import PLAIN
+from trainperf.core.readings import DATA_WAIT_ALL_FRACTION, DATA_WAIT_FRACTION
 
 
 WORTH = 0.05
@@ -51,7 +52,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
 
 def _first_batches_s(summary: Summary) -> float | None:
     """What the fit waits for data beyond what it would if every step were a steady one."""
-    steady, every = value(summary, "data_wait_fraction"), value(summary, "data_wait_all_fraction")
+    steady, every = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_WAIT_ALL_FRACTION)
     if steady is None or every is None:
         return None
     return max(0.0, every - steady) * all_steps_s(summary)

@@ -1,6 +1,6 @@
 """Rule about batches of many small tensors."""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.input.base import (
     MANY_TENSORS,
     lost_to_loader,
@@ -12,6 +12,7 @@ from trainperf.analysis.rules.input.base import (
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size
+from trainperf.core.readings import H2D_BYTES, H2D_BYTES_PER_S, H2D_TENSORS, STEP_MEAN_S
 
 
 def many_small_tensors(evidence: Evidence) -> Finding | None:
@@ -27,11 +28,11 @@ def many_small_tensors(evidence: Evidence) -> Finding | None:
 
 
 def _copied(summary: Summary) -> Finding | None:
-    lost, step_s = moved(summary), value(summary, "step_mean_s")
-    tensors, copied = value(summary, "h2d_tensors"), value(summary, "h2d_bytes")
+    lost, step_s = moved(summary), summary.value(STEP_MEAN_S)
+    tensors, copied = summary.value(H2D_TENSORS), summary.value(H2D_BYTES)
     if lost is None or not step_s or not tensors or copied is None:
         return None
-    speed = value(summary, "h2d_bytes_per_s")
+    speed = summary.value(H2D_BYTES_PER_S)
     return _finding(
         f"{share(lost)} of the step goes into copying {count(round(tensors))} small tensors",
         (

@@ -1,9 +1,10 @@
 """Rule about work spent on padding."""
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
+from trainperf.core.readings import DATA_WAIT_FRACTION, PADDING_FRACTION
 
 
 WORTH = 0.20
@@ -21,8 +22,8 @@ def padding(evidence: Evidence) -> Finding | None:
     the audit says of it is added.
     """
     summary = evidence.summary
-    wasted = value(summary, "padding_fraction")
-    waited = value(summary, "data_wait_fraction") or 0.0
+    wasted = summary.value(PADDING_FRACTION)
+    waited = summary.value(DATA_WAIT_FRACTION) or 0.0
     if wasted is None or wasted < WORTH or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)
@@ -85,7 +86,7 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
 
 
 def _rates(summary: Summary) -> tuple[str, ...]:
-    useful, every = (value(summary, f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
+    useful, every = (summary.value(f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
     if useful is None or every is None:
         return ()
     return (f"{count(round(useful))} of {count(round(every))} tokens/s are effective",)

@@ -1,12 +1,19 @@
 """Rule about copying the batch to the device."""
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.rules.input.base import moved, small_copies
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.loop_kind import PLAIN
 from trainperf.core.machine.chips import chip_of
+from trainperf.core.readings import (
+    H2D_BYTES,
+    H2D_BYTES_PER_S,
+    H2D_FRACTION,
+    H2D_TENSORS,
+    STEP_MEAN_S,
+)
 
 
 def transfer(evidence: Evidence) -> Finding | None:
@@ -16,7 +23,7 @@ def transfer(evidence: Evidence) -> Finding | None:
     rule of its own.
     """
     summary = evidence.summary
-    lost, step_s = moved(summary), value(summary, "step_mean_s")
+    lost, step_s = moved(summary), summary.value(STEP_MEAN_S)
     if lost is None or not step_s or small_copies(summary):
         return None
     overlapped = _overlapped(evidence)
@@ -33,7 +40,7 @@ def transfer(evidence: Evidence) -> Finding | None:
         evidence=tuple(said),
         action=_action(summary),
         **costs(lost),
-        confidence="high" if value(summary, "h2d_fraction") is not None else "medium",
+        confidence="high" if summary.value(H2D_FRACTION) is not None else "medium",
         effort="minutes" if _pageable(summary) else "hours",
         confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
     )
@@ -49,8 +56,8 @@ def _overlapped(evidence: Evidence) -> float:
 
 
 def _evidence(summary: Summary) -> list[str]:
-    copied, speed = value(summary, "h2d_bytes"), value(summary, "h2d_bytes_per_s")
-    tensors, pinned = value(summary, "h2d_tensors"), setting(summary, "pin_memory")
+    copied, speed = summary.value(H2D_BYTES), summary.value(H2D_BYTES_PER_S)
+    tensors, pinned = summary.value(H2D_TENSORS), setting(summary, "pin_memory")
     chip = chip_of(str(summary.run.hardware.get("device_name", "")))
     said = []
     if copied is not None:

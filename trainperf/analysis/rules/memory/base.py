@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, size
+from trainperf.core.readings import (
+    MEMORY_PEAK_BYTES,
+    MEMORY_SLOPE_BYTES_PER_STEP,
+    RESIDENT_PEAK_BYTES,
+)
 
 
 LEAK_BYTES = 32 << 20
@@ -34,7 +39,7 @@ def growth(evidence: Evidence) -> Growth | None:
     """The growth that matters; `None` where there is none, or not enough was seen of it."""
     summary = evidence.summary
     slope, capacity = (
-        summary.readings.get("memory_slope_bytes_per_step"),
+        summary.reading(MEMORY_SLOPE_BYTES_PER_STEP),
         setting(summary, "device_memory_bytes"),
     )
     if slope is None or slope.value is None or slope.low is None or slope.high is None:
@@ -42,7 +47,7 @@ def growth(evidence: Evidence) -> Growth | None:
     grown = slope.value * summary.run.steady_steps
     if slope.low <= 0 or grown < LEAK_BYTES or summary.run.steady_steps < LIMITS.steps:
         return None
-    held = value(summary, "memory_peak_bytes") or value(summary, "resident_peak_bytes")
+    held = summary.value(MEMORY_PEAK_BYTES) or summary.value(RESIDENT_PEAK_BYTES)
     if capacity is None or held is None:
         return None
     left = max(0.0, capacity - held) / slope.value

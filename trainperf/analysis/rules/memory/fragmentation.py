@@ -1,8 +1,9 @@
 """Rule about fragmented device memory."""
 
-from trainperf.analysis.rules.base import Evidence, setting, value
+from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
+from trainperf.core.readings import FRAGMENTATION_BYTES, MEMORY_RESERVED_PEAK_BYTES
 
 
 UNUSED = 0.20
@@ -19,8 +20,8 @@ def fragmentation(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     holes, reserved = (
-        value(summary, "fragmentation_bytes"),
-        value(summary, "memory_reserved_peak_bytes"),
+        summary.value(FRAGMENTATION_BYTES),
+        summary.value(MEMORY_RESERVED_PEAK_BYTES),
     )
     capacity = setting(summary, "device_memory_bytes")
     if holes is None or not reserved or not capacity:

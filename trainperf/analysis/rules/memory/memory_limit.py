@@ -1,11 +1,12 @@
 """Rule about runs close to the memory limit."""
 
 from trainperf.analysis.roofline.memory_savings import savings
-from trainperf.analysis.rules.base import Evidence, setting, value, worst
+from trainperf.analysis.rules.base import Evidence, setting, worst
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
+from trainperf.core.readings import MEMORY_PEAK_BYTES, RESIDENT_PEAK_BYTES
 
 
 NEAR = 0.92
@@ -45,8 +46,8 @@ def memory_limit(evidence: Evidence) -> Finding | None:
 
 
 def _reading(summary: Summary) -> str:
-    return "resident_peak_bytes" if summary.run.device == "cpu" else "memory_peak_bytes"
+    return RESIDENT_PEAK_BYTES if summary.run.device == "cpu" else MEMORY_PEAK_BYTES
 
 
 def _used(summary: Summary) -> float | None:
-    return worst(summary, _reading(summary)) or value(summary, _reading(summary))
+    return worst(summary, _reading(summary)) or summary.value(_reading(summary))

@@ -1,4 +1,4 @@
-"""AuditedStep operators as shares of per steady step: shared by the rules of `operators`.
+"""Audited operators as shares of a steady step: shared by the rules of `operators`.
 
 One step was audited and many are timed.  On a CPU the audit has timed every operator, and the
 phases of the steady steps say how long that takes when nobody looks on.  On another device the
@@ -9,13 +9,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainperf.analysis.roofline.achieved import family, traced_operators
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.roofline.speed_of_light import family, traced_operators
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
 from trainperf.core.findings import LIMITS, Costs, Level, amdahl, severity
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.readings import (
+    FLOPS_PER_S,
+    PHASE_OPTIMIZER_S,
+    PHASE_OTHER_S,
+    STEP_MEAN_S,
+    phase_reading,
+)
 
 
 Basis = Literal["measured", "traced", "modelled"]
@@ -137,8 +144,8 @@ def audited(evidence: Evidence) -> AuditedStep | None:
     like the others.
     """
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
-    step_s = value(summary, "step_mean_s")
-    if audit is None or light is None or not step_s or value(summary, "flops_per_s") is None:
+    step_s = summary.value(STEP_MEAN_S)
+    if audit is None or light is None or not step_s or summary.value(FLOPS_PER_S) is None:
         return None
     if summary.run.steady_steps < LIMITS.steps:
         return None
@@ -207,12 +214,12 @@ def _names(rows: Iterable[Timed]) -> str:
 
 
 def _work_s(summary: Summary) -> float:
-    return sum(value(summary, f"phase_{name}_s") or 0.0 for name in set(_PHASES.values()))
+    return sum(summary.value(phase_reading(name)) or 0.0 for name in set(_PHASES.values()))
 
 
 def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
-    around_s = sum(value(summary, f"phase_{name}_s") or 0.0 for name in _AROUND_PASSES)
-    if value(summary, "phase_optimizer_s"):
+    around_s = sum(summary.value(phase_reading(name)) or 0.0 for name in _AROUND_PASSES)
+    if summary.value(PHASE_OPTIMIZER_S):
         return around_s
     # In a loop without brackets the update is in there too.
     update_s = total_s(row for row in operators if row.use.part == "optimizer")
@@ -224,9 +231,9 @@ def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
 
 def _on_host(own: Sequence[OperatorFloor], summary: Summary, light: Roofline) -> list[Timed]:
     """Each row's share of its phase, as far as the phases are told apart."""
-    parts = {part: value(summary, f"phase_{name}_s") or 0.0 for part, name in _PHASES.items()}
+    parts = {part: summary.value(phase_reading(name)) or 0.0 for part, name in _PHASES.items()}
     if not _told_apart(own, parts):
-        whole_s = _work_s(summary) + (value(summary, "phase_other_s") or 0.0)
+        whole_s = _work_s(summary) + (summary.value(PHASE_OTHER_S) or 0.0)
         return _shared_out(own, whole_s, light)
     backward = [one for one in own if one.use.part in ("backward", "recompute")]
     timed = _shared_out(backward, parts["backward"], light)

@@ -1,8 +1,9 @@
 """Rule about updates that the GradScaler skips."""
 
-from trainperf.analysis.rules.base import Evidence, value
+from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import plural, scale_factor, share
+from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
 
 
 RATE = 0.02
@@ -18,13 +19,13 @@ def overflow(evidence: Evidence) -> Finding | None:
     The bound is on useful updates per second: a skipped step costs what a step costs.
     """
     summary = evidence.summary
-    lost = value(summary, "overflow_rate")
+    lost = summary.value(OVERFLOW_RATE)
     if lost is None or lost < RATE:
         return None
-    steps = summary.readings["overflow_rate"].n
+    steps = summary.readings[OVERFLOW_RATE].n
     if lost * steps <= FEWEST:
         return None
-    scale = value(summary, "loss_scale")
+    scale = summary.value(LOSS_SCALE)
     return Finding(
         id="overflow",
         title=f"{share(lost)} of the updates overflow and are skipped",

@@ -1,4 +1,4 @@
-"""What any of our pages is made of: markup, figures and their axes, one style.
+"""Components of every page: markup, figures and their axes, one style.
 
 No script, no network, nothing to install.  It knows neither runs nor benchmarks: reports, sweeps,
 recipes and scripts draw with it alike.

@@ -1,4 +1,4 @@
-"""Where on an axis is a value, and which round values are written beside it?"""
+"""Axes of figures: where a value is, and which round values are labelled."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -63,21 +63,21 @@ class Axis:
         """Where a value is; beyond the ends at the ends."""
         low, high = self.low, self.high
         if self.logarithmic:
-            low, high, value = (math.log10(max(one, 1e-300)) for one in (low, high, value))
+            low, high, value = (math.log10(max(end, 1e-300)) for end in (low, high, value))
         share = 0.5 if high == low else (value - low) / (high - low)
         return 0.0 if share < 0.0 else min(share, 1.0)
 
     def ticks(self, most: int = 5) -> list[float]:
         """Round values between the ends."""
-        found = self._round(most)
-        return [value for value in found if value == int(value)] if self.whole else found
+        values = self._round(most)
+        return [value for value in values if value == int(value)] if self.whole else values
 
     def _round(self, most: int) -> list[float]:
         if self.logarithmic:
             for digits in ((1,), (1, 2, 5)):
-                found = _powers(self.low, self.high, digits)
-                if len(found) >= _LEAST_POWERS:
-                    return found[:: math.ceil(len(found) / (most + 1))]
+                values = _powers(self.low, self.high, digits)
+                if len(values) >= _LEAST_POWERS:
+                    return values[:: math.ceil(len(values) / (most + 1))]
         return self._even(most)
 
     def written(self, value: float) -> str:

@@ -1,4 +1,4 @@
-"""How are figures drawn without a script?  Marks as SVG that stretches, words beside it as text.
+"""Figures without a script: marks as SVG that stretches, words next to it as text.
 
 A figure is as wide as the page and so many pixels high: lines keep their width and words their size
 on any screen.  Inside, x runs from 0 to `WIDE` and y from the top down in pixels.
@@ -101,8 +101,8 @@ def lanes(rows: Iterable[Lane]) -> Markup:
         middle = height + LANE // 2
         names.append(f'<span style="top:{middle}px">{text(row.name)}</span>')
         marks += [
-            box((start, height + 2), (max(wide, 1.5), LANE - 5), "event", said)
-            for start, wide, said in row.marks
+            box((start, height + 2), (max(wide, 1.5), LANE - 5), "event", label)
+            for start, wide, label in row.marks
         ]
         height += LANE
     if not height:
@@ -122,16 +122,16 @@ def bar(
     if whole <= 0:
         return Markup("")
     marks, start = [], 0.0
-    for amount, colour, said in parts:
+    for amount, colour, hint in parts:
         wide = amount / whole * WIDE
-        marks.append(box((start, 0.0), (wide, height), f"f{colour % COLOURS}", said))
+        marks.append(box((start, 0.0), (wide, height), f"f{colour % COLOURS}", hint))
         start += wide
     return tag("div", _stretched(height, marks, label), kind="plot bare")
 
 
-def box(corner: Point, size: Point, kind: str, said: str = "") -> Markup:
+def box(corner: Point, size: Point, kind: str, label: str = "") -> Markup:
     """A rectangle from its upper left corner, in a class of the style; never quite invisible."""
-    title = tag("title", text(said)) if said else ""
+    title = tag("title", text(label)) if label else ""
     return Markup(
         f'<rect class="{kind}" x="{corner[0]:.1f}" y="{corner[1]:.1f}" '
         f'width="{max(size[0], 0.6):.1f}" height="{max(size[1], 0.0):.1f}">{title}</rect>'
@@ -148,11 +148,11 @@ def area(points: Sequence[Point], kind: str) -> Markup:
     return Markup(f'<path class="{kind}" d="{_path(points)}Z"/>') if points else Markup("")
 
 
-def dot(point: Point, wide: float, kind: str, said: str) -> Markup:
+def dot(point: Point, wide: float, kind: str, label: str) -> Markup:
     """A round point so many pixels wide that says what it is."""
     return Markup(
         f'<path class="dot {kind}" stroke-width="{wide:.1f}" '
-        f'd="M{point[0]:.1f} {point[1]:.1f}h.01">{tag("title", text(said))}</path>'
+        f'd="M{point[0]:.1f} {point[1]:.1f}h.01">{tag("title", text(label))}</path>'
     )
 
 
@@ -166,11 +166,11 @@ def level(y: float) -> Markup:
     return Markup(f'<path class="mark" d="M0 {y:.1f}H{WIDE}"/>')
 
 
-def note(x: float, y: float, said: str) -> Markup:
+def note(x: float, y: float, label: str) -> Markup:
     """Words on a picture, beside a point: on whichever side there is more room."""
     side = "left" if x > 0.6 * WIDE else "right"
     style = f"left:{x / WIDE * 100:.2f}%;top:{y:.1f}px"
-    return Markup(f'<span class="label {side}" style="{style}">{text(said)}</span>')
+    return Markup(f'<span class="label {side}" style="{style}">{text(label)}</span>')
 
 
 def keys(names: Iterable[tuple[str, str]]) -> Markup:
@@ -196,6 +196,6 @@ def _path(points: Sequence[Point]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
-def _tick(share: float, said: str) -> Markup:
+def _tick(share: float, label: str) -> Markup:
     kind = ' class="first"' if share < _NEAR else ' class="last"' if share > 1 - _NEAR else ""
-    return Markup(f'<span{kind} style="left:{share * 100:.2f}%">{text(said)}</span>')
+    return Markup(f'<span{kind} style="left:{share * 100:.2f}%">{text(label)}</span>')

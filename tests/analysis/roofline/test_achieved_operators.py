@@ -3,8 +3,8 @@
 import pytest
 from support.audits import CHIP, capture_of, product, use
 
-from trainperf.analysis.roofline.achieved import family, reached, traced_operators
 from trainperf.analysis.roofline.roofline import Roofline, roofline
+from trainperf.analysis.roofline.speed_of_light import achieved, family, traced_operators
 from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 
 
@@ -27,7 +27,7 @@ PRODUCTS = product("addmm", flops=3 * 10**9, calls=3)
 
 def test_an_operator_has_its_share_of_the_roof() -> None:
     """Three milliseconds of floor in four of the trace: a better kernel gains little."""
-    (found,) = reached(light(PRODUCTS), [capture_of({"addmm": (3, 4.0)})])
+    (found,) = achieved(light(PRODUCTS), [capture_of({"addmm": (3, 4.0)})])
 
     assert (found.name, found.calls, found.measured_s) == ("addmm", 3, pytest.approx(4e-3))
     assert found.share_of_roof == pytest.approx(0.75)
@@ -36,14 +36,14 @@ def test_an_operator_has_its_share_of_the_roof() -> None:
 
 def test_below_three_quarters_a_better_kernel_pays() -> None:
     """Five milliseconds for three."""
-    (found,) = reached(light(PRODUCTS), [capture_of({"addmm": (3, 5.0)})])
+    (found,) = achieved(light(PRODUCTS), [capture_of({"addmm": (3, 5.0)})])
 
     assert found.near_roof is False
 
 
 def test_where_the_calls_differ_nothing_is_said() -> None:
     """The trace is of other steps, or the model was compiled."""
-    (found,) = reached(light(PRODUCTS), [capture_of({"addmm": (5, 4.0)})])
+    (found,) = achieved(light(PRODUCTS), [capture_of({"addmm": (5, 4.0)})])
 
     assert found.share_of_roof is None
     assert found.near_roof is None
@@ -53,7 +53,7 @@ def test_what_the_audit_calls_otherwise_is_the_same_work() -> None:
     """A cast and a clone are copies to the device."""
     copies = [use(name, memory_bytes=10**7, kind="copy") for name in ("_to_copy", "clone")]
 
-    (found,) = reached(light(*copies), [capture_of({"copy_": (2, 4.0)})])
+    (found,) = achieved(light(*copies), [capture_of({"copy_": (2, 4.0)})])
 
     assert found.share_of_roof == pytest.approx(0.5)
 
@@ -77,6 +77,6 @@ def test_names_of_trace_and_audit_meet(name: str, same: str) -> None:
 
 def test_without_a_trace_there_is_nothing() -> None:
     """And an operator of which only one of them knows is left out."""
-    assert reached(light(PRODUCTS), []) == ()
+    assert achieved(light(PRODUCTS), []) == ()
     assert traced_operators([]) == ()
-    assert reached(light(PRODUCTS), [capture_of({"mm": (3, 4.0)})]) == ()
+    assert achieved(light(PRODUCTS), [capture_of({"mm": (3, 4.0)})]) == ()

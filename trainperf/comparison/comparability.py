@@ -1,0 +1,158 @@
+"""Comparability of two runs: whether they are one experiment, what was changed, what to compare.
+
+Step time decides where a step is the same work in both runs; elsewhere the rate of tokens or
+samples does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison.compared_run import Repeats
+from trainperf.comparison.results import Difference
+from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_MEAN_S, STEP_S
+from trainperf.core.steps.records import Scalar
+
+
+SAME_SIZE = 0.05
+"""Relative difference in parameters up to which it is the same model, its vocabulary padded."""
+
+_CHANGES: dict[str, str] = {
+    name: change
+    for change, names in {
+        "loader": "loader num_workers prefetch_factor persistent_workers pin_memory",
+        "model size": "parameters trainable_parameters parameter_tensors gradient_bytes vocabulary",
+        "optimizer": "optimizers optimizer_fused optimizer_foreach",
+        "precision": "precision autocast grad_scaler",
+        "matmul precision": "float32_matmul_precision matmul_allow_tf32 cudnn_allow_tf32",
+        "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
+        "ranks": "world_size strategy wrapper allreduces_per_step",
+    }.items()
+    for name in names.split()
+}
+"""Fact to the change it belongs to: facts that go together are one change."""
+
+_NO_CHANGE = frozenset(
+    {
+        "seed",
+        "max_steps",
+        "max_epochs",
+        "log_every_n_steps",
+        "scheduler_steps",
+        "updates",
+        "micro_batches",
+    }
+)
+"""What changes neither the work of a step nor its speed."""
+
+SAME_WORK = 0.005
+"""Relative difference in what a step works through up to which steps are the same work."""
+
+_WORK = {EFFECTIVE_TOKENS_PER_S: "effective tokens", SAMPLES_PER_S: "samples"}
+"""Rates that count the same work in any shape of batch, the best one first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecidingReading:
+    """What the verdict stands on."""
+
+    name: str | None
+    """The reading; `None` where there is nothing to compare."""
+    why: str
+    """Why it is that one, or why there is none."""
+    per_rank: bool = False
+    """Whether it is divided by the number of ranks: how well more of them scale."""
+
+
+def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
+    """The reading that compares two runs fairly."""
+    runs = (before[0].summary, after[0].summary)
+    tokens_differ = _token_obstacle(*runs)
+    rates = [
+        name for name in _WORK if _in_both(name, runs) and not (tokens_differ and "token" in name)
+    ]
+    if runs[0].run.world_size != runs[1].run.world_size:
+        return _of_rates(rates, tokens_differ, "the number of ranks differs", per_rank=True)
+    if not _same_work(rates, runs):
+        return _of_rates(rates, tokens_differ, "a step is not the same work in both")
+    if not _in_both(STEP_S, runs):
+        reasons = [run.readings[STEP_S].reason for run in runs if STEP_S in run.readings]
+        return DecidingReading(name=None, why=next(filter(None, reasons), "no step time"))
+    return DecidingReading(name=STEP_S, why="a step is the same work in both")
+
+
+def _of_rates(
+    rates: list[str], tokens_differ: str | None, why: str, *, per_rank: bool = False
+) -> DecidingReading:
+    if rates:
+        what = f"{_WORK[rates[0]]} per second{' and rank' if per_rank else ''} are compared"
+        return DecidingReading(name=rates[0], why=f"{why}: {what}", per_rank=per_rank)
+    why = tokens_differ or f"{why}, and neither tokens nor samples were counted"
+    return DecidingReading(name=None, why=why)
+
+
+def _in_both(name: str, runs: Sequence[Summary]) -> bool:
+    return all(run.value(name) is not None for run in runs)
+
+
+def _same_work(rates: list[str], runs: Sequence[Summary]) -> bool:
+    """Whether a mean step works through as much; where nothing was counted, by its shape."""
+    if not rates:
+        shapes = [_shape(run) for run in runs]
+        return shapes[0] == shapes[1]
+    before, after = (_work_per_step(rates[0], run) for run in runs)
+    return abs(after / before - 1) <= SAME_WORK
+
+
+def _work_per_step(rate: str, run: Summary) -> float:
+    """Tokens or samples of a mean step."""
+    return (run.value(rate) or 0.0) * (run.value(STEP_MEAN_S) or 0.0)
+
+
+def _shape(run: Summary) -> tuple[object, ...]:
+    names = ("batch_size", "accumulate_grad_batches", "sequence_length")
+    return tuple(run.run.config.get(name) for name in names)
+
+
+def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
+    """Every fact that differs, except those that make no difference to a step."""
+    old, new = _facts(before), _facts(after)
+    return tuple(
+        Difference(
+            name=name,
+            before=old.get(name),
+            after=new.get(name),
+            change=_CHANGES.get(name, name),
+        )
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name) and name not in _NO_CHANGE
+    )
+
+
+def obstacle(before: Summary, after: Summary) -> str | None:
+    """Why the two are not runs of one experiment; `None` if they are."""
+    for name, what in (("device_name", "hardware"), ("model", "model"), ("dataset", "task")):
+        old, new = _facts(before).get(name), _facts(after).get(name)
+        if old != new and None not in (old, new):
+            return f"the {what} differs: {old} and {new}"
+    if before.run.device != after.run.device:
+        return f"the hardware differs: {before.run.device} and {after.run.device}"
+    sizes = [_facts(run).get("parameters") for run in (before, after)]
+    counted = sorted(size for size in sizes if isinstance(size, int) and size)
+    if len(counted) == 2 and counted[1] > counted[0] * (1 + SAME_SIZE):
+        return f"the model differs: {counted[0]:,} and {counted[1]:,} parameters"
+    return None
+
+
+def _token_obstacle(before: Summary, after: Summary) -> str | None:
+    """Why their tokens are not the same unit; `None` if they are."""
+    old, new = before.run.notes.get("tokens"), after.run.notes.get("tokens")
+    if old != new and None not in (old, new):
+        return f"tokens are counted differently: by {old} and by {new}"
+    return None
+
+
+def _facts(summary: Summary) -> Mapping[str, Scalar]:
+    run = summary.run
+    versions: dict[str, Scalar] = dict(run.software)
+    return {**run.hardware, **versions, "world_size": run.world_size, **run.config}
