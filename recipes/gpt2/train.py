@@ -163,8 +163,8 @@ def free_folder(out: Path) -> Path:
 
 def last_folder(out: Path) -> Path:
     """The folder that `--resume` continues: the last one that exists."""
-    taken = itertools.takewhile(Path.exists, _numbered(out))
-    return list(taken)[-1:][0] if out.exists() else out
+    existing = itertools.takewhile(Path.exists, _numbered(out))
+    return list(existing)[-1:][0] if out.exists() else out
 
 
 def _numbered(out: Path) -> Iterator[Path]:

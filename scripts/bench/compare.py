@@ -17,7 +17,7 @@ from scripts.bench.compare_loops import KINDS
 from scripts.bench.compare_record import CLOCKS, Plan, alone, read, session, write
 from scripts.bench.compare_report import result, tables
 from scripts.bench.compare_turns import session_by_turns
-from scripts.bench.compare_verdicts import contests, known
+from scripts.bench.compare_verdicts import contests, estimated
 from scripts.bench.harness import machine_line, write_json
 
 
@@ -44,7 +44,7 @@ def _record(given: argparse.Namespace) -> None:
 
 def _judge(given: argparse.Namespace) -> None:
     runs = read(given.recordings, given.split)
-    compared = contests(known(runs))
+    compared = contests(estimated(runs))
     print(f"{machine_line()}\n\n{tables(compared)}")
     write_json(given.json, {**result(runs, compared, given.split), "notes": given.note})
 

@@ -9,9 +9,9 @@ from scripts.bench.compare_verdicts import (
     Planted,
     Share,
     VerdictCounts,
-    found,
     planted,
     unasked,
+    verdict_counts,
 )
 from scripts.bench.harness import table
 
@@ -28,14 +28,14 @@ def tables(contests: Sequence[Contest]) -> str:
     """How often a change is claimed and found, and what is said of real work."""
     head = ["runs", "clock", "pairs", "claim a change", "noise", "1 %", "2 %", "3 %", "5 %"]
     head += ["10 %", "30 %"]
-    rows = [_row(one) for one in found(contests)]
-    quiet = [_quiet(one) for one in found(contests) if one.quiet.of]
-    real = [_real(one) for one in planted(contests)]
+    rows = [_row(counts) for counts in verdict_counts(contests)]
+    quiet = [_quiet(counts) for counts in verdict_counts(contests) if counts.quiet.of]
+    real = [_real(each) for each in planted(contests)]
     parts = [
         "Identical runs, and how often a change of so much is found in them",
         table([*head], rows),
         "The same without the machine's pace, where it was recorded",
-        table([*head], [_row(one) for one in found(unasked(contests))]),
+        table([*head], [_row(counts) for counts in verdict_counts(unasked(contests))]),
         "Where the comparison printed a noise of at most 1 %",
         table(["runs", "clock", "pairs", "claim a change", "3 % found"], quiet),
         "Real work in every other run, in turns",
@@ -55,9 +55,9 @@ def result(
         "sessions": {
             name: _session([run for run in runs if run.session == name]) for name in names
         },
-        "modes": [asdict(one) for one in found(contests)],
-        "modes_without_pace": [asdict(one) for one in found(unasked(contests))],
-        "planted": [asdict(one) for one in planted(contests)],
+        "modes": [asdict(counts) for counts in verdict_counts(contests)],
+        "modes_without_pace": [asdict(counts) for counts in verdict_counts(unasked(contests))],
+        "planted": [asdict(each) for each in planted(contests)],
     }
 
 
@@ -71,18 +71,37 @@ def _session(runs: Sequence[RecordedRun]) -> dict[str, object]:
     }
 
 
-def _row(one: VerdictCounts) -> list[str]:
-    power = [f"{100 * (part.rate or 0):.0f} %" for part in one.power.values()]
-    return [one.mode, one.clock, str(one.false.of), _share(one.false), _percent(one.noise), *power]
+def _row(counts: VerdictCounts) -> list[str]:
+    power = [f"{100 * (part.rate or 0):.0f} %" for part in counts.power.values()]
+    return [
+        counts.mode,
+        counts.clock,
+        str(counts.false.of),
+        _share(counts.false),
+        _percent(counts.noise),
+        *power,
+    ]
 
 
-def _quiet(one: VerdictCounts) -> list[str]:
-    return [one.mode, one.clock, str(one.quiet.of), _share(one.quiet_false), _share(one.quiet)]
+def _quiet(counts: VerdictCounts) -> list[str]:
+    return [
+        counts.mode,
+        counts.clock,
+        str(counts.quiet.of),
+        _share(counts.quiet_false),
+        _share(counts.quiet),
+    ]
 
 
-def _real(one: Planted) -> list[str]:
-    interval = f"{100 * one.low:+.1f} to {100 * one.high:+.1f} %"
-    return [one.where, _percent(one.truth), _percent(one.said), interval, _percent(one.noise)]
+def _real(case: Planted) -> list[str]:
+    interval = f"{100 * case.low:+.1f} to {100 * case.high:+.1f} %"
+    return [
+        case.where,
+        _percent(case.truth),
+        _percent(case.said),
+        interval,
+        _percent(case.noise),
+    ]
 
 
 def _share(part: Share) -> str:

@@ -72,19 +72,19 @@ class Contest:
         """What the comparison says."""
         if self.mode.startswith("in turns"):
             return paired_interval(self.before, self.after)
-        said = ratio_interval(self.before, self.after)
-        return said if self.machine is None else including(said, self.machine)
+        interval = ratio_interval(self.before, self.after)
+        return interval if self.machine is None else including(interval, self.machine)
 
     def longer(self, by: float) -> "Contest":
         """The same with every step of *after* so much longer."""
-        return replace(self, after=tuple(_longer(one, by) for one in self.after), truth=by)
+        return replace(self, after=tuple(_longer(each, by) for each in self.after), truth=by)
 
 
 def _longer(step: Estimate, by: float) -> Estimate:
     """All that is known of the run is in logarithms: a factor moves them and nothing else."""
     fastest = None if step.fastest is None else _longer(step.fastest, by)
     more = math.log1p(by)
-    parts = tuple(one + more for one in step.parts)
+    parts = tuple(part + more for part in step.parts)
     return replace(step, log=step.log + more, parts=parts, fastest=fastest)
 
 
@@ -109,20 +109,20 @@ def share(outcomes: Sequence[bool]) -> Share:
     return Share(of=n, found=k, rate=k / n, low=low, high=high)
 
 
-def known(runs: Sequence[RecordedRun]) -> list[EstimatedRun]:
+def estimated(runs: Sequence[RecordedRun]) -> list[EstimatedRun]:
     """What the comparison makes of each of them."""
     return [EstimatedRun(run=run, step=_estimate(run)) for run in runs]
 
 
 def contests(runs: Sequence[EstimatedRun]) -> list[Contest]:
     """Everything that can be compared, mode by mode."""
-    made: list[Contest | None] = []
+    contests_: list[Contest | None] = []
     groups = _grouped(runs, lambda run: (run.session, run.kind, run.mode))
     for (_, _, mode), group in groups.items():
         paired = _pairings(mode, group)
-        made += [_contest(*one) for one in paired]
-    made += [_contest(*one) for one in _across(runs)]
-    return [one for one in made if one is not None]
+        contests_ += [_contest(*each) for each in paired]
+    contests_ += [_contest(*each) for each in _across(runs)]
+    return [each for each in contests_ if each is not None]
 
 
 def _pairings(mode: str, group: Sequence[EstimatedRun]) -> Iterator[Pairing]:
@@ -137,7 +137,7 @@ def _contest(
     mode: str, before: Sequence[EstimatedRun], after: Sequence[EstimatedRun]
 ) -> Contest | None:
     """`None` where a run has too few steps."""
-    steps = [[one.step for one in side if one.step is not None] for side in (before, after)]
+    steps = [[each.step for each in side if each.step is not None] for side in (before, after)]
     if [len(side) for side in steps] != [len(before), len(after)]:
         return None
     run = after[0].run
@@ -161,7 +161,7 @@ def _machine(before: Sequence[EstimatedRun], after: Sequence[EstimatedRun]) -> S
 
 def unasked(contests_of_all: Sequence[Contest]) -> list[Contest]:
     """Those in which the machine was asked for its pace, as if nobody had asked it."""
-    return [replace(one, machine=None) for one in contests_of_all if one.machine is not None]
+    return [replace(each, machine=None) for each in contests_of_all if each.machine is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,36 +184,36 @@ class VerdictCounts:
     """Median of the smallest change that could be told."""
 
 
-def found(contests_of_all: Sequence[Contest]) -> list[VerdictCounts]:
+def verdict_counts(contests_of_all: Sequence[Contest]) -> list[VerdictCounts]:
     """Of identical runs, mode by mode."""
     modes: dict[tuple[str, str], list[Contest]] = defaultdict(list)
-    for one in contests_of_all:
-        if not one.real:
-            modes[one.mode, one.clock].append(one)
-    return [_found(mode, clock, group) for (mode, clock), group in modes.items()]
+    for each in contests_of_all:
+        if not each.real:
+            modes[each.mode, each.clock].append(each)
+    return [_counts(mode, clock, group) for (mode, clock), group in modes.items()]
 
 
-def _found(mode: str, clock: str, group: Sequence[Contest]) -> VerdictCounts:
-    said = [one.interval() for one in group]
-    quiet = [one for one, what in zip(group, said, strict=True) if what.noise <= QUIET]
+def _counts(mode: str, clock: str, group: Sequence[Contest]) -> VerdictCounts:
+    intervals = [each.interval() for each in group]
+    quiet = [each for each, what in zip(group, intervals, strict=True) if what.noise <= QUIET]
     return VerdictCounts(
         mode=mode,
         clock=clock,
-        false=share([_claims(what) for what in said]),
-        power={f"{by:.0%}": share([_slower(one.longer(by)) for one in group]) for by in CHANGES},
-        quiet=share([_slower(one.longer(0.03)) for one in quiet]),
-        quiet_false=share([_claims(one.interval()) for one in quiet]),
-        noise=float(np.median([what.noise for what in said])),
-        resolution=float(np.median([what.resolution for what in said])),
+        false=share([_claims(what) for what in intervals]),
+        power={f"{by:.0%}": share([_slower(each.longer(by)) for each in group]) for by in CHANGES},
+        quiet=share([_slower(each.longer(0.03)) for each in quiet]),
+        quiet_false=share([_claims(each.interval()) for each in quiet]),
+        noise=float(np.median([what.noise for what in intervals])),
+        resolution=float(np.median([what.resolution for what in intervals])),
     )
 
 
-def _claims(said: RatioInterval) -> bool:
-    return not said.low <= 1 <= said.high
+def _claims(interval: RatioInterval) -> bool:
+    return not interval.low <= 1 <= interval.high
 
 
-def _slower(one: Contest) -> bool:
-    return one.interval().low > 1
+def _slower(each: Contest) -> bool:
+    return each.interval().low > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,26 +232,26 @@ class Planted:
 
 def planted(contests_of_all: Sequence[Contest]) -> list[Planted]:
     """Every comparison with real work on one side."""
-    real = [(one, one.interval()) for one in contests_of_all if one.real]
+    real = [(each, each.interval()) for each in contests_of_all if each.real]
     return [
         Planted(
-            where=f"{one.where}, {one.clock} clock",
-            truth=one.truth,
-            said=said.ratio - 1,
-            low=said.low - 1,
-            high=said.high - 1,
-            noise=said.noise,
+            where=f"{each.where}, {each.clock} clock",
+            truth=each.truth,
+            said=interval.ratio - 1,
+            low=interval.low - 1,
+            high=interval.high - 1,
+            noise=interval.noise,
         )
-        for one, said in real
+        for each, interval in real
     ]
 
 
 def _of_long(runs: Sequence[EstimatedRun]) -> Iterator[Pairing]:
-    for one, other in _chunks(runs, 2):
-        yield "single, one after the other", [one], [other]
+    for first, second in _chunks(runs, 2):
+        yield "single, one after the other", [first], [second]
     half = len(runs) // 2
-    for one, other in zip(runs[:half], runs[half:], strict=False):
-        yield "single, half a recording apart", [one], [other]
+    for first, second in zip(runs[:half], runs[half:], strict=False):
+        yield "single, half a recording apart", [first], [second]
     yield from _turns("in turns, 3 × 500 steps", runs, REPEATS)
     for chunk in _chunks(runs, 2 * REPEATS):
         yield "repeats one side after the other, 3 × 500", chunk[:REPEATS], chunk[REPEATS:]
@@ -264,12 +264,12 @@ def _turns(mode: str, runs: Sequence[EstimatedRun], pairs: int) -> Iterator[Pair
 
 def _across(runs: Sequence[EstimatedRun]) -> Iterator[Pairing]:
     """The first session of a kind against the second, the third against the fourth."""
-    long = [one for one in runs if one.run.mode == "long"]
+    long = [each for each in runs if each.run.mode == "long"]
     for group in _grouped(long, lambda run: (run.kind, run.clock)).values():
         sessions = list(_grouped(group, lambda run: (run.session,)).values())
         for before, after in _chunks(sessions, 2):
-            for one, other in zip(before, after, strict=False):
-                yield "single, another session", [one], [other]
+            for first, second in zip(before, after, strict=False):
+                yield "single, another session", [first], [second]
 
 
 def _estimate(run: RecordedRun) -> Estimate | None:
@@ -289,6 +289,6 @@ def _grouped(
     runs: Sequence[EstimatedRun], key: Callable[[RecordedRun], tuple[str, ...]]
 ) -> Mapping[tuple[str, ...], list[EstimatedRun]]:
     groups: dict[tuple[str, ...], list[EstimatedRun]] = defaultdict(list)
-    for one in runs:
-        groups[key(one.run)].append(one)
+    for each in runs:
+        groups[key(each.run)].append(each)
     return groups

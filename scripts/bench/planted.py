@@ -163,20 +163,20 @@ def steps(number: int) -> "DataLoader[torch.Tensor]":
 def sleeping_loader(events: int) -> TruthCase:
     """A data set that sleeps, read in the training process."""
     sleeper = Sleeper()
-    found = Fit(loader=DataLoader(PlantedSamples(events, sleeper))).run()
-    return _phase("loader, no workers", Phase.DATA_WAIT, sleeper, found)
+    result = Fit(loader=DataLoader(PlantedSamples(events, sleeper))).run()
+    return _phase("loader, no workers", Phase.DATA_WAIT, sleeper, result)
 
 
 def sleeping_workers(events: int) -> TruthCase:
     """A data set that sleeps in two workers: what the loop waits is what they cannot hide."""
     loader = ClockedLoader(PlantedSamples(events, Sleeper(0.010, 0.060)), num_workers=2)
-    found = Fit(loader=loader).run()
+    result = Fit(loader=loader).run()
     return duration(
         "loader, 2 workers",
         Phase.DATA_WAIT.label,
         loader.blocked_ns,
-        found.phase_ns(Phase.DATA_WAIT),
-        found.other_phases_ns(Phase.DATA_WAIT),
+        result.phase_ns(Phase.DATA_WAIT),
+        result.other_phases_ns(Phase.DATA_WAIT),
     )
 
 
@@ -185,8 +185,8 @@ def sleeping_callback(hook: str) -> Callable[[int], TruthCase]:
 
     def case(events: int) -> TruthCase:
         sleeper = Sleeper()
-        found = Fit(loader=steps(events), callbacks=[At(hook, sleeper)]).run()
-        return _phase(f"callback, {hook}", Phase.CALLBACKS, sleeper, found)
+        result = Fit(loader=steps(events), callbacks=[At(hook, sleeper)]).run()
+        return _phase(f"callback, {hook}", Phase.CALLBACKS, sleeper, result)
 
     return case
 
@@ -197,8 +197,8 @@ def sleeping_part(attribute: str, phase: Phase) -> Callable[[int], TruthCase]:
     def case(events: int) -> TruthCase:
         sleeper, model = Sleeper(), Model()
         setattr(model, attribute, sleeper)
-        found = Fit(model=model, loader=steps(events)).run()
-        return _phase(phase.label, phase, sleeper, found)
+        result = Fit(model=model, loader=steps(events)).run()
+        return _phase(phase.label, phase, sleeper, result)
 
     return case
 
@@ -208,17 +208,17 @@ def sleeping_framework(events: int) -> TruthCase:
     sleeper, strategy = Sleeper(), BetweenHooks(device="cpu")
     strategy.act = sleeper
     options = {"strategy": strategy, "accelerator": "auto"}
-    found = Fit(loader=steps(events), options=options).run()
-    return _phase("where no phase is", Phase.OTHER, sleeper, found)
+    result = Fit(loader=steps(events), options=options).run()
+    return _phase("where no phase is", Phase.OTHER, sleeper, result)
 
 
-def _phase(name: str, phase: Phase, sleeper: Sleeper, found: TruthRun) -> TruthCase:
+def _phase(name: str, phase: Phase, sleeper: Sleeper, result: TruthRun) -> TruthCase:
     return duration(
         name,
         phase.label,
         sleeper.slept_ns,
-        found.phase_ns(phase),
-        found.other_phases_ns(phase),
+        result.phase_ns(phase),
+        result.other_phases_ns(phase),
     )
 
 
@@ -229,26 +229,26 @@ def sleeping_validation(events: int) -> TruthCase:
     """A validation after every second step."""
     sleeper, model = Sleeper(0.005, 0.050), Model()
     model.in_validation = sleeper
-    found = Fit(
+    result = Fit(
         model=model,
         loader=steps(2 * events),
         validation=DataLoader(PlantedSamples(1)),
         options={"val_check_interval": 2},
     ).run()
-    return _gap("validation", Gap.VALIDATION, sleeper, found)
+    return _gap("validation", Gap.VALIDATION, sleeper, result)
 
 
 def sleeping_checkpoint(events: int) -> TruthCase:
     """A checkpoint after every second step."""
     sleeper = Sleeper(0.005, 0.050)
     saving = ModelCheckpoint(every_n_train_steps=2, save_top_k=-1)
-    found = Fit(
+    result = Fit(
         loader=steps(2 * events),
         callbacks=[At("on_save_checkpoint", sleeper), saving],
         options={"enable_checkpointing": True},
     ).run()
-    return _gap("checkpoint", Gap.CHECKPOINT, sleeper, found)
+    return _gap("checkpoint", Gap.CHECKPOINT, sleeper, result)
 
 
-def _gap(name: str, gap: Gap, sleeper: Sleeper, found: TruthRun) -> TruthCase:
-    return duration(name, gap.label, sleeper.slept_ns, found.gap_ns(gap))
+def _gap(name: str, gap: Gap, sleeper: Sleeper, result: TruthRun) -> TruthCase:
+    return duration(name, gap.label, sleeper.slept_ns, result.gap_ns(gap))

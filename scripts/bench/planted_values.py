@@ -32,9 +32,9 @@ def overflows(*, fused: bool) -> Callable[[int], list[TruthCase]]:
         model.in_backward = poison
         # A scale at which nothing overflows but what was planted.
         plugin = MixedPrecision("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=2.0**10))
-        found = Fit(model=model, loader=steps(events), options={"plugins": [plugin]}).run()
+        result = Fit(model=model, loader=steps(events), options={"plugins": [plugin]}).run()
         kind = "fused" if fused else "non-fused"
-        lost, tried = sum(found.fact("overflows")), sum(found.fact("attempts"))
+        lost, tried = sum(result.fact("overflows")), sum(result.fact("attempts"))
         name = f"infinities, {kind} optimizer"
         return [
             exact(name, "overflows", "1", events // 5, lost),
@@ -63,12 +63,12 @@ class _Masked(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 def masks(events: int) -> list[TruthCase]:
     """Masks of random, known length in batches of four."""
     lengths = np.random.default_rng(0).integers(1, 129, 4 * events).tolist()
-    found = Fit(loader=DataLoader(_Masked(lengths, 128), batch_size=4)).run()
-    kept, every = sum(found.fact("tokens_effective")), sum(found.fact("tokens_padded"))
+    result = Fit(loader=DataLoader(_Masked(lengths, 128), batch_size=4)).run()
+    kept, every = sum(result.fact("tokens_effective")), sum(result.fact("tokens_padded"))
     return [
         exact("masks", "tokens_effective", "1", sum(lengths), kept),
         exact("masks", "tokens_padded", "1", 128 * len(lengths), every),
-        exact("masks", "samples", "1", len(lengths), sum(found.fact("samples"))),
+        exact("masks", "samples", "1", len(lengths), sum(result.fact("samples"))),
     ]
 
 
@@ -92,8 +92,8 @@ def memory(events: int) -> list[TruthCase]:
     # Memory is sampled four times a second: steps of 30 ms, so that some fall on either side.
     model.in_forward = _doze
     grows = _Grows(events // 2, size)
-    found = Fit(model=model, loader=steps(events), callbacks=[grows]).run()
-    resident = found.fact("resident_bytes")
+    result = Fit(model=model, loader=steps(events), callbacks=[grows]).run()
+    resident = result.fact("resident_bytes")
     name = f"memory, {size // MIB} MiB kept"
     return [roughly(name, "resident_bytes", "B", size, resident[-1] - resident[0])]
 
@@ -118,10 +118,10 @@ def whole_fit(events: int) -> list[TruthCase]:
             At("on_train_end", lambda: marks.append(independent_ns())),
         ],
     )
-    found = fit.run()
-    attributed = sum(found.ledger_ns().values())
-    end_ns = found.end.fit_ns if found.end is not None else 0
-    shutdown = found.ledger_ns()["shutdown"]
+    result = fit.run()
+    attributed = sum(result.ledger_ns().values())
+    end_ns = result.end.fit_ns if result.end is not None else 0
+    shutdown = result.ledger_ns()["shutdown"]
     return [
         exact("fit, steps and gaps in it", "fit_ns", "1", end_ns, attributed),
         roughly(

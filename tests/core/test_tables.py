@@ -52,3 +52,16 @@ def test_a_name_opens_no_cell_and_no_escape_sequence() -> None:
 def test_markdown_sets_numbers_to_the_right() -> None:
     """By the rule beneath the head."""
     assert markdown_table(OPERATORS).splitlines()[1] == "| --- | ---: | --- |"
+
+
+def test_names_of_columns_take_two_lines_before_a_column_goes() -> None:
+    """Where the numbers fit and only the head does not."""
+    table = Table(
+        head=("rank", "exposed communication", "all-reduce tail"), rows=(("0", "5.54 ms", "9 µs"),)
+    )
+
+    assert text_table(table, 30) == [
+        "            exposed  all-reduce",
+        "rank  communication        tail",
+        "0           5.54 ms        9 µs",
+    ]

@@ -85,7 +85,7 @@ def test_real_work_is_compared_with_its_truth(tmp_path: Path) -> None:
 def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None:
     """Everything takes half again as long in the second: said to be slower by steps alone."""
     from scripts.bench.compare_record import RecordedRun, read, write
-    from scripts.bench.compare_verdicts import contests, known, unasked
+    from scripts.bench.compare_verdicts import contests, estimated, unasked
 
     generator = np.random.default_rng(0)
     for session, times in (("first", 2), ("second", 3)):
@@ -106,7 +106,9 @@ def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None
             for wall in walls
         ]
         write(tmp_path / f"{session}.npz", runs)
-    apart = [one for one in contests(known(read(tmp_path, "tune"))) if one.mode.endswith("session")]
+    apart = [
+        one for one in contests(estimated(read(tmp_path, "tune"))) if one.mode.endswith("session")
+    ]
     asked, alone = ([one.interval() for one in each] for each in (apart, unasked(apart)))
 
     assert len(asked) == len(alone) == 2

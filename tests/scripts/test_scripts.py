@@ -37,7 +37,7 @@ def clone(tmp_path: Path) -> Path:
 @pytest.fixture
 def installed(clone: Path) -> Path:
     """A clone whose environment is complete; each tool in it writes down how it was called."""
-    for tool in ("python", "ruff", "mypy", "lint-imports", "pytest"):
+    for tool in ("python", "ruff", "mypy", "lint-imports", "mkdocs", "pytest"):
         stub(clone / ".venv/bin" / tool, f'echo "{tool} $*" >>"{clone}/calls"')
     stamp = bash(clone, "source scripts/_env.sh; fingerprint").stdout
     (clone / ".venv/trainperf-test").write_text(stamp)
@@ -154,6 +154,7 @@ def test_every_check_runs_and_one_that_fails_is_named(installed: Path) -> None:
         "ruff",
         "mypy",
         "lint-imports",
+        "mkdocs",
         "pytest",
     ]
 

@@ -20,7 +20,7 @@ from trainperf.core.run_directory import drafted
 from trainperf.traces.event_table import Kind
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
 from trainperf.traces.reading.kinds import kind_of
-from trainperf.traces.reading.mend import mend
+from trainperf.traces.reading.salvage import mend
 from trainperf.traces.reading.source import ReadLimits, Source
 from trainperf.traces.reading.splitter import Batch, ByteWindow, TraceDocument, Value
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from trainperf.comparison.results import Comparison
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import text_table
+from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.reports.comparison.rows import answer, listed, notes, tables
 
 
@@ -14,9 +15,9 @@ def render(comparisons: Sequence[Comparison]) -> str:
 
 
 def _one(comparison: Comparison) -> str:
-    lines = ["", f"  {plain(answer(comparison))}", ""]
-    lines += [f"  {plain(note)}" for note in notes(comparison)]
-    lines += [f"    {plain(setting)}" for setting in listed(comparison)]
+    lines = ["", *wrapped(answer(comparison), WIDTH, "  "), ""]
+    lines += [line for note in notes(comparison) for line in wrapped(note, WIDTH, "  - ")]
+    lines += [f"      {plain(setting)}" for setting in listed(comparison)]
     for table in tables(comparison):
         title = [f"  {table.title}"] if table.title else []
         lines += ["", *title, *(f"  {line}" for line in text_table(table))]

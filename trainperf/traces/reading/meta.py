@@ -7,7 +7,7 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, EventTable, Kind, TraceInfo
 from trainperf.traces.reading.decode import FAULTS
-from trainperf.traces.reading.mend import mend
+from trainperf.traces.reading.salvage import mend
 
 
 KEYS = frozenset({"deviceProperties", "distributedInfo", "baseTimeNanoseconds"})
