@@ -4,17 +4,17 @@ import pytest
 from support.live import MS, DeviceFit
 
 from trainperf.core.phases import Phase
-from trainperf.loop.phase_contexts import Brackets
+from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.probes.selection import Chosen
 from trainperf.recording.timeline import PhaseBracket
 
 
-def on_device() -> tuple[DeviceFit, Brackets]:
+def on_device() -> tuple[DeviceFit, PhaseContexts]:
     """A fit on a simulated device, and the brackets of its loop."""
     fit = DeviceFit()
     chosen = Chosen(marks=fit.marks)
-    return fit, Brackets(fit.monitor.recorder, fit.monitor.guard, chosen)
+    return fit, PhaseContexts(fit.monitor.recorder, fit.monitor.guard, chosen)
 
 
 def marked(fit: DeviceFit) -> list[Mark]:
@@ -82,6 +82,6 @@ def test_a_bracket_is_made_once_per_name() -> None:
 def test_without_a_device_a_phase_is_the_cheapest_bracket(name: str) -> None:
     """Nothing to mark, nothing to guard."""
     fit = DeviceFit()
-    brackets = Brackets(fit.monitor.recorder, fit.monitor.guard, Chosen())
+    brackets = PhaseContexts(fit.monitor.recorder, fit.monitor.guard, Chosen())
 
     assert isinstance(brackets[name], PhaseBracket)

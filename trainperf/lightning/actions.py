@@ -1,4 +1,4 @@
-"""Which Lightning action is what?  One table from the names that a `Trainer` gives its profiler.
+"""Meaning of Lightning actions: one table of the names that a `Trainer` gives its profiler.
 
 Tested against the installed Lightning: every name a real fit emits is classified on purpose.
 """

@@ -1,4 +1,4 @@
-"""How does one step of a Lightning fit get audited?  Between two hooks around its batches.
+"""Audit of one step of a Lightning fit, between two hooks around its batches.
 
 Fetching, moving the batch and the hooks of others stay out of it.
 """

@@ -1,4 +1,4 @@
-"""What do Lightning's actions mean for the timeline?  A state machine over (time, kind, action).
+"""State machine from Lightning's actions to the timeline, over (time, kind, action).
 
 It knows no Lightning object: actions come in by name, time through the recorder's clock, so a log
 of a real fit can be replayed through it.  Every method is called at the start or the stop of an

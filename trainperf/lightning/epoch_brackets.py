@@ -1,4 +1,4 @@
-"""How does an epoch end, and a step that fetches by itself?  By what their brackets see leave."""
+"""Brackets around an epoch, and around a step that fetches its own batches."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

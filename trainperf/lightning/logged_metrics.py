@@ -1,4 +1,4 @@
-"""Which metrics cost something in every batch?  Those shown, and those reduced over the ranks.
+"""Logged metrics that cost something in every batch: shown, or reduced over the ranks.
 
 Read from Lightning's store of logged results, which is not a public interface: if it goes away,
 nothing is said.

@@ -1,4 +1,4 @@
-"""How many optimizer updates has the fit made?  Counted as `trainer.global_step` is, and beyond.
+"""Count of optimizer updates, as `trainer.global_step` counts them, and beyond.
 
 In manual optimization an optimizer taken with `optimizers(use_pl_optimizer=False)` steps without
 Lightning's knowledge: there the optimizers' own hooks count.

@@ -1,4 +1,4 @@
-"""How do we hear a Trainer's actions without patching it?  By being its profiler for a while.
+"""Relay that hears a Trainer's actions without patching it, as its profiler for a while.
 
 `trainer.profiler` is public and looked up at every call.  The relay stands in its place, brackets
 each action, and forwards to the profiler the user configured.  Lightning's own `profile` is a

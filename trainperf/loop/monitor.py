@@ -31,7 +31,7 @@ from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_an
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
 from trainperf.loop.finish import close_run
-from trainperf.loop.phase_contexts import Brackets
+from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.start import LoopOptions, device_of, start
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions
@@ -107,7 +107,7 @@ class LoopMonitor:
         """The run directory, once the first epoch has begun."""
         self._rank = 0
         self._chosen = Chosen()
-        self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
+        self._brackets = PhaseContexts(self.monitor.recorder, self.monitor.guard, self._chosen)
         self._audit: AuditProbe | None = None
         self._batch: object = _NO_BATCH
         self._attempted: set[int] = set()
@@ -298,7 +298,7 @@ class LoopMonitor:
     def _start(self, loader: object) -> None:
         fit = start(self.monitor, self._objects, self._options, loader, self._notes)
         self.run, self._rank, self._chosen, self._audit = fit.run, fit.rank, fit.chosen, fit.audit
-        self._brackets = Brackets(self.monitor.recorder, self.monitor.guard, self._chosen)
+        self._brackets = PhaseContexts(self.monitor.recorder, self.monitor.guard, self._chosen)
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""

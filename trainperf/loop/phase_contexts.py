@@ -1,4 +1,4 @@
-"""Which context manager stands for a phase of a plain loop?  Made once per name, entered often."""
+"""Context managers for the phases of a plain loop, made once per name and entered often."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,8 +19,8 @@ _PHASES = {
 _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 
 
-class Brackets(dict[str, AbstractContextManager[None]]):
-    """Brackets of one run by name, with the device's marks and the tail where there are any.
+class PhaseContexts(dict[str, AbstractContextManager[None]]):
+    """PhaseContexts of one run by name, with the device's marks and the tail where there are any.
 
     Asking for one that is neither a phase nor a gap raises `ConfigError`.
     """
@@ -58,8 +58,8 @@ class Brackets(dict[str, AbstractContextManager[None]]):
                 self.part, lambda: recorder.enter_gap(gap), recorder.leave_gap
             )
         if name not in _PHASES:
-            known = ", ".join((*_PHASES, *_GAPS))
-            raise ConfigError(f"phase {name!r}: there is none of that name; use one of {known}")
+            names = ", ".join((*_PHASES, *_GAPS))
+            raise ConfigError(f"phase {name!r}: no such phase; use one of {names}")
         phase = _PHASES[name]
         if phase is Phase.BACKWARD and self._around_backward:
             return self._guard.bracket(self.part, self._backward_begins, self._backward_ends)

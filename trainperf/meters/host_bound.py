@@ -1,4 +1,4 @@
-"""Host-bound fraction: in how many steps did the device wait for the host?"""
+"""Host-bound fraction: the share of steps in which the device waited for the host."""
 
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock

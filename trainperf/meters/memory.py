@@ -1,4 +1,4 @@
-"""Memory: how close the run came to the limit, how much of it was holes, and does it grow?"""
+"""Memory: its peaks, its fragmentation, and its growth."""
 
 from trainperf.core.stats.reductions import LargestLast, Maximum
 from trainperf.core.stats.trend import Trend

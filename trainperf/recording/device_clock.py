@@ -1,4 +1,4 @@
-"""What time is it on the device?  Events recorded and polled, never waited for.
+"""Clock of an asynchronous device: timing events, polled, never waited for.
 
 Every event is recorded on the current stream, so they complete in the order they were made.
 """

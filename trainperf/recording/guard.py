@@ -1,4 +1,4 @@
-"""What happens when trainperf itself fails while somebody trains?  Training goes on.
+"""Boundary for faults of trainperf itself: training goes on.
 
 The only place with a broad `except`.  A fault switches off the part it arose in, is logged once,
 counted, and shown in the report.

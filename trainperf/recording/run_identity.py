@@ -1,4 +1,4 @@
-"""Who is this run?  Software, hardware, model and loader, as comparisons will need them."""
+"""Identity of a run: software, hardware, model and loader, as comparisons need them."""
 
 import platform
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How is this fit set up?  Switches that decide how fast a step can be, read once at its start.
+"""Settings of a fit that decide how fast a step can be, read once at its start.
 
 Names of the facts in `RunInfo.config`, the same in every kind of loop.  What several objects have
 (optimizers, parameter groups) is one value where they agree, and their values with commas where

@@ -1,4 +1,4 @@
-"""When is something due?  Counting steps and time, both given by the caller."""
+"""Schedules by steps and time, both given by the caller."""
 
 
 class FlushSchedule:

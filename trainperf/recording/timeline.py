@@ -1,4 +1,4 @@
-"""Where does the host's time go?  One current slot at every moment, switched by the adapters.
+"""Timeline of the host: one current slot at every moment, switched by the adapters.
 
 Every nanosecond since the timeline began is added to exactly one slot, a phase or a gap, so they
 tile the fit by construction; what an adapter has to get right is which slot is current when.

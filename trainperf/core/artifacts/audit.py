@@ -1,4 +1,4 @@
-"""What did the audit of one training step see?  The contents of `audit.json`, readable offline.
+"""Contents of `audit.json`: the audit of one training step, readable offline.
 
 Counts are exact for the step that was audited.  FLOPs are floating-point operations (a multiply and
 an add are two), bytes are what an operator must at least read and write, times are host time.

@@ -1,4 +1,4 @@
-"""How is kept what was looked at once in a fit?  As one JSON file in its run directory.
+"""Artifacts: what was examined once in a fit, as one JSON file each in its run directory.
 
 Records are written step by step; a document is written whole, and again when it is known better.
 """

@@ -1,4 +1,4 @@
-"""What did `torch.compile` do in this fit?  The contents of `compile.json`, readable offline.
+"""Contents of `compile.json`: what `torch.compile` did in a fit, readable offline.
 
 What was compiled before the fit began is not in it.  `None` means *not known*, which `reasons`
 explains.

@@ -1,4 +1,4 @@
-"""Which documents does a run directory hold?"""
+"""Artifacts that a run directory holds."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What does it take to make a batch?  Timed in the loader and its workers, on request."""
+"""Contents of `loader.json`: what it takes to make a batch, timed in the loader and its workers."""
 
 import math
 from typing import ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What fills the memory of the device?  Counted once, from the real tensors.
+"""Contents of `memory.json`: what fills the memory of the device, from the real tensors.
 
 Bytes are of storages: tensors that share memory count once, under the first kind that has them, in
 the order of the fields.  `None` means *not known*; `reasons` says why.

@@ -1,4 +1,4 @@
-"""Which step of a fit is audited, and when is the audit on?  While its batches are trained, only.
+"""Audit of one step of a fit, switched on only while the step's batches are trained.
 
 Every rank audits, so that none waits for a slow one; the first one writes what it saw.
 """

@@ -1,4 +1,4 @@
-"""What does DDP know of its gradient buckets?  Its own statistics, read without waiting for them.
+"""Gradient buckets of DDP, from its own statistics, read without waiting for them.
 
 `DistributedDataParallel._get_ddp_logging_data` is not a public interface: where it is gone nothing
 is said.  DDP fills it in its first ten steps, and then in every hundredth.

@@ -1,4 +1,4 @@
-"""How does a value get off the device without waiting for it?
+"""Ring of preallocated memory in which values leave the device without a wait.
 
 Values are written into a preallocated device buffer.  When a group of steps ends, the filled part
 is copied to pinned host memory without blocking; by the time the group's fence has been reached,

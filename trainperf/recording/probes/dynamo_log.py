@@ -1,4 +1,4 @@
-"""What does torch say of its compilations?  Its own records, as far as this version keeps them.
+"""Records that torch keeps of its compilations, as far as this version has them.
 
 None of it is a public interface: whatever a version lacks is *not known*, with the reason.  Nothing
 here imports the compiler; where nobody has loaded it nothing was compiled.

@@ -1,4 +1,4 @@
-"""How much memory has the process's C allocator handed out?  Told by glibc, to the byte.
+"""Memory handed out by the process's C allocator, as glibc counts it, to the byte.
 
 The resident set cannot tell: what was freed stays in it, and what is allocated next goes there.
 """

@@ -1,4 +1,4 @@
-"""How is the loader of a fit looked into?  Once, before the first step, if that was asked for.
+"""Loader anatomy: one look into the loader before the first step, on request.
 
 The time it takes belongs to the startup gap; no step costs more.
 """

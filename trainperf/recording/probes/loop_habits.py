@@ -1,4 +1,4 @@
-"""Does the loop forget what it should not?  Looked at once, through hooks that soon are gone.
+"""Habits of a training loop that waste time, checked once through short-lived hooks.
 
 `gradients_zeroed` is `False` when gradients go on adding up after an update: learned between the
 first two updates, from the version that torch counts in every tensor, so no device is waited for.

@@ -1,4 +1,4 @@
-"""What can be known of a plain loop only by seeing it run?  Its autocast, and its accumulation."""
+"""Facts of a plain loop that only show while it runs: its autocast and its accumulation."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

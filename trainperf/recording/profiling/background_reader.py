@@ -1,4 +1,4 @@
-"""Who reads a trace while the fit goes on?  A child process of low priority, one at a time.
+"""Reader of traces while the fit goes on: one child process of low priority at a time.
 
 The child is a fresh interpreter without torch: it shares no thread, no lock and no device with the
 loop, which only starts it and looks now and then whether it has ended.

@@ -1,4 +1,4 @@
-"""When is a capture due: by plan, because somebody asks for one, or because a step was slow?
+"""Schedule of captures: planned, requested by a user, or caused by a slow step.
 
 To ask, touch `capture` in the run directory.  Several ranks must capture the same steps, but see
 the file at different moments: the lowest of them takes it away and writes down a step that none of

@@ -1,4 +1,4 @@
-"""What shall be traced, and where does it go?  One set of options for Lightning and plain loops."""
+"""Options of captures, the same for Lightning and plain loops."""
 
 import logging
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""When is a step traced, and what becomes of the trace?  Drives a tracer from step boundaries.
+"""Probe that captures traces: drives a tracer from step boundaries.
 
 Training steps only.  Between captures nothing listens to the phases, and a boundary costs two
 comparisons.  The profiler's own time, from starting it to its file, is a gap and in no step.

@@ -1,4 +1,4 @@
-"""What did host and device do in a few steps?  One torch profiler, its marks, and its file.
+"""Trace of a few steps: one torch profiler, its marks, and its file.
 
 Measured on torch 2.13: a second session in one process takes the events of the first, and a
 session that another one has cancelled while it was warming up kills the process when it starts.
