@@ -12,7 +12,7 @@ from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.operators.attention import attention_rows
 from trainperf.analysis.rules.operators.base import (
     PASSES,
-    Audited,
+    AuditedStep,
     Timed,
     audited,
     total_s,
@@ -35,7 +35,7 @@ class Bounded:
 NO_AUDIT = "no bound: the last kept run has no audited step, or too few steady ones"
 
 
-def _of_audit(bound: Callable[[Audited], Bounded]) -> Callable[[Evidence], Bounded]:
+def _of_audit(bound: Callable[[AuditedStep], Bounded]) -> Callable[[Evidence], Bounded]:
     """The bound that an audited step allows; none without one."""
 
     @wraps(bound)
@@ -73,7 +73,7 @@ def packing(evidence: Evidence) -> Bounded:
 
 
 @_of_audit
-def attention(step: Audited) -> Bounded:
+def attention(step: AuditedStep) -> Bounded:
     """Of everything that touches the scores, only the arithmetic of the matmuls is left."""
     rows = attention_rows(step.operators)
     kept_s = sum(row.floor.compute_s or 0.0 for row in rows if row.use.kind == "matmul")
@@ -103,7 +103,7 @@ def larger_batch(evidence: Evidence) -> Bounded:
 
 
 @_of_audit
-def compiled(step: Audited) -> Bounded:
+def compiled(step: AuditedStep) -> Bounded:
     """In forward and backward only the matmuls are left: no Python, nothing elementwise."""
     products = [row for row in _passes(step) if row.use.kind == "matmul"]
     lost_s = step.passes_s - total_s(products)
@@ -132,21 +132,21 @@ def vocabulary(evidence: Evidence) -> Bounded:
 
 
 @_of_audit
-def launches(step: Audited) -> Bounded:
+def launches(step: AuditedStep) -> Bounded:
     """Of forward and backward only the device's computation is left."""
     lost_s = step.passes_s - total_s(_passes(step))
     return _without(step, lost_s, "forward and backward outside of operators")
 
 
 @_of_audit
-def speed_of_light(step: Audited) -> Bounded:
+def speed_of_light(step: AuditedStep) -> Bounded:
     """Forward and backward at their floors, each chain of elementwise operators one kernel."""
     floors = step.light.phases
     least_s = floors["forward"].fused_floor_s + floors["backward"].fused_floor_s
     return _without(step, step.passes_s - least_s, "forward and backward above their floors")
 
 
-def _products(step: Audited, precision: str, *, else_half: bool) -> Bounded:
+def _products(step: AuditedStep, precision: str, *, else_half: bool) -> Bounded:
     peaks = step.light.chip.flops_per_s
     peak, fp32 = peaks.get(precision), peaks.get("fp32")
     if peak is None or fp32 is None:
@@ -161,7 +161,7 @@ def _products(step: Audited, precision: str, *, else_half: bool) -> Bounded:
     return _without(step, saved_s, f"what {precision} can save ({tera})")
 
 
-def _without(step: Audited, lost_s: float, what: str) -> Bounded:
+def _without(step: AuditedStep, lost_s: float, what: str) -> Bounded:
     """The bound if *lost_s* of the step goes away."""
     lost = step.fraction(lost_s)
     why = f"{what}: {duration(lost * step.step_s)} of {duration(step.step_s)} per step"
@@ -170,7 +170,7 @@ def _without(step: Audited, lost_s: float, what: str) -> Bounded:
     return Bounded(at_most=step.bound(lost), why=why)
 
 
-def _passes(step: Audited) -> list[Timed]:
+def _passes(step: AuditedStep) -> list[Timed]:
     return [row for row in step.operators if row.use.part in PASSES]
 
 

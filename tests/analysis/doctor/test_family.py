@@ -29,3 +29,12 @@ def test_the_rules_it_asks_exist(check: Check) -> None:
     asked = {rule for name in names for rule in getattr(module, name, ())}
 
     assert asked <= KNOWN
+
+
+@EACH
+def test_its_description_names_the_findings_that_fail_it(check: Check) -> None:
+    """The page of the documentation shows the description, and nobody keeps a second list."""
+    module = importlib.import_module(check.__module__)
+    ids = (*getattr(module, "FAILS_ON", ()), *getattr(module, "RULES", ()))
+
+    assert all(f"`{name}`" in (check.__doc__ or "") for name in ids)

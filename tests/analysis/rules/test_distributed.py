@@ -32,7 +32,7 @@ def ranks(
     config: Mapping[str, Scalar] | None = None,
     spikes: int = 0,
 ) -> Summary:
-    """Two even ranks, 100 ms a step with 40 of backward; rank 0 waits 60 more every so many."""
+    """Two even ranks, 100 ms per step with 40 of backward; rank 0 waits 60 more every so many."""
     specs = []
     for rank in (0, 1):
         steps = []
@@ -83,10 +83,10 @@ def test_reductions_of_micro_batches_that_update_nothing_are_redundant(tmp_path:
 
     assert finding.fraction == pytest.approx(0.75 * 0.4)
     assert finding.gain_upper_bound == pytest.approx(1 / 0.7)
-    assert finding.title == "75 % of the all-reduces are of micro-batches that update nothing"
+    assert finding.title == "75 % of the all-reduces are in micro-batches that do not update"
     assert finding.evidence == (
-        "4 all-reduces for 4 micro-batches a step",
-        "8.00 ms of 100 ms a step in their tails, the rest beside backward",
+        "4 all-reduces for 4 micro-batches per step",
+        "8.00 ms of 100 ms per step in their tails, the rest overlaps backward",
     )
     assert finding.action.startswith("with model.no_sync(): ")
 
@@ -219,7 +219,7 @@ def late(
     tail_ms: float = 1.0,
     config: Mapping[str, Scalar] | None = None,
 ) -> Summary:
-    """Rank 1 makes its batches in 30 ms more than rank 0, of 100 ms a step."""
+    """Rank 1 makes its batches in 30 ms more than rank 0, of 100 ms per step."""
     specs = []
     for rank in (0, 1):
         steps = [
@@ -269,7 +269,7 @@ def test_one_slow_loader_is_the_stragglers_and_what_all_wait_is_data_wait(
     for one in found[1:]:
         # The figure is nobody's own wait: neither the late rank's nor the longest.
         assert one.title == "20 % of the step is spent waiting for data on every rank"
-        assert "the late rank waits 30.0 ms longer: a finding of its own" in one.evidence
+        assert "the late rank waits 30.0 ms longer: see the straggler finding" in one.evidence
 
 
 @pytest.mark.parametrize(

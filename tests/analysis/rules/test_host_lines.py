@@ -121,7 +121,7 @@ def test_a_loop_over_values_is_named_with_all_that_runs_in_it(tmp_path: Path) ->
     assert finding is not None
     assert finding.where == "train.py:21"
     assert finding.fraction == pytest.approx(40 / 101)
-    assert finding.evidence[0].startswith("100 values a step")
+    assert finding.evidence[0].startswith("100 values read one by one per step")
 
 
 def test_a_single_value_costs_nothing_on_a_cpu(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ def test_logging_is_what_it_costs_in_the_step_and_after_it(tmp_path: Path) -> No
     assert finding.fraction == pytest.approx(39 / 100)
     assert finding.where == "train.py:50"
     assert finding.evidence == (
-        "30.0 ms a step in the 40 operators that it calls",
+        "30.0 ms per step in the 40 operators that it calls",
         "9.00 ms after the last hook, log_every_n_steps=1",
     )
 

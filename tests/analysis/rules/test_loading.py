@@ -83,7 +83,7 @@ def test_what_collate_costs_is_put_down_to_collate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("batch", "advice", "action"),
     [
-        (Batch(getitem=300, workers=8), "Make __getitem__ cheaper", "9.38 ms a sample"),
+        (Batch(getitem=300, workers=8), "Make __getitem__ cheaper", "9.38 ms per sample"),
         (Batch(collate=300, workers=8), "Make collate_fn cheaper", "torch.stack"),
     ],
 )
@@ -122,7 +122,7 @@ def test_no_worker_is_advised_whose_batches_are_as_dear_to_receive(tmp_path: Pat
     finding = only(found(tmp_path, Batch(getitem=19, receiving=15), data_wait=20, forward=20))
 
     assert finding.advice == "Make __getitem__ cheaper"
-    assert finding.evidence[-1] == "out of a worker it would still take 15.0 ms to receive one"
+    assert finding.evidence[-1] == "from a worker it would still take 15.0 ms to receive one"
 
 
 def test_batches_that_are_dearer_to_receive_than_to_make_need_no_worker(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_many_small_tensors_in_the_loader_are_named_instead_of_the_wait(tmp_path
     assert finding.id == "many_small_tensors"
     assert finding.gain_upper_bound == pytest.approx(2.0)
     assert finding.where == "images.py:12"
-    assert "1.00 KiB a tensor" in finding.evidence
+    assert "1.00 KiB per tensor" in finding.evidence
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_many_small_copies_to_the_device_are_named_instead_of_the_transfer(
     finding = only(summary)
     assert finding.id == "many_small_tensors"
     assert "collate_fn" in finding.action
-    assert finding.evidence == ("10.0 ms of 50.0 ms a step", "500 B a tensor, at 2.00 MB/s")
+    assert finding.evidence == ("10.0 ms of 50.0 ms per step", "500 B per tensor, at 2.00 MB/s")
     assert finding.gain_upper_bound == pytest.approx(1.25)
 
 

@@ -80,12 +80,12 @@ def holding(count: int, graphs: int, size_bytes: int) -> MemoryLedger:
 
 
 def test_memory_that_will_be_full_in_some_thousand_steps_is_a_leak(tmp_path: Path) -> None:
-    """One MiB a step with 61 GiB left: 62,000 steps; it comes before what is merely slow."""
+    """One MiB per step with 61 GiB left: 62,000 steps; it comes before what is merely slow."""
     evidence = growing(tmp_path, MIB)
     finding = leak(evidence)
 
     assert finding is not None
-    assert finding.evidence[0].startswith("1.00 MiB a step [1.00 MiB–1.00 MiB]")
+    assert finding.evidence[0].startswith("1.00 MiB per step (95 % CI 1.00 MiB–1.00 MiB)")
     assert "memory is full in 62,400 steps" in finding.evidence[0]
     assert finding.urgent
     assert finding.confidence == "medium"
@@ -135,7 +135,7 @@ def test_a_held_graph_takes_the_leak_upon_itself(tmp_path: Path) -> None:
     assert finding.title == "Model.kept keeps the autograd graph of every step"
     assert finding.where == "train.py:7"
     assert finding.urgent
-    assert any("a step" in line for line in finding.evidence)
+    assert any("per step" in line for line in finding.evidence)
 
 
 def test_a_held_graph_that_hardly_grows_is_told_quietly(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_holes_matter_only_where_memory_is_nearly_full(tmp_path: Path) -> None:
     dense = fragmentation(on_a_gpu(tmp_path / "c", peak=60 * GIB, reserved=70 * GIB))
 
     assert found is not None
-    assert found.title == "43 % of the reserved memory is in pieces"
+    assert found.title == "43 % of the reserved memory is fragmented"
     assert roomy is None
     assert dense is None
 

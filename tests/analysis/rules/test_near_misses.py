@@ -161,7 +161,7 @@ def test_a_copy_to_the_host_in_forward_is_a_wait(tmp_path: Path) -> None:
 
     assert finding is not None
     assert finding.where == "train.py:8"
-    assert finding.evidence[0] == "train.py:8: a copy between host and device, 3 times a step"
+    assert finding.evidence[0] == "train.py:8: a copy between host and device, 3 times per step"
     assert hidden_syncs(waiting(tmp_path / "b", made)) is None
 
 

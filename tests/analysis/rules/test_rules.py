@@ -90,7 +90,7 @@ def test_of_a_wait_that_the_device_notices_only_its_part_is_promised(tmp_path: P
 
     finding = found(summary)["data_wait"]
     assert finding.gain_upper_bound == pytest.approx(1.25)
-    assert "the device was idle because of it for 20 % of the step" in finding.evidence
+    assert "the device idled for data 20 % of the step" in finding.evidence
 
 
 def test_on_several_ranks_the_one_that_waits_longest_bounds_the_gain(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_heavy_callback_is_named(tmp_path: Path) -> None:
 
     finding = found(summary_of(tmp_path, [spec]))["callbacks"]
     assert finding.advice == "Lighten Slow.on_train_batch_end"
-    assert finding.evidence[0] == "Slow.on_train_batch_end: 10.0 ms a step"
+    assert finding.evidence[0] == "Slow.on_train_batch_end: 10.0 ms per step"
     assert finding.gain_upper_bound == pytest.approx(1.25)
 
 
@@ -170,7 +170,7 @@ def test_a_slow_copy_from_pageable_memory_is_to_be_pinned(tmp_path: Path) -> Non
 
     finding = found(summary)["transfer"]
     assert "pin_memory=True" in finding.action
-    assert "19.1 MiB a step at 2.00 GB/s" in finding.evidence
+    assert "19.1 MiB per step at 2.00 GB/s" in finding.evidence
 
 
 def test_padding_is_bounded_by_the_tokens_it_takes(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_our_own_cost_is_a_finding_like_any_other(tmp_path: Path) -> None:
     """50 µs of a millisecond."""
     finding = found(run(tmp_path, facts={"overhead_ns": 50_000}, forward=1))["own_cost"]
 
-    assert finding.evidence == ("50.0 µs of 1.00 ms a step",)
+    assert finding.evidence == ("50.0 µs of 1.00 ms per step",)
 
 
 def test_findings_are_ranked_by_what_they_gain_for_the_fit(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_time_lost_to_now_this_rank_now_that_is_found_without_a_name(tmp_path: P
 
     assert finding.advice == "Even out the ranks"
     assert finding.confidence == "medium"
-    assert finding.evidence[0] == "20.0 ms a step at backward, not always for the same rank"
+    assert finding.evidence[0] == "20.0 ms per step at backward, not always for the same rank"
     assert "batches of equal length" in finding.action
 
 

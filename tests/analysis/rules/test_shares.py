@@ -62,7 +62,7 @@ def test_the_lengths_are_told(tmp_path: Path) -> None:
     """The length that half of them stay below, and the longest; and what to pad to."""
     finding = said(padding(Evidence(summary=padded(tmp_path, {64: 50, 96: 50}, 192))))
 
-    assert "half of the sequences have at most 64 tokens, the longest 96" in finding.evidence
+    assert "longest ≤ 96, median ≤ 64 tokens" in finding.evidence
     assert finding.action.endswith("or to 96 tokens instead of 192")
 
 
@@ -194,7 +194,7 @@ def scheduled(path: Path, config: Mapping[str, Scalar]) -> Evidence:
 @pytest.mark.parametrize(
     ("steps", "passes", "advice"),
     [
-        (400, 400, "Step the scheduler once an update"),
+        (400, 400, "Step the scheduler once per update"),
         (200, 100, "Step the scheduler less"),
     ],
 )

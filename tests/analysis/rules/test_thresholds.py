@@ -170,9 +170,9 @@ def test_reads_on_a_device_are_counted_in_the_title_and_told_what_to_do(tmp_path
     finding = hidden_syncs(reading(tmp_path, device="cuda"))
 
     assert finding is not None
-    assert finding.title == "60 reads a step make the host wait"
+    assert finding.title == "60 reads per step make the host wait"
     assert finding.action.startswith("keep it a tensor")
-    assert finding.evidence[0] == "train.py:21: _local_scalar_dense, 60 times a step"
+    assert finding.evidence[0] == "train.py:21: _local_scalar_dense, 60 times per step"
 
 
 def test_a_wait_that_only_settings_tell_of_has_no_count(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Is the batch that an update stands on the one that was meant?"""
+"""Check that the global batch is the configured one."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
 from trainperf.analysis.rules.base import setting
@@ -15,18 +15,23 @@ factor that was forgotten is at least two."""
 
 
 def accumulation(case: Case) -> Outcome:
-    """DDP global batch, accumulation and scheduler steps agree."""
+    """DDP global batch, accumulation and scheduler steps agree.
+
+    Fails on `no_sync`, `scheduler_per_micro_batch`, `data_parallel` and `zero_grad`, and when the
+    samples recorded per update are a quarter or more off batch × micro-batches × ranks.  Unknown
+    without sample counts.
+    """
     summary = case.summary
     recorded, product = _recorded(summary), _configured(summary)
     if recorded is None:
         why = "the samples of a step were not counted"
         return unknown(why, case.loop.measures["samples"])
     if product is None:
-        said = "batch_size or accumulation is not known, or not the same in all updates"
+        said = "batch_size or accumulation is unknown, or varies between updates"
         return unknown(said, "load with a DataLoader of a fixed batch_size")
     meant = product[0] * product[1] * product[2]
     said = (
-        f"{count(meant)} samples an update = batches of {count(product[0])} × "
+        f"{count(meant)} samples per update = batches of {count(product[0])} × "
         f"{_micro(round(product[1]))} × {plural(round(product[2]), 'rank')}; "
         f"{count(recorded)} recorded"
     )

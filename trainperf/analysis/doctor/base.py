@@ -128,7 +128,7 @@ def not_judged(case: Case) -> str:
     if audit is None:
         return "no step was audited"
     if case.evidence.light is None:
-        return f"the limits of {audit.device_name} are not known, so no operator has a floor"
+        return f"the limits of {audit.device_name} are unknown, so no operator has a floor"
     if summary.readings[FLOPS_PER_S].value is None:
         return reason(summary, FLOPS_PER_S)
     return f"too few steady steps: {summary.run.steady_steps}"

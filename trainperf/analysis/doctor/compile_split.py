@@ -1,4 +1,4 @@
-"""Is compiling kept apart from training?"""
+"""Check that compilation is kept out of the steady steps."""
 
 from trainperf.analysis.doctor.base import (
     Case,
@@ -19,7 +19,11 @@ RULES = ("compile_latency", "first_step")
 
 
 def compile_split(case: Case) -> Outcome:
-    """`torch.compile` separates first from steady."""
+    """`torch.compile` separates first from steady.
+
+    Fails when compiled code has no steady step yet, and on `compile_latency` and `first_step`.
+    Unknown without graph counts.
+    """
     summary, known = case.summary, case.evidence.documents.compilation
     built = summary.value(RECOMPILES)
     if known is None and not built:

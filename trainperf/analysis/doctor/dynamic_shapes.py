@@ -1,4 +1,4 @@
-"""Do batches of different shapes cost compilations or padding?"""
+"""Check that varying shapes cost neither compilations nor padding."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, unknown
 from trainperf.core.formatting.units import count, share
@@ -9,7 +9,10 @@ FAILS_ON = ("recompiles", "padding")
 
 
 def dynamic_shapes(case: Case) -> Outcome:
-    """Dynamic shapes do not cause recompiles or padding waste."""
+    """Dynamic shapes do not cause recompiles or padding waste.
+
+    Fails on `recompiles` and `padding`.  Unknown without graph counts or a mask.
+    """
     summary, known = case.summary, case.evidence.documents.compilation
     graphs, wasted = summary.value(RECOMPILES), summary.value(PADDING_FRACTION)
     again = None if known is None else len(known.recompiled)
@@ -18,6 +21,8 @@ def dynamic_shapes(case: Case) -> Outcome:
     built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"
     anew = "" if again is None else f"{again} of them compiled again"
     padded = (
-        "no padding is known" if wasted is None else f"{share(wasted)} of the tokens is padding"
+        "padding was not measured"
+        if wasted is None
+        else f"{share(wasted)} of the tokens is padding"
     )
     return passed(built, anew, padded)

@@ -1,4 +1,4 @@
-"""Does the step stop to look at a value?"""
+"""Check that no line of the step reads a value back."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, to_audit, unknown
 from trainperf.analysis.rules.host.base import reads
@@ -13,8 +13,9 @@ _LISTED = 3
 def hot_path(case: Case) -> Outcome:
     """No `.item()`, print or CPU copy in the hot path.
 
-    A value that is read fails also on a CPU, where it costs nothing by itself: the same script
-    stops a GPU.  A print that reads no tensor is seen where it takes notable time.
+    Fails on `hidden_syncs` and `host_code`, and when a line of yours reads a value in the audited
+    step: on a CPU too, where it costs little, because the same script stops a GPU.  Unknown without
+    an audit or a trace.
     """
     audit, traced = case.evidence.documents.audit, _traced(case)
     if audit is None:
@@ -23,7 +24,7 @@ def hot_path(case: Case) -> Outcome:
         )
     rows = sorted(reads(audit.operators), key=lambda row: -row.calls)
     if rows:
-        lines = [f"{row.line}: {plural(row.calls, 'read')} a step" for row in rows[:_LISTED]]
+        lines = [f"{row.line}: {plural(row.calls, 'read')} per step" for row in rows[:_LISTED]]
         cheap = "on a CPU they cost little; on a GPU each one stops the step"
         action = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
         return failed(action, *lines, cheap if case.summary.run.device == "cpu" else "")

@@ -1,4 +1,4 @@
-"""Does the device wait for its batches?"""
+"""Check that the device does not wait for batches."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, failed_by, passed, reason, unknown
 from trainperf.analysis.rules.input.base import lost_to_loader
@@ -13,7 +13,11 @@ MORE_EXACT = ("many_small_tensors", "straggler")
 
 
 def loader(case: Case) -> Outcome:
-    """The DataLoader does not make the device wait."""
+    """The DataLoader does not make the device wait.
+
+    Fails on `data_wait` and `epoch_start`, and on a wait of a tenth of the step whatever its cause.
+    Unknown without enough steady steps.
+    """
     summary = case.summary
     waited, stalled = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_STALL_FRACTION)
     lost = lost_to_loader(summary)
@@ -29,4 +33,4 @@ def loader(case: Case) -> Outcome:
         return passed(said)
     if stalled is None:
         return unknown(f"{said}; what the device lost to it was not measured", case.loop.everything)
-    return passed(said, f"the device was idle because of it for {share(stalled)}")
+    return passed(said, f"the device idled for data {share(stalled)}")

@@ -1,4 +1,4 @@
-"""Does a lower precision pay?  Only the same training in fp32 can tell."""
+"""Check that a lower precision pays off, against the same training in fp32."""
 
 from trainperf.analysis.doctor.base import (
     Case,
@@ -19,7 +19,12 @@ RULES = ("autocast_casts", "half_sensitive")
 
 
 def mixed_precision(case: Case) -> Outcome:
-    """AMP/bf16 really reduces step time and memory."""
+    """AMP/bf16 really reduces step time and memory.
+
+    Fails on `autocast_casts` and `half_sensitive`, and when, against the same training in fp32, the
+    step is not faster by the intervals or peak memory is not lower.  Unknown without a baseline in
+    fp32.
+    """
     summary, base = case.summary, case.baseline
     used = precision(summary)
     if used is None:
@@ -28,7 +33,7 @@ def mixed_precision(case: Case) -> Outcome:
     if bad is not None:
         return bad
     if base is None:
-        return unknown(f"{used} without a run in fp32 beside it", "--baseline a run in fp32")
+        return unknown(f"{used} without a run in fp32 to compare with", "--baseline a run in fp32")
     before = base.summary
     if precision(before) is not None:
         said = f"the baseline computes in {precision(before)} too"

@@ -1,4 +1,4 @@
-"""Are updates thrown away?"""
+"""Check that the GradScaler skips few updates."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_applicable, passed, reason, unknown
 from trainperf.core.formatting.units import scale_factor, share
@@ -9,7 +9,10 @@ FAILS_ON = ("overflow",)
 
 
 def overflows(case: Case) -> Outcome:
-    """GradScaler does not overflow often."""
+    """GradScaler does not overflow often.
+
+    Fails on `overflow`.  Unknown without a GradScaler's counts.
+    """
     summary = case.summary
     lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
     if lost is None:

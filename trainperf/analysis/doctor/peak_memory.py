@@ -1,4 +1,4 @@
-"""Is memory held that nobody needs?"""
+"""Check that nothing raises peak memory without need."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_audit, unknown
 from trainperf.analysis.summary.schema import Summary
@@ -22,7 +22,11 @@ FAILS_ON = (
 
 
 def peak_memory(case: Case) -> Outcome:
-    """Peak memory is not raised by activations kept, temporaries or logging references."""
+    """Peak memory is not raised by activations kept, temporaries or logging references.
+
+    Fails on `out_of_memory`, `graph_held`, `leak`, `validation_grad`, `memory_limit` and
+    `fragmentation`.  Unknown without an audit or device memory.
+    """
     summary, ledger = case.summary, case.evidence.documents.memory
     peak, resident = summary.value(MEMORY_PEAK_BYTES), summary.value(RESIDENT_PEAK_BYTES)
     if ledger is None and peak is None and resident is None:
@@ -51,4 +55,4 @@ def _growth(summary: Summary) -> str:
     slope = summary.readings[MEMORY_SLOPE_BYTES_PER_STEP]
     if slope.value is None or slope.low is None or slope.low <= 0:
         return "nothing grows from step to step"
-    return f"{size(slope.value)} more a step: too little to matter"
+    return f"{size(slope.value)} more per step: too little to matter"

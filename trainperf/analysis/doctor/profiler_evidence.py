@@ -1,4 +1,4 @@
-"""Does what a profiler saw agree with what is to be changed first?"""
+"""Check that traces support the first finding."""
 
 from trainperf.analysis.doctor.base import (
     Case,
@@ -23,7 +23,11 @@ HALF = 0.5
 
 
 def profiler_evidence(case: Case) -> Outcome:
-    """Profiler evidence supports the current direction."""
+    """Profiler evidence supports the current direction.
+
+    Fails when records and trace disagree, or the trace shows less than half of what the first
+    finding claims.  Unknown without a trace.
+    """
     apart = disagreements(case.summary.traces)
     if apart:
         return failed("find out which of the two is wrong before you act on either", *apart)
@@ -33,7 +37,7 @@ def profiler_evidence(case: Case) -> Outcome:
     report = case.evidence.captures[-1]
     traced = next((one.answer for one in reversed(case.summary.traces) if one.answer), "")
     if first is None:
-        return passed("nothing is to be changed", traced or report.answer)
+        return passed("no change is suggested", traced or report.answer)
     seen = _seen(report, first)
     if seen is None:
         return not_applicable(f"{first.title}: no trace of a few steps can show that")

@@ -1,4 +1,4 @@
-"""Is the work cut into pieces too small to be worth their launch?"""
+"""Check that launching does not dominate the work."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
 from trainperf.analysis.summary.schema import Summary
@@ -10,13 +10,17 @@ FAILS_ON = ("launch_bound", "host_bound", "elementwise_chain", "attention", "opt
 
 
 def small_operators(case: Case) -> Outcome:
-    """Small ops could not be batched or fused to any gain."""
+    """Small ops could not be batched or fused to any gain.
+
+    Fails on `launch_bound`, `host_bound`, `elementwise_chain`, `attention` and
+    `optimizer_not_fused`.  Unknown without an audit, a trace or a GPU.
+    """
     audit, summary = case.evidence.documents.audit, case.summary
     bound = summary.value(HOST_BOUND_FRACTION) if summary.run.steady_steps else None
     traced, why = _traced(case), not_judged(case)
     if why and bound is None and not traced:
         return unknown(why, to_audit(case))
-    many = "" if audit is None else f"{plural(audit.calls, 'operator call')} a step"
+    many = "" if audit is None else f"{plural(audit.calls, 'operator call')} per step"
     host = "" if bound is None else f"host-bound in {share(bound)} of the steps"
     return passed(many, host, traced or _launching(summary))
 

@@ -1,4 +1,4 @@
-"""Is the time of a step that of a typical one?  The first step must not be in it."""
+"""Check that the step time is that of steady steps."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
 from trainperf.analysis.summary.schema import Summary
@@ -7,7 +7,10 @@ from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
 
 def steady_state(case: Case) -> Outcome:
-    """Steady-state, not first step, is reported."""
+    """Steady-state, not first step, is reported.
+
+    Fails when the warm-up was never seen to end, or when the first step counts as steady.
+    """
     summary = case.summary
     run, step_s = summary.run, summary.value(STEP_S)
     first_s = summary.value(FIRST_STEP_S)
@@ -19,15 +22,15 @@ def steady_state(case: Case) -> Outcome:
         return unknown(said, more) if run.state == "running" else failed(more, said)
     if run.steady_steps == run.steps:
         return failed(
-            "leave the first steps out: compilation, allocation and autotuning are in them",
+            "exclude the first steps: compilation, allocation and autotuning are in them",
             f"all {plural(run.steps, 'step')} count, the first one too",
         )
     first = ""
     if first_s is not None:
         first = f"first step {duration(first_s)}, {times(first_s / step_s)} a steady one"
-    return passed(f"{duration(step_s)} a steady step", first, _left_out(summary))
+    return passed(f"{duration(step_s)} per steady step", first, _left_out(summary))
 
 
 def _left_out(summary: Summary) -> str:
     reasons = [f"{steps:,} {words(tag)}" for tag, steps in summary.excluded.items()]
-    return f"left out: {', '.join(reasons)}"
+    return f"excluded: {', '.join(reasons)}"

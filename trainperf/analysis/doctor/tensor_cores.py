@@ -1,4 +1,4 @@
-"""Do contractions run on the units that are made for them?"""
+"""Check that contractions run on tensor cores."""
 
 from trainperf.analysis.doctor.base import (
     Case,
@@ -23,12 +23,15 @@ SOUNDS = 0.5
 
 
 def tensor_cores(case: Case) -> Outcome:
-    """Matmul and convolution shapes use tensor cores."""
+    """Matmul and convolution shapes use tensor cores.
+
+    Fails on `matmul_precision` and `matmul_shapes`.  Unknown without an audit or a telling trace.
+    """
     summary, audit = case.summary, case.evidence.documents.audit
     if summary.run.device == "cpu":
         return not_applicable("a CPU has no tensor cores")
     sounded = _sounds(case)
-    traced = "" if sounded is None else f"{share(sounded)} of kernel time sounds of tensor cores"
+    traced = "" if sounded is None else f"{share(sounded)} of kernel time looks like tensor cores"
     why = not_judged(case)
     if audit is not None and audit.precision is None:
         return not_applicable("the step has no contraction")

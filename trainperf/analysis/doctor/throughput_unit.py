@@ -1,4 +1,4 @@
-"""Is the speed said in what the training is for?"""
+"""Check that throughput is in a unit that counts useful work."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
 from trainperf.analysis.rules.base import setting
@@ -12,7 +12,10 @@ from trainperf.core.readings import (
 
 
 def throughput_unit(case: Case) -> Outcome:
-    """Throughput is effective tokens/s or the right unit."""
+    """Throughput is effective tokens/s or the right unit.
+
+    Fails for sequences without a mask, and when only updates are counted.  Unknown without steps.
+    """
     summary = case.summary
     effective, padded = summary.value(EFFECTIVE_TOKENS_PER_S), summary.value(PADDING_FRACTION)
     samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
@@ -27,7 +30,7 @@ def throughput_unit(case: Case) -> Outcome:
             f"sequences of {count(length)} tokens, but no mask: padding would count as work",
         )
     if samples is not None:
-        return passed(f"{count(samples)} samples/s; the batch has no tokens that are known")
+        return passed(f"{count(samples)} samples/s; the batch has no known tokens")
     if updates is None:
         return unknown(reason(summary, SAMPLES_PER_S), "train past the warm-up")
     return failed(

@@ -1,4 +1,4 @@
-"""Can the times be believed?  Enough steady steps, on clocks that know when the work is done."""
+"""Check that there are enough steady steps, timed by valid clocks."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
 from trainperf.analysis.summary.schema import Summary
@@ -24,7 +24,10 @@ EVENTS = (
 
 
 def warmed_up(case: Case) -> Outcome:
-    """Timings are warmed up and synchronised or event-based."""
+    """Timings are warmed up and synchronised or event-based.
+
+    Fails with fewer than 20 steady steps, and on a GPU when no timing event was read.
+    """
     summary = case.summary
     run = summary.run
     step_s = summary.value(STEP_S)
@@ -40,7 +43,7 @@ def warmed_up(case: Case) -> Outcome:
             f"{case.loop.everything}: its events time the device without waiting for it",
             f"no timing event was read on {run.device}: only the host's clock is known",
         )
-    return passed(f"{duration(step_s)} a step over {steady}{spread}", clock)
+    return passed(f"{duration(step_s)} per step over {steady}{spread}", clock)
 
 
 def _clock(summary: Summary) -> str | None:

@@ -1,4 +1,4 @@
-"""What did compiling cost this fit?  What the rules about `torch.compile` have in common."""
+"""Cost of compilation in a fit, and torch's reasons in short: shared by the rules of `compiler`."""
 
 import re
 from collections.abc import Collection

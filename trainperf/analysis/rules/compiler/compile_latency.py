@@ -1,4 +1,4 @@
-"""Is the fit too short to pay back what compiling took?"""
+"""Rule about compilation that a short fit cannot pay back."""
 
 import math
 
@@ -40,10 +40,10 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         evidence=(
             (
                 f"{duration(cost_s)} to compile {plural(document.graphs, 'graph')}, then "
-                f"{duration(step_s)} a step"
+                f"{duration(step_s)} per step"
             ),
             (
-                f"at the {times(COMPILED_GAIN)} that torch reports on average it pays back "
+                f"at the {times(COMPILED_GAIN)} that torch reports on average it pays off "
                 f"after {plural(needed, 'step')}; this fit had {summary.run.steps:,}"
             ),
         ),
@@ -53,5 +53,5 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         scope="fit",
         confidence="medium",
         effort="minutes",
-        confirm="first_step_s is near step_s; trainperf compare before after",
+        confirm="first_step_s is near step_s; trainperf compare BEFORE AFTER",
     )

@@ -1,4 +1,4 @@
-"""Is the run too short to pay back its first step?"""
+"""Rule about a first step that takes much of a short fit."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s
 from trainperf.analysis.rules.compiler.base import WORTH, once_s
@@ -34,5 +34,5 @@ def first_step(evidence: Evidence) -> Finding | None:
         **costs(lost),
         scope="fit",
         confidence="medium",
-        confirm="trainperf compare before after: first_step_s is a smaller part of the fit",
+        confirm="trainperf compare BEFORE AFTER: first_step_s is a smaller part of the fit",
     )

@@ -1,4 +1,4 @@
-"""Does the compiled code fall apart into pieces?"""
+"""Rule about graph breaks in compiled code."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.compiler.base import short
@@ -22,7 +22,7 @@ def graph_breaks(evidence: Evidence) -> Finding | None:
         advice="Remove the graph breaks",
         evidence=(
             *(f"{one.where or 'a line'}: {short(one.reason)}" for one in document.breaks[:3]),
-            f"{plural(document.graphs, 'graph')} in all; what one would gain is not known",
+            f"{plural(document.graphs, 'graph')} in total; what a single one would gain is unknown",
         ),
         action=_action(first.reason),
         confidence="medium",

@@ -1,4 +1,4 @@
-"""Is the model compiled again and again?"""
+"""Rule about repeated compilation."""
 
 from collections import Counter
 
@@ -41,7 +41,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
     given_up = [one for one in late if one.gave_up]
     return Finding(
         id="recompiles",
-        title=f"compiling again takes {share(lost)} of the fit",
+        title=f"recompilation takes {share(lost)} of the fit",
         advice="Stop the recompilations",
         evidence=(
             (
@@ -62,7 +62,7 @@ def recompiles(evidence: Evidence) -> Finding | None:
         severity=severity(lost),
         effort="minutes",
         where=worst.where,
-        confirm="the reading recompiles is 0 after the first steps; trainperf compare before after",
+        confirm="the reading recompiles is 0 after the first steps; trainperf compare BEFORE AFTER",
     )
 
 

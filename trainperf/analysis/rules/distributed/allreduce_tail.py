@@ -1,4 +1,4 @@
-"""Does the step wait for the gradients to be reduced, ranks that are late aside?"""
+"""Rule about waiting for gradients to be reduced, stragglers aside."""
 
 from math import ceil
 
@@ -42,7 +42,7 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
         title=f"{share(waited)} of the step waits for gradients to be reduced",
         advice=advice,
         evidence=(
-            f"{duration(point.transfer_s)} of {duration(step_s)} a step, on every rank",
+            f"{duration(point.transfer_s)} of {duration(step_s)} per step, on every rank",
             *_buckets(summary),
             *_links(evidence),
         ),
@@ -51,7 +51,7 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
         gain_upper_bound=amdahl(lost),
         confidence="medium",
         severity=severity(waited),
-        confirm="trainperf compare before after: allreduce_tail_s falls",
+        confirm="trainperf compare BEFORE AFTER: allreduce_tail_s falls",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the rules about gradient reductions have in common: how much of a step they can take."""
+"""Share of a step that gradient reductions take: shared by the rules of `distributed`."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, setting, worst
 from trainperf.analysis.summary.schema import Summary

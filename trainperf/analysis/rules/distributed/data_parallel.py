@@ -1,4 +1,4 @@
-"""Is the model trained under `DataParallel`?"""
+"""Rule about models under `DataParallel`."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
@@ -17,7 +17,7 @@ def data_parallel(evidence: Evidence) -> Finding | None:
     devices = round(setting(summary, "data_parallel_devices") or 0)
     several = devices > 1
     said = "the model is copied to each of them in every forward, by one process"
-    idle = "there is nothing to spread the batch over: the wrapper only passes it on"
+    idle = "there is no second device: the wrapper only passes the batch on"
     lightning = summary.run.loop is LIGHTNING
     return Finding(
         id="data_parallel",
@@ -30,7 +30,7 @@ def data_parallel(evidence: Evidence) -> Finding | None:
         confidence="medium",
         severity="high" if several else "low",
         effort="hours" if several else "minutes",
-        confirm="trainperf compare before after: the step is faster"
+        confirm="trainperf compare BEFORE AFTER: the step is faster"
         if several
         else "wrapper is gone from the run's configuration",
     )

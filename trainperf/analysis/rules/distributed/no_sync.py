@@ -1,4 +1,4 @@
-"""Are gradients reduced over the ranks on micro-batches that do not update?"""
+"""Rule about all-reduces in micro-batches that do not update."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime, setting, worst
 from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
@@ -26,8 +26,8 @@ def no_sync(evidence: Evidence) -> Finding | None:
     lost = extra * whole
     return Finding(
         id="no_sync",
-        title=f"{share(extra)} of the all-reduces are of micro-batches that update nothing",
-        advice="Reduce gradients once a step",
+        title=f"{share(extra)} of the all-reduces are in micro-batches that do not update",
+        advice="Reduce gradients once per step",
         evidence=_evidence(summary),
         action=f"with {summary.run.loop.wrapped_model}.no_sync(): around forward and backward of "
         "all micro-batches but the last",
@@ -41,8 +41,8 @@ def _evidence(summary: Summary) -> tuple[str, ...]:
     reduced = setting(summary, "allreduces_per_step") or 0.0
     passes = setting(summary, "micro_batches_per_step") or 0.0
     tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), summary.value(STEP_MEAN_S)
-    said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches a step",)
+    said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches per step",)
     if tail is None or not step_s:
         return said
-    waited = f"{duration(tail * step_s)} of {duration(step_s)} a step in their tails"
-    return (*said, f"{waited}, the rest beside backward")
+    waited = f"{duration(tail * step_s)} of {duration(step_s)} per step in their tails"
+    return (*said, f"{waited}, the rest overlaps backward")

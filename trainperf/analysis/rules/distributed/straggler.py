@@ -1,4 +1,4 @@
-"""Do ranks wait for each other, and for which one?"""
+"""Rule about ranks that wait for each other."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.summary.schema import Summary, SyncPoint
@@ -40,18 +40,18 @@ def straggler(evidence: Evidence) -> Finding | None:
         confidence="medium" if first is None else "high",
         severity=severity(lost),
         effort="hours",
-        confirm="trainperf compare before after: allreduce_skew_s falls, no rank is named",
+        confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls, no rank is named",
     )
 
 
 def lateness(point: SyncPoint) -> str:
     """One synchronisation point in a line, e.g. for a report's block about ranks."""
     if point.straggler is None or point.late_s is None:
-        return f"{duration(point.lost_s)} a step at {point.point}, not always for the same rank"
+        return f"{duration(point.lost_s)} per step at {point.point}, not always for the same rank"
     cause = (
         f"{duration(point.cause_s)} in {words(point.cause)}"
         if point.cause and point.cause_s is not None
-        else "no host phase explains it, a slower device?"
+        else "no host phase explains it: a slower device?"
     )
     return (
         f"rank {point.straggler} late by {duration(point.late_s)} at {point.point}, "

@@ -1,4 +1,4 @@
-"""What the rules about gaps have in common: a kind of pause and its share of the fit."""
+"""Finding about a kind of pause and its share of the fit: shared by the rules of `fit`."""
 
 from dataclasses import dataclass
 from math import ceil

@@ -1,4 +1,4 @@
-"""Do checkpoints take a notable part of the fit?"""
+"""Rule about time spent saving checkpoints."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often

@@ -1,4 +1,4 @@
-"""Is there a steady state to speak about at all?"""
+"""Rule about runs whose warm-up was never seen to end."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding

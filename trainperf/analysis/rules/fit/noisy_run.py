@@ -1,4 +1,4 @@
-"""Are the steps of this run too different from each other to conclude anything?"""
+"""Rule about runs whose steps vary too much to conclude anything."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.core.findings import LIMITS, Finding
@@ -27,15 +27,15 @@ def noisy_run(evidence: Evidence) -> Finding | None:
     last_s = summary.value(STEP_P95_S)
     return Finding(
         id="noisy_run",
-        title=f"the middle half of the steps spreads over {share(apart_s / step_s)} of the median",
+        title=f"steps vary widely: their middle half spans {share(apart_s / step_s)} of the median",
         advice="Measure on a quiet machine",
         evidence=(
             f"median {duration(step_s)}, middle half {duration(apart_s)} wide"
             + (f", p95 {duration(last_s)}" if last_s is not None else ""),
-            "differences below that are not to be believed",
+            "smaller differences are not significant",
         ),
-        action="stop what else runs on the machine, fix clocks and lengths, train more steps; "
-        "batches of unequal length spread like that too",
+        action="stop other work on the machine, fix clocks and lengths, run more steps; "
+        "batches of unequal length vary like this too",
         confidence="low",
         severity="low",
         confirm="step_iqr_s is below a tenth of step_s",

@@ -1,4 +1,4 @@
-"""Did profiling leave the run slower than it was?"""
+"""Rule about steps that are slower after profiling."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding, costs
@@ -21,9 +21,9 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
         advice="Measure again without the profiler",
         evidence=(
             f"{step_range(last.first_step, last.last_step)} profiled",
-            f"{duration(last.before_s)} a step before, {duration(last.after_s)} after",
+            f"{duration(last.before_s)} per step before, {duration(last.after_s)} after",
         ),
-        action="TEARDOWN_CUPTI=1 in the environment, or start the fit anew after profiling",
+        action="set TEARDOWN_CUPTI=1, or restart the fit after profiling",
         **costs(lost),
         confidence="medium",
         confirm="trainperf compare with a run without captures: no clear change",

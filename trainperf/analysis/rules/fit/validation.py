@@ -1,4 +1,4 @@
-"""Does validation take a notable part of the fit?"""
+"""Rule about time spent in validation."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often

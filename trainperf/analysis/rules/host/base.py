@@ -1,4 +1,4 @@
-"""Which lines of the user's code keep the host busy?  What rules about Python code share.
+"""Host time by line of the user's code: shared by the rules of `host`.
 
 On a CPU the audit has timed each operator and what passed before it.  The proportions of that one
 step are laid over the phases of the steady ones, which ran without the audit.
@@ -11,6 +11,7 @@ from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part
 from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import duration
 from trainperf.core.readings import PHASE_OTHER_S, STEP_MEAN_S, phase_reading
 
 
@@ -61,6 +62,13 @@ class HostLines:
     def before(self, rows: Iterable[OperatorUse]) -> float:
         """What passes before their calls."""
         return self._sum(self.befores, rows)
+
+    def in_words(self, rows: Iterable[OperatorUse]) -> tuple[str, ...]:
+        """The two heaviest lines of some rows, with their time."""
+        return tuple(
+            f"{line}: {duration(part * self.step_s)} per step"
+            for line, part in heaviest(self, rows)[:2]
+        )
 
     def _sum(self, shares: Sequence[float], rows: Iterable[OperatorUse]) -> float:
         wanted = {id(row) for row in rows}
@@ -126,11 +134,11 @@ def place(line: str) -> tuple[str, int]:
     return file, int(number) if number.isdecimal() else 0
 
 
-def heaviest(known: HostLines, rows: Iterable[OperatorUse]) -> list[tuple[str, float]]:
+def heaviest(host: HostLines, rows: Iterable[OperatorUse]) -> list[tuple[str, float]]:
     """Lines and their shares, the largest first."""
     own = {id(row) for row in rows}
     lines: dict[str, float] = {}
-    for row, share in zip(known.rows, known.shares, strict=True):
+    for row, share in zip(host.rows, host.shares, strict=True):
         if id(row) in own and row.line:
             lines[row.line] = lines.get(row.line, 0.0) + share
     return sorted(lines.items(), key=lambda item: -item[1])

@@ -1,4 +1,4 @@
-"""Do callbacks and hooks take a notable part of the step, and which ones?"""
+"""Rule about callbacks and hooks that take much of the step."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.core.findings import LIMITS, Finding, costs
@@ -25,10 +25,10 @@ def callbacks(evidence: Evidence) -> Finding | None:
         id="callbacks",
         title=f"callbacks take {share(lost)} of the step",
         advice=f"Lighten {worst_hook}" if worst_hook else "Lighten the callbacks",
-        evidence=tuple(f"{hook}: {duration(spent_s)} a step" for hook, spent_s in named)
+        evidence=tuple(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named)
         or ("no hook was timed by name",),
         action=f"do the work of {worst_hook or 'the callbacks'} every n-th step, or not at all",
         **costs(lost),
         effort="hours",
-        confirm="trainperf compare before after: phase_callbacks_s falls",
+        confirm="trainperf compare BEFORE AFTER: phase_callbacks_s falls",
     )

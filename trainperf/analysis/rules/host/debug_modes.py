@@ -1,4 +1,4 @@
-"""Is something left on that is meant for finding bugs, or held back that could run?"""
+"""Rule about debugging switches left on, and threads left unused."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
@@ -33,7 +33,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
         severity="high" if first == "detect_anomaly" else "low",
-        confirm="phase_backward_s falls; trainperf compare before after",
+        confirm="phase_backward_s falls; trainperf compare BEFORE AFTER",
     )
 
 

@@ -1,4 +1,4 @@
-"""Does the Python garbage collector take a notable part of the fit?"""
+"""Rule about Python's garbage collector."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s, worst
 from trainperf.core.findings import Finding, costs
@@ -31,5 +31,5 @@ def garbage(evidence: Evidence) -> Finding | None:
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
         **costs(lost),
         scope="fit",
-        confirm="trainperf compare before after: gc_s falls",
+        confirm="trainperf compare BEFORE AFTER: gc_s falls",
     )

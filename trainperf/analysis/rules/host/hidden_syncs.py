@@ -1,4 +1,4 @@
-"""Does the host wait for the device where nobody meant it to, and at which line?
+"""Rule about values read back to the host, by line.
 
 A value that Python wants to know stops the host until the device has computed it.  On a CPU there
 is nobody to wait for: there it matters only where Python loops over such values.
@@ -19,154 +19,147 @@ from trainperf.traces.results import RankTrace
 
 TRACE_TIME: TraceTime = "host"
 
-CONFIRM = (
-    "torch.cuda.set_sync_debug_mode('warn') says nothing in the step; then "
-    "trainperf compare BEFORE AFTER"
-)
-
 
 def hidden_syncs(evidence: Evidence) -> Finding | None:
-    """Lines of the step that read values back, with who else does so in every batch."""
+    """Lines of the step read values back, and settings do so in every batch."""
     on_cpu = evidence.summary.run.device == "cpu"
     return _looping(evidence) if on_cpu else _waiting(evidence)
 
 
 def _looping(evidence: Evidence) -> Finding | None:
-    """Python decides value by value what one operator could do for all."""
-    known = host_lines(evidence)
-    rows = read_in_loops(known.rows) if known is not None else []
-    if known is None or not rows:
+    """On a CPU: Python decides value by value what one operator could do for all."""
+    host = host_lines(evidence)
+    rows = read_in_loops(host.rows) if host is not None else []
+    if host is None or not rows:
         return None
-    lost = known.share(rows)
+    lost = host.share(rows)
     if lost < LIMITS.notable:
         return None
-    lines = heaviest(known, rows)
-    where = heaviest(known, reads(rows))[0][0]
+    values = plural(sum(row.calls for row in reads(rows)), "value")
     return Finding(
         id="hidden_syncs",
-        title=f"a Python loop over values of tensors takes {share(lost)} of the step",
+        title=f"a Python loop over tensor values takes {share(lost)} of the step",
         advice="Let tensors decide, not Python",
         evidence=(
-            (
-                f"{plural(sum(row.calls for row in reads(rows)), 'value')} a step read one by one "
-                "(.item(), float(), print or an if on a tensor)"
-            ),
-            *(f"{line}: {duration(part * known.step_s)} a step" for line, part in lines[:2]),
+            f"{values} read one by one per step (.item(), float(), print or an if on a tensor)",
+            *host.in_words(rows),
         ),
         action="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
         "values, 0).sum(); print every n-th step",
         **costs(lost),
         confidence="medium",
         effort="hours",
-        where=where,
-        confirm="phase_forward_s falls; on a GPU every such value is a wait for the device too",
+        where=heaviest(host, reads(rows))[0][0],
+        confirm="phase_forward_s falls; on a GPU each such value is a wait for the device too",
     )
 
 
 def _waiting(evidence: Evidence) -> Finding | None:
     """On a device: by line from the audit, by owner from the settings, by cost from a trace."""
-    summary, audit = evidence.summary, evidence.documents.audit
-    rows = audit.operators if audit is not None else ()
-    mine = [row for row in reads(rows) if row.place != "host"]
-    back = [row for row in rows if row.place == "link" and row.line and _returns(row)]
-    owners = _owners(summary)
+    summary = evidence.summary
+    rows, owners = _returning_rows(evidence), _owners(summary)
     lost, sites = _idle(evidence)
-    if not mine and not back and not owners and (lost or 0.0) < LIMITS.worth:
+    if not rows and not owners and (lost or 0.0) < LIMITS.worth:
         return None
-    user = sorted([*mine, *back], key=lambda row: -row.calls)
-    bound = summary.value(HOST_BOUND_FRACTION) or 0.0
+    lines = [f"{row.line}: {_named(row)}, {plural(row.calls, 'time')} per step" for row in rows[:3]]
+    host_bound = (summary.value(HOST_BOUND_FRACTION) or 0.0) >= LIMITS.host_bound
     return Finding(
         id="hidden_syncs",
-        title=_title(lost, user),
+        title=_title(lost, rows),
         advice="Read values later",
-        evidence=(
-            *(f"{row.line}: {_short(row)}, {plural(row.calls, 'time')} a step" for row in user[:3]),
-            *owners,
-            *sites,
-            *_sigterm(summary),
-        )[:6],
-        action=_action(user, summary),
+        evidence=(*lines, *owners, *sites, *_sigterm(summary))[:6],
+        action=_action(rows, summary),
         fraction=lost,
         gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
-        severity=severity(lost) if lost else ("medium" if bound >= LIMITS.host_bound else "low"),
-        where=(user[0].line or "") if user else "",
-        confirm=CONFIRM,
+        severity=severity(lost) if lost else ("medium" if host_bound else "low"),
+        where=(rows[0].line or "") if rows else "",
+        confirm="torch.cuda.set_sync_debug_mode('warn') says nothing in the step; then "
+        "trainperf compare BEFORE AFTER",
     )
 
 
-def _title(lost: float | None, user: Sequence[OperatorUse]) -> str:
+def _returning_rows(evidence: Evidence) -> list[OperatorUse]:
+    """Audited operators that hand a value or a copy to the host, the most frequent first."""
+    audit = evidence.documents.audit
+    rows = audit.operators if audit is not None else ()
+    values = [row for row in reads(rows) if row.place != "host"]
+    copies = [row for row in rows if row.place == "link" and row.line and _may_return(row)]
+    return sorted([*values, *copies], key=lambda row: -row.calls)
+
+
+def _may_return(copy: OperatorUse) -> bool:
+    """Whether a copy over the link may go to the host: that of a batch is made elsewhere."""
+    return (copy.part == "forward" and "_to_copy" in copy.name) or copy.name.startswith(READS)
+
+
+def _named(row: OperatorUse) -> str:
+    if row.place == "link" and "_to_copy" in row.name:
+        return "a copy between host and device"
+    return row.short_name
+
+
+def _title(lost: float | None, rows: Sequence[OperatorUse]) -> str:
     if lost is not None:
         return f"the device idles {share(lost)} of the step while the host waits for a value"
-    if user:
-        return f"{plural(sum(row.calls for row in user), 'read')} a step make the host wait"
+    if rows:
+        return f"{plural(sum(row.calls for row in rows), 'read')} per step make the host wait"
     return "the host waits for the device in every step"
 
 
-def _action(user: Sequence[OperatorUse], summary: Summary) -> str:
-    if user:
+def _action(rows: Sequence[OperatorUse], summary: Summary) -> str:
+    if rows:
         return "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
     if summary.run.config.get("prog_bar_metrics"):
         return "self.log(…, prog_bar=False): a value on the progress bar is read in every batch"
-    if _scaled(summary):
+    if _scaler_reads(summary):
         return "an optimizer with fused=True: the scaler then skips on the device"
     return "look at the trace's synchronisation sites, innermost frame first"
 
 
-def _owners(summary: Summary) -> tuple[str, ...]:
-    """Who but the user's own lines waits in every step, by what was recorded of the settings."""
+def _owners(summary: Summary) -> list[str]:
+    """What else waits in every step, by the recorded settings."""
     config = summary.run.config
     shown = config.get("prog_bar_metrics")
-    said = [f"prog_bar=True reads {shown} in every batch"] if shown else []
+    owners = [f"prog_bar=True reads {shown} in every batch"] if shown else []
     if "ThroughputMonitor" in str(config.get("callbacks") or ""):
-        said.append("ThroughputMonitor waits for the device in every batch")
-    if _scaled(summary):
-        said.append(f"{config['grad_scaler']} reads a flag at every update: no fused optimizer")
-    return tuple(said)
+        owners.append("ThroughputMonitor waits for the device in every batch")
+    if _scaler_reads(summary):
+        owners.append(f"{config['grad_scaler']} reads a flag at every update: no fused optimizer")
+    return owners
 
 
-def _scaled(summary: Summary) -> bool:
-    """A scaler whose optimizer does not look at the overflow itself."""
+def _scaler_reads(summary: Summary) -> bool:
+    """Whether a scaler looks for overflows itself: a fused optimizer would, on the device."""
     config = summary.run.config
-    fused = config.get("optimizer_fused")
-    return bool(config.get("grad_scaler")) and (fused is False or fused is None)
+    return bool(config.get("grad_scaler")) and config.get("optimizer_fused") in (False, None)
 
 
-def _sigterm(summary: Summary) -> tuple[str, ...]:
+def _sigterm(summary: Summary) -> list[str]:
     several = summary.run.world_size > 1 and summary.run.loop is LIGHTNING
-    return ("Lightning reads a broadcast flag before every fetch: not yours",) if several else ()
+    return ["Lightning reads a broadcast flag before every fetch: not yours"] if several else []
 
 
-def _idle(evidence: Evidence) -> tuple[float | None, tuple[str, ...]]:
-    """The most that waiting costs by the traces: host's or device's slack, whichever is less."""
+def _idle(evidence: Evidence) -> tuple[float | None, list[str]]:
+    """The most that waiting costs by the traces, and where the host waited."""
     ranks = [rank for capture in evidence.captures for rank in capture.ranks]
-    known = [(fraction, rank) for rank in ranks if (fraction := _slack(rank)) is not None]
-    if not known:
-        return None, ()
-    fraction, rank = max(known, key=lambda pair: pair[0])
-    said = [
+    slacks = [(slack, rank) for rank in ranks if (slack := _slack(rank)) is not None]
+    if not slacks:
+        return None, []
+    lost, rank = max(slacks, key=lambda pair: pair[0])
+    sites = [
         f"{site.call}{f' at {site.stack[0]}' if site.stack else ''}: {site.count} times, "
         f"{duration(site.total_s)} in the trace"
         for site in rank.sync_sites[:2]
     ]
-    return fraction, tuple(said)
+    return lost, sites
 
 
 def _slack(rank: RankTrace) -> float | None:
+    """Share of the traced steps in which device and host both waited: the lesser of the two."""
     device = rank.totals.idle_sync_fraction
     waits = [step.sync_s for step in rank.steps if step.sync_s is not None]
     spent_s = sum(step.step_s for step in rank.steps)
     if device is None or not waits or spent_s <= 0:
         return None
     return min(device, sum(waits) / spent_s, 0.99)
-
-
-def _returns(row: OperatorUse) -> bool:
-    """Whether a copy over the link may be one to the host: that of a batch is made elsewhere."""
-    return (row.part == "forward" and "_to_copy" in row.name) or row.name.startswith(READS)
-
-
-def _short(row: OperatorUse) -> str:
-    if row.place == "link" and "_to_copy" in row.name:
-        return "a copy between host and device"
-    return row.short_name

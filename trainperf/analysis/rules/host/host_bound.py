@@ -1,4 +1,4 @@
-"""Does the device wait for the host?"""
+"""Rule about a device that waits for the host."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.launch_bound import launch_bound
@@ -29,11 +29,11 @@ def host_bound(evidence: Evidence) -> Finding | None:
         id="host_bound",
         title=f"the device waits for the host in {share(bound)} of the steps",
         advice="Launch less, or larger",
-        evidence=("at most one earlier mark outstanding when forward and backward returned",),
+        evidence=("the device had caught up when forward and backward returned",),
         action="torch.compile(model), a larger batch, or fewer .item() calls; faster kernels "
         "gain nothing here",
         confidence="medium",
         severity="medium",
         effort="hours",
-        confirm="trainperf compare before after: host_bound_fraction falls, and the step with it",
+        confirm="trainperf compare BEFORE AFTER: host_bound_fraction falls, and the step with it",
     )

@@ -1,4 +1,4 @@
-"""Does Python do something else in the middle of forward, while no operator runs?"""
+"""Rule about Python in forward while no operator runs."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.fit.noisy_run import noisy_run
@@ -21,39 +21,39 @@ def host_code(evidence: Evidence) -> Finding | None:
 
     Python around many small operators is not meant: that is what launching them takes.
     """
-    known = host_lines(evidence)
-    row = _latest(known) if known is not None else None
-    if known is None or row is None:
+    host = host_lines(evidence)
+    row = _latest(host) if host is not None else None
+    if host is None or row is None:
         return None
-    lost = known.before([row])
+    lost = host.before([row])
     # One audited step may have been interrupted there: the steady ones must lack that time too.
     # Where steps differ widely by themselves, others use the machine and interrupt it anywhere.
     least = LIMITS.notable if noisy_run(evidence) is None else IN_NOISE
-    if min(lost, _unexplained(evidence, known)) < least:
+    if min(lost, _unexplained(evidence, host)) < least:
         return None
     return Finding(
         id="host_code",
         title=f"Python in forward takes {share(lost)} of the step while no operator runs",
         advice="Move Python out of forward",
         evidence=(
-            f"{duration(lost * known.step_s)} a step pass before {row.short_name} at {row.line}",
-            "whatever runs there is none of torch's operators: print, numpy, files, waiting",
+            f"{duration(lost * host.step_s)} per step pass before {row.short_name} at {row.line}",
+            "no torch operator runs there: print, numpy, files, waiting",
         ),
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
         **costs(lost),
         confidence="medium",
         where=row.line or "",
-        confirm="phase_forward_s falls by about that much; trainperf compare before after",
+        confirm="phase_forward_s falls by about that much; trainperf compare BEFORE AFTER",
     )
 
 
-def _latest(known: HostLines) -> OperatorUse | None:
+def _latest(host: HostLines) -> OperatorUse | None:
     """The operator that most time passes before, of those that no other rule speaks about."""
-    others = {id(row) for row in (*read_in_loops(known.rows), *metric_rows(known.rows))}
+    others = {id(row) for row in (*read_in_loops(host.rows), *metric_rows(host.rows))}
     mine = [
         row
-        for row in known.rows
+        for row in host.rows
         if row.part == "forward"
         and row.line
         and row.calls < LOOP
@@ -63,12 +63,12 @@ def _latest(known: HostLines) -> OperatorUse | None:
         and not row.name.startswith("aten.ones_like")
     ]
     # Looked up, because a sum over all rows for each row takes a second where there are thousands.
-    befores = {id(row): part for row, part in zip(known.rows, known.befores, strict=True)}
+    befores = {id(row): part for row, part in zip(host.rows, host.befores, strict=True)}
     return max(mine, key=lambda row: befores[id(row)], default=None)
 
 
-def _unexplained(evidence: Evidence, known: HostLines) -> float:
+def _unexplained(evidence: Evidence, host: HostLines) -> float:
     """Share of a steady step in forward that the operators, as the audit timed them, leave."""
     forward_s = evidence.summary.value(PHASE_FORWARD_S) or 0.0
-    run_s = sum(row.host_s for row in known.rows if row.part == "forward")
-    return max(0.0, forward_s - run_s) / known.step_s
+    run_s = sum(row.host_s for row in host.rows if row.part == "forward")
+    return max(0.0, forward_s - run_s) / host.step_s

@@ -1,4 +1,4 @@
-"""Do forward and backward consist of operators too small to be worth their launch?"""
+"""Rule about operators too small to be worth their launch."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
@@ -7,7 +7,7 @@ from trainperf.analysis.rules.host.logging import logging
 from trainperf.analysis.rules.host.metrics_every_batch import metrics_every_batch
 from trainperf.analysis.rules.operators.base import (
     PASSES,
-    Audited,
+    AuditedStep,
     Timed,
     audited,
     is_large,
@@ -35,16 +35,16 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     On a device only where the always-on marks say that it waits for the host.  The bound: all of
     forward and backward but the other operators' time, and these at their floor.
     """
-    known = audited(evidence)
-    if known is None or not _waits_for_host(evidence, known):
+    step = audited(evidence)
+    if step is None or not _waits_for_host(evidence, step):
         return None
-    passes = [row for row in known.operators if row.use.part in PASSES]
-    tiny = [row for row in passes if row.floor.bound == "launch" and not is_large(row, known)]
+    passes = [row for row in step.operators if row.use.part in PASSES]
+    tiny = [row for row in passes if row.floor.bound == "launch" and not is_large(row, step)]
     calls = sum(row.use.calls for row in tiny)
     if calls < FEWEST or 2 * calls < sum(row.use.calls for row in passes):
         return None
     # Python between the launches that a line was named for is that line's.
-    lost = known.fraction(_saved_s(known, passes, tiny)) - named_fraction(evidence)
+    lost = step.fraction(_saved_s(step, passes, tiny)) - named_fraction(evidence)
     if lost < WORTH:
         return None
     return Finding(
@@ -53,32 +53,32 @@ def launch_bound(evidence: Evidence) -> Finding | None:
         advice="Launch less, or larger",
         evidence=(
             (
-                f"up to {share(lost)} of {duration(known.step_s)} a step, for work of "
+                f"up to {share(lost)} of {duration(step.step_s)} per step, for work of "
                 f"{duration(sum(row.floor.floor_s for row in tiny))}"
             ),
-            f"one launch takes {duration(launch_s(known.light))} here",
-            *known.lines(tiny, 2),
+            f"one launch takes {duration(launch_s(step.light))} here",
+            *step.lines(tiny, 2),
         ),
         action="a larger batch, one operator instead of a Python loop over its rows or time "
         'steps, or torch.compile(model, mode="reduce-overhead")',
-        **known.costs(lost),
+        **step.costs(lost),
         effort="hours",
         where=place_of(tiny),
         confirm="trainperf compare BEFORE AFTER in samples per second",
     )
 
 
-def _waits_for_host(evidence: Evidence, known: Audited) -> bool:
+def _waits_for_host(evidence: Evidence, step: AuditedStep) -> bool:
     """On a CPU the host is the device."""
     bound = evidence.summary.value(HOST_BOUND_FRACTION)
-    return known.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
+    return step.audit.device == "cpu" or (bound is not None and bound >= LIMITS.host_bound)
 
 
-def _saved_s(known: Audited, passes: list[Timed], tiny: list[Timed]) -> float:
+def _saved_s(step: AuditedStep, passes: list[Timed], tiny: list[Timed]) -> float:
     rest_s = total_s(passes) - total_s(tiny)
     floor_s = sum(row.floor.floor_s for row in tiny)
     # Python between the calls, which belongs to no operator, goes with them.
-    return known.passes_s - rest_s - floor_s
+    return step.passes_s - rest_s - floor_s
 
 
 def named_fraction(evidence: Evidence) -> float:

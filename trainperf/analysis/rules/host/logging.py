@@ -1,4 +1,4 @@
-"""Does logging take a notable part of the step?"""
+"""Rule about logging that takes much of the step."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, setting
 from trainperf.analysis.rules.host.base import heaviest, host_lines
@@ -17,17 +17,17 @@ def logging(evidence: Evidence) -> Finding | None:
     Needs an audit on a CPU: elsewhere, and without one, the loop's share has a finding of its own.
     """
     summary = evidence.summary
-    known = host_lines(evidence)
-    rows = [row for row in known.rows if row.logs] if known is not None else []
-    if known is None or not rows:
+    host = host_lines(evidence)
+    rows = [row for row in host.rows if row.logs] if host is not None else []
+    if host is None or not rows:
         return None
-    inside, after = known.share(rows), phase_fraction(summary, Phase.LOOP) or 0.0
+    inside, after = host.share(rows), phase_fraction(summary, Phase.LOOP) or 0.0
     every = setting(summary, "log_every_n_steps")
     lost = min(inside + after, 0.99)
     mine = inside >= LIMITS.notable / 2 or (every is not None and every < OFTEN)
     if lost < LIMITS.notable or not mine:
         return None
-    lines = heaviest(known, rows)
+    lines = heaviest(host, rows)
     where = lines[0][0] if lines else ""
     operators = plural(sum(row.calls for row in rows), "operator")
     return Finding(
@@ -35,13 +35,13 @@ def logging(evidence: Evidence) -> Finding | None:
         title=f"logging takes {share(lost)} of the step",
         advice="Log fewer values, less often",
         evidence=(
-            f"{duration(inside * known.step_s)} a step in the {operators} that it calls",
-            f"{duration(after * known.step_s)} after the last hook"
+            f"{duration(inside * host.step_s)} per step in the {operators} that it calls",
+            f"{duration(after * host.step_s)} after the last hook"
             + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
         ),
         action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
         **costs(lost),
         confidence="medium",
         where=where,
-        confirm="phase_forward_s and phase_loop_s fall; trainperf compare before after",
+        confirm="phase_forward_s and phase_loop_s fall; trainperf compare BEFORE AFTER",
     )

@@ -1,4 +1,4 @@
-"""Does the framework itself take a notable part of the step between the steps' work?"""
+"""Rule about the framework's own time between steps."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.analysis.rules.host.logging import logging
@@ -31,12 +31,12 @@ def loop(evidence: Evidence) -> Finding | None:
         title=f"the framework takes {share(lost)} of the step after the last hook",
         advice="Log less often",
         evidence=(
-            f"{duration(lost * step_s)} of {duration(step_s)} between hook and fetch",
+            f"{duration(lost * step_s)} of {duration(step_s)} between last hook and fetch",
             *((f"on the progress bar: {shown}",) if shown else ()),
         ),
         action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
         "progress bar is read back in every batch",
         **costs(lost),
         confidence="medium",
-        confirm="trainperf compare before after: phase_loop_s falls",
+        confirm="trainperf compare BEFORE AFTER: phase_loop_s falls",
     )

@@ -1,4 +1,4 @@
-"""Does trainperf itself cost more than it promises?"""
+"""Rule about trainperf's own overhead."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import LIMITS, Finding, amdahl
@@ -21,12 +21,12 @@ def own_cost(evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         id="own_cost",
-        title=f"trainperf itself takes {share(lost)} of the step",
-        advice="Attach fewer monitors",
-        evidence=(f"{duration(cost_s)} of {duration(step_s)} a step",),
+        title=f"trainperf's overhead is {share(lost)} of the step",
+        advice="Measure less",
+        evidence=(f"{duration(cost_s)} of {duration(step_s)} per step",),
         action=summary.run.loop.less,
         fraction=lost,
         gain_upper_bound=amdahl(lost),
         severity="low",
-        confirm=f"trainperf report: our cost below {share(PROMISED)} of the step",
+        confirm=f"trainperf report: overhead below {share(PROMISED)} of the step",
     )

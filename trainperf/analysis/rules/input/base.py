@@ -1,4 +1,4 @@
-"""What do the rules about the loader have in common?  What it costs the step, and what is in it."""
+"""Cost of the loader, its parts and the remedies: shared by the rules of `input`."""
 
 import math
 from dataclasses import dataclass, replace
@@ -151,7 +151,7 @@ def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
         return _send_less(anatomy)
     if not workers and here_s > anatomy.making_s / 2:
         return _cheaper(
-            anatomy, f"out of a worker it would still take {duration(here_s)} to receive one"
+            anatomy, f"from a worker it would still take {duration(here_s)} to receive one"
         )
     needed = anatomy.workers_for(available_s) if available_s else workers + 1
     if needed <= workers:
@@ -170,7 +170,7 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     said = [f"a batch takes {duration(anatomy.making_s)} to make{alone}: {where}"]
     if anatomy.workers and anatomy.transport is not None:
         said.append(
-            f"{duration(anatomy.transport.mean_s)} to come from its worker: "
+            f"{duration(anatomy.transport.mean_s)} to arrive from its worker: "
             f"{size(anatomy.batch_bytes)} in {_tensors(anatomy)}"
         )
     if anatomy.pinning is not None:
@@ -233,10 +233,10 @@ def _enough(anatomy: LoaderAnatomy, cpus: float | None) -> LoaderRemedy:
 def _cheaper(anatomy: LoaderAnatomy, why: str) -> LoaderRemedy:
     part = _largest(anatomy)
     if part == "collate_fn":
-        action = "let collate_fn do less: one torch.stack a field, no loop over elements"
+        action = "let collate_fn do less: one torch.stack per field, no loop over elements"
     else:
         sample_s = anatomy.getitem.mean_s / max(1.0, anatomy.samples)
-        action = f"cache or preprocess what {part} computes: {duration(sample_s)} a sample"
+        action = f"cache or preprocess what {part} computes: {duration(sample_s)} per sample"
     return LoaderRemedy(
         advice=f"Make {part} cheaper",
         evidence=(*parts(anatomy), why),
@@ -270,7 +270,7 @@ def _send_less(anatomy: LoaderAnatomy) -> LoaderRemedy:
     return LoaderRemedy(
         advice="Send less from the workers",
         evidence=(*parts(anatomy), f"{said}: more workers do not help"),
-        action="send smaller dtypes, e.g. uint8 until the device, and fewer tensors a batch",
+        action="send smaller dtypes, e.g. uint8 until the device, and fewer tensors per batch",
         effort="hours",
         part=part,
     )

@@ -1,4 +1,4 @@
-"""Does the host wait for data without any loss, because the device works on meanwhile?"""
+"""Rule about data wait that the device hides."""
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction, worst
 from trainperf.core.findings import LIMITS, Finding
@@ -25,9 +25,9 @@ def data_hidden(evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         id="data_hidden",
-        title=f"{share(waited)} of the step is a wait for data that the device hides",
+        title=f"{share(waited)} of the step is data wait that the device hides",
         advice="Leave the loader as it is",
-        evidence=(f"the device was idle because of it for {share(stalled)} of the step",),
+        evidence=(f"the device idled for data {share(stalled)} of the step",),
         action="nothing: while the host waits, the device still has work; a faster loader gains "
         "nothing",
         fraction=0.0,

@@ -1,4 +1,4 @@
-"""Does the step wait for its batches, and what would make them come in time?"""
+"""Rule about steps that wait for data."""
 
 import math
 
@@ -46,7 +46,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
         title=_title(lost, summary, remedy.part),
         advice=remedy.advice,
         evidence=(
-            f"{duration(waited * step_s)} of {duration(step_s)} a step in the loader's next()",
+            f"{duration(waited * step_s)} of {duration(step_s)} per step in the loader's next()",
             *_late(summary),
             *_stall(summary),
             *remedy.evidence,
@@ -75,14 +75,14 @@ def _late(summary: Summary) -> tuple[str, ...]:
     more_s = late_s(summary, Phase.DATA_WAIT)
     if not more_s:
         return ()
-    return (f"the late rank waits {duration(more_s)} longer: a finding of its own",)
+    return (f"the late rank waits {duration(more_s)} longer: see the straggler finding",)
 
 
 def _stall(summary: Summary) -> tuple[str, ...]:
     stalled = worst(summary, DATA_STALL_FRACTION)
     if stalled is None or summary.run.device == "cpu":
         return ()
-    return (f"the device was idle because of it for {share(stalled)} of the step",)
+    return (f"the device idled for data {share(stalled)} of the step",)
 
 
 def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
@@ -92,14 +92,14 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
     rest = max(1.0 - lost, 1e-3)
     if workers is None:
         return LoaderRemedy(
-            evidence=("the loader's settings are not known",),
+            evidence=("the loader's settings are unknown",),
             action="give the DataLoader more workers",
         )
     asked = _to_ask(summary)
     if workers == 0:
         # Workers only have to make a batch in the time the rest of the step takes.
         needed = _capped(math.ceil(lost / rest), cpus)
-        made = f"num_workers=0: {duration(lost * step_s)} a step to make batches in this process"
+        made = f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
         return LoaderRemedy(
             evidence=(made, asked),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True)",

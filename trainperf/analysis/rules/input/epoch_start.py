@@ -1,4 +1,4 @@
-"""Does every epoch begin with a wait for new workers?"""
+"""Rule about workers that restart in every epoch."""
 
 from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting
 from trainperf.analysis.summary.schema import Summary

@@ -1,4 +1,4 @@
-"""Is a batch so many small tensors that handling them is what it costs?"""
+"""Rule about batches of many small tensors."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.input.base import (
@@ -36,10 +36,10 @@ def _copied(summary: Summary) -> Finding | None:
     return _finding(
         f"{share(lost)} of the step goes into copying {count(round(tensors))} small tensors",
         (
-            f"{duration(lost * step_s)} of {duration(step_s)} a step",
-            f"{size(copied / tensors)} a tensor" + (f", at {rate(speed)}" if speed else ""),
+            f"{duration(lost * step_s)} of {duration(step_s)} per step",
+            f"{size(copied / tensors)} per tensor" + (f", at {rate(speed)}" if speed else ""),
         ),
-        "one tensor a batch: torch.cat the fields in collate_fn, and split them on the device",
+        "one tensor per batch: torch.cat the fields in collate_fn, and split them on the device",
         lost,
     )
 
@@ -50,10 +50,10 @@ def _loaded(summary: Summary) -> Finding | None:
         return None
     each = anatomy.batch_bytes / anatomy.tensors
     return _finding(
-        f"{share(lost)} of the step is a wait for batches of {count(round(anatomy.tensors))} "
+        f"{share(lost)} of the step waits for batches of {count(round(anatomy.tensors))} "
         "small tensors",
-        (*parts(anatomy), f"{size(each)} a tensor"),
-        "one tensor a sample in __getitem__ for all its fields, taken apart in the model",
+        (*parts(anatomy), f"{size(each)} per tensor"),
+        "one tensor per sample in __getitem__ for all its fields, taken apart in the model",
         lost,
         where=anatomy.getitem_line or "",
     )

@@ -1,4 +1,4 @@
-"""Is much of the work done on padding, and would packing or bucketing save it?"""
+"""Rule about work spent on padding."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
@@ -41,7 +41,7 @@ def padding(evidence: Evidence) -> Finding | None:
         confidence="medium",
         severity=severity(wasted),
         effort="hours",
-        confirm="trainperf compare before after: more effective tokens/s, padding_fraction near 0",
+        confirm="trainperf compare BEFORE AFTER: more effective tokens/s, padding_fraction near 0",
     )
 
 
@@ -97,7 +97,7 @@ def _lengths(summary: Summary) -> tuple[str, ...]:
     if not lengths:
         return ()
     half, longest = _quantile(lengths, 0.5), max(lengths)
-    return (f"half of the sequences have at most {half:,} tokens, the longest {longest:,}",)
+    return (f"longest ≤ {longest:,}, median ≤ {half:,} tokens",)
 
 
 def _quantile(lengths: dict[int, int], part: float) -> int:

@@ -1,4 +1,4 @@
-"""Does copying the batch to the device take a notable part of the step?"""
+"""Rule about copying the batch to the device."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.rules.input.base import moved, small_copies
@@ -30,9 +30,9 @@ def transfer(evidence: Evidence) -> Finding | None:
     lost *= 1.0 - overlapped
     if lost < LIMITS.notable:
         return None
-    said = [f"{duration(lost * step_s)} of {duration(step_s)} a step", *_evidence(summary)]
+    said = [f"{duration(lost * step_s)} of {duration(step_s)} per step", *_evidence(summary)]
     if overlapped:
-        said.append(f"{share(overlapped)} of the copying runs beside computing: not counted")
+        said.append(f"{share(overlapped)} of the copying overlaps computation: not counted")
     return Finding(
         id="transfer",
         title=f"moving the batch to the device takes {share(lost)} of the step",
@@ -61,11 +61,11 @@ def _evidence(summary: Summary) -> list[str]:
     chip = chip_of(str(summary.run.hardware.get("device_name", "")))
     said = []
     if copied is not None:
-        said.append(f"{size(copied)} a step" + (f" at {rate(speed)}" if speed else ""))
+        said.append(f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""))
     if speed and chip is not None and chip.link_bytes_per_s:
         said.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
     if tensors is not None:
-        said.append(f"{count(tensors)} tensors a step")
+        said.append(f"{count(tensors)} tensors per step")
     if pinned is not None:
         said.append(f"pin_memory={bool(pinned)}")
     return said

@@ -1,4 +1,4 @@
-"""Does memory grow, and who holds what grows?  Shared by the rules about leaks."""
+"""Memory growth and what holds it: shared by the rules of `memory`."""
 
 from dataclasses import dataclass
 
@@ -79,7 +79,7 @@ def gathered(evidence: Evidence, found: Growth) -> Holder | None:
 def pace(found: Growth) -> str:
     """How fast, and how long it can go on."""
     return (
-        f"{size(found.bytes_per_step)} a step [{size(found.low)}–{size(found.high)}]: "
+        f"{size(found.bytes_per_step)} per step (95 % CI {size(found.low)}–{size(found.high)}): "
         f"memory is full in {count(round(found.steps_left, -2))} steps"
     )
 
@@ -87,6 +87,6 @@ def pace(found: Growth) -> str:
 def said(holder: Holder) -> str:
     """Who holds what, in one line."""
     graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
-    named = f"{holder.kind} {holder.name}" if holder.name else f"a {holder.kind} that has no name"
+    named = f"{holder.kind} {holder.name}" if holder.name else f"an unnamed {holder.kind}"
     held = f"{count(holder.count)} tensors or arrays{graphs}"
     return f"{named} holds {held}: {size(holder.size_bytes)}"

@@ -1,4 +1,4 @@
-"""Is much of the device's memory reserved, and in pieces that nobody can use?"""
+"""Rule about fragmented device memory."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
@@ -30,7 +30,7 @@ def fragmentation(evidence: Evidence) -> Finding | None:
         return None
     return Finding(
         id="fragmentation",
-        title=f"{share(holes / reserved)} of the reserved memory is in pieces",
+        title=f"{share(holes / reserved)} of the reserved memory is fragmented",
         advice="Let segments grow",
         evidence=(f"{size(reserved)} of {size(capacity)} reserved, {size(holes)} of it unused",),
         action="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment, and batches "

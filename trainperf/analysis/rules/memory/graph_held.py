@@ -1,4 +1,4 @@
-"""Does somebody keep the autograd graph of every step?"""
+"""Rule about containers that keep the autograd graph of every step."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.memory.base import graphs_held, growth, pace, said

@@ -1,4 +1,4 @@
-"""Does memory grow step by step until it is full?"""
+"""Rule about memory that grows until it is full."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.memory.base import gathered, graphs_held, growth, pace, said
@@ -18,9 +18,9 @@ def leak(evidence: Evidence) -> Finding | None:
     return Finding(
         id="leak",
         title="memory grows with every step" + (f" in {holder.name}" if holder else ""),
-        advice="Stop what gathers",
+        advice="Stop the accumulation",
         evidence=(pace(found), said(holder) if holder else "no container was found that holds it"),
-        action=f"empty {holder.name} when it was used, or keep a running sum instead of all values"
+        action=f"clear {holder.name} after use, or keep a running sum instead of all values"
         if holder and holder.name
         else "look for tensors, arrays or batches kept in a list: "
         "trainperf.smoke.assert_no_graph_held(model)",

@@ -1,4 +1,4 @@
-"""Is the run close to the memory that there is?"""
+"""Rule about runs close to the memory limit."""
 
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.rules.base import Evidence, setting, worst
@@ -35,7 +35,7 @@ def memory_limit(evidence: Evidence) -> Finding | None:
     ]
     return Finding(
         id="memory_limit",
-        title=f"the run takes {share(used / capacity)} of the memory that there is",
+        title=f"the run uses {share(used / capacity)} of the available memory",
         advice="Leave room in memory",
         evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
         action=f"a smaller micro-batch with {summary.run.loop.accumulation}, or "

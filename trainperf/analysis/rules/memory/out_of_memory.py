@@ -1,4 +1,4 @@
-"""Did the fit end because memory ran out, and what filled it?"""
+"""Rule about fits that ended because memory ran out."""
 
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.rules.base import Evidence
@@ -71,7 +71,7 @@ def _unexplained(summary: Summary) -> Finding | None:
         id="out_of_memory",
         title="the fit ran out of memory",
         advice="Make room in memory",
-        evidence=(f"{summary.run.end_reason} ended it; nobody looked what filled the memory",),
+        evidence=(f"{summary.run.end_reason} ended it; what filled the memory was not measured",),
         action=_REMEDIES["activations"].format(loop=summary.run.loop),
         confidence="medium",
         severity="high",
@@ -86,9 +86,9 @@ def _during(ended: OutOfMemory) -> str:
 
 def _asked(ended: OutOfMemory, memory: MemoryLedger) -> str:
     asked = f"{size(ended.requested_bytes)} more" if ended.requested_bytes else "more"
-    held = f", {size(ended.allocated_bytes)} held at the most" if ended.allocated_bytes else ""
-    limit = f", of {size(memory.capacity_bytes)} in all" if memory.capacity_bytes else ""
-    return f"{asked} was asked for{held}{limit}"
+    held = f", {size(ended.allocated_bytes)} allocated at most" if ended.allocated_bytes else ""
+    limit = f", of {size(memory.capacity_bytes)} in total" if memory.capacity_bytes else ""
+    return f"{asked} was requested{held}{limit}"
 
 
 def _parts(memory: MemoryLedger) -> str:
@@ -99,4 +99,4 @@ def _parts(memory: MemoryLedger) -> str:
         "optimizer state": memory.optimizer_bytes,
         "activations": memory.activations_bytes or 0,
     }
-    return "there were " + ", ".join(f"{name} {size(of)}" for name, of in known.items() if of)
+    return "held: " + ", ".join(f"{name} {size(of)}" for name, of in known.items() if of)

@@ -1,4 +1,4 @@
-"""Does attention write its scores to memory?"""
+"""Rule about attention that writes its scores to memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,29 +19,29 @@ def attention(evidence: Evidence) -> Finding | None:
 
     The bound: of everything that touches the scores only the arithmetic of the products is left.
     """
-    known = audited(evidence)
-    rows = [] if known is None else attention_rows(known.operators)
-    if known is None or not rows:
+    step = audited(evidence)
+    rows = [] if step is None else attention_rows(step.operators)
+    if step is None or not rows:
         return None
     spent_s = total_s(rows)
     kept_s = sum(row.floor.compute_s or 0.0 for row in rows if row.use.kind == "matmul")
-    lost = known.fraction(spent_s - kept_s)
+    lost = step.fraction(spent_s - kept_s)
     if lost < LIMITS.notable:
         return None
     softmax = [row for row in rows if row.use.short_name in SOFTMAX]
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return Finding(
         id="attention",
-        title=f"attention that keeps its scores takes {share(spent_s / known.step_s)} of the step",
+        title=f"attention with scores in memory takes {share(spent_s / step.step_s)} of the step",
         advice="Use fused attention",
         evidence=(
-            f"scores of {shape} in memory: {duration(spent_s)} of {duration(known.step_s)} a step",
-            *known.lines(rows, 2),
-            known.stands_on(),
+            f"scores of {shape} in memory: {duration(spent_s)} of {duration(step.step_s)} per step",
+            *step.lines(rows, 2),
+            step.stands_on(),
         ),
         action="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
         'causal mask; in transformers attn_implementation="sdpa"',
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(softmax),
         confirm="trainperf compare BEFORE AFTER; the next audit has no softmax between two bmm",
     )

@@ -1,11 +1,11 @@
-"""Does the step convert the same tensors to another dtype again and again?"""
+"""Rule about repeated conversions between dtypes."""
 
 from collections.abc import Sequence
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import (
     PASSES,
-    Audited,
+    AuditedStep,
     Timed,
     audited,
     place_of,
@@ -23,25 +23,25 @@ FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
 
 def autocast_casts(evidence: Evidence) -> Finding | None:
     """Conversions take a notable part of the step: labels, masks, weights per micro-batch."""
-    known = audited(evidence)
-    if known is None:
+    step = audited(evidence)
+    if step is None:
         return None
-    rows = [row for row in known.operators if is_cast(row)]
+    rows = [row for row in step.operators if is_cast(row)]
     spent_s = total_s(rows)
-    if known.fraction(spent_s) < LIMITS.notable:
+    if step.fraction(spent_s) < LIMITS.notable:
         return None
-    lost = known.fraction(known.with_aftermath_s(rows))
+    lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="autocast_casts",
-        title=f"conversions to another dtype take {share(spent_s / known.step_s)} of the step",
+        title=f"conversions to another dtype take {share(spent_s / step.step_s)} of the step",
         advice="Convert once",
         evidence=(
-            f"{duration(spent_s)} of {duration(known.step_s)} a step: {_kinds(rows)}",
-            *known.lines(rows),
-            known.stands_on(),
+            f"{duration(spent_s)} of {duration(step.step_s)} per step: {_kinds(rows)}",
+            *step.lines(rows),
+            step.stands_on(),
         ),
-        action=_action(rows, known, evidence.summary.run.loop),
-        **known.costs(lost),
+        action=_action(rows, step, evidence.summary.run.loop),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
     )
@@ -74,7 +74,7 @@ def _after(row: Timed) -> str:
     return row.use.dtypes[0] if row.use.short_name == "copy_" else row.use.result_dtype or "another"
 
 
-def _action(rows: Sequence[Timed], known: Audited, loop: LoopKind) -> str:
+def _action(rows: Sequence[Timed], step: AuditedStep, loop: LoopKind) -> str:
     whole = [row for row in rows if _before(row) not in FLOATS]
     if total_s(whole) >= total_s(rows) / 2:
         return (
@@ -82,7 +82,7 @@ def _action(rows: Sequence[Timed], known: Audited, loop: LoopKind) -> str:
             "once in register_buffer(…)"
         )
     repeated = [row for row in rows if row.use.calls > 1]
-    if known.audit.micro_batches > 1 and total_s(repeated) >= total_s(rows) / 2:
+    if step.audit.micro_batches > 1 and total_s(repeated) >= total_s(rows) / 2:
         return (
             "weights are converted in every micro-batch: fewer, larger micro-batches, or "
             f"{loop.bf16_weights}"

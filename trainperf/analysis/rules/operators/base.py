@@ -1,4 +1,4 @@
-"""How much of a steady step do some of the audited operators take?  What operator rules share.
+"""Audited operators as shares of a steady step: shared by the rules of `operators`.
 
 One step was audited and many are timed.  On a CPU the audit has timed every operator, and the
 phases of the steady steps say how long that takes when nobody looks on.  On another device the
@@ -69,7 +69,7 @@ class AuditedCosts(Costs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class AuditedStep:
     """The audited step beside the steady ones."""
 
     audit: StepAudit
@@ -131,13 +131,13 @@ class Audited:
             groups.setdefault(row.use.line or row.use.module or "", []).append(row)
         ranked = sorted(groups.items(), key=lambda item: -total_s(item[1]))
         return tuple(
-            f"{place or 'a place that is not known'}: {duration(total_s(mine))} a step in "
+            f"{place or 'an unknown place'}: {duration(total_s(mine))} per step in "
             f"{plural(sum(row.use.calls for row in mine), 'call')} of {_names(mine)}"
             for place, mine in ranked[:most]
         )
 
 
-def audited(evidence: Evidence) -> Audited | None:
+def audited(evidence: Evidence) -> AuditedStep | None:
     """What operator rules stand on.
 
     `None` without an audit, its chip or enough steady steps, and where the audited step is not
@@ -157,7 +157,7 @@ def audited(evidence: Evidence) -> Audited | None:
     else:
         operators = _on_device(own, work_s, evidence)
         basis = "traced" if traced_operators(evidence.captures) else "modelled"
-    return Audited(
+    return AuditedStep(
         audit=audit,
         light=light,
         step_s=step_s,
@@ -190,11 +190,11 @@ def launch_s(light: Roofline) -> float:
     return LAUNCH_S if light.chip.launch_s is None else light.chip.launch_s
 
 
-def is_large(row: Timed, known: Audited) -> bool:
+def is_large(row: Timed, step: AuditedStep) -> bool:
     """Whether its work takes clearly longer than its launch."""
-    if known.basis != "measured":
-        return row.floor.floor_s / row.use.calls >= launch_s(known.light)
-    return _each_s(row.use) >= 4 * known.smallest_s
+    if step.basis != "measured":
+        return row.floor.floor_s / row.use.calls >= launch_s(step.light)
+    return _each_s(row.use) >= 4 * step.smallest_s
 
 
 def _each_s(use: OperatorUse) -> float:

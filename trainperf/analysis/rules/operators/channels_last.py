@@ -1,4 +1,4 @@
-"""Do convolutions get their images in the order that tensor cores do not take?"""
+"""Rule about convolutions on channels-first images."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import audited, place_of, total_s
@@ -18,20 +18,20 @@ def channels_last(evidence: Evidence) -> Finding | None:
     On a CPU the gain depends on the sizes and is mostly small: nothing is said.  The bound: those
     convolutions at their floor.
     """
-    known = audited(evidence)
-    if known is None or known.audit.device == "cpu":
+    step = audited(evidence)
+    if step is None or step.audit.device == "cpu":
         return None
-    first = [row for row in known.operators if row.use.channels_last is False]
+    first = [row for row in step.operators if row.use.channels_last is False]
     places = {(row.use.module, row.use.line) for row in first if row.use.part == "forward"}
     rows = [
         row
-        for row in known.operators
+        for row in step.operators
         if "convolution" in row.use.name
         and row.use.precision in PRECISIONS
         and (row.use.module, row.use.line) in places
     ]
-    lost = known.fraction(sum(row.excess_s for row in rows))
-    spent = known.fraction(total_s(rows))
+    lost = step.fraction(sum(row.excess_s for row in rows))
+    spent = step.fraction(total_s(rows))
     if spent < LIMITS.notable or lost <= 0:
         return None
     return Finding(
@@ -39,13 +39,13 @@ def channels_last(evidence: Evidence) -> Finding | None:
         title=f"convolutions on channels-first images take {share(spent)} of the step",
         advice="Put the channels last",
         evidence=(
-            f"{duration(total_s(rows))} of {duration(known.step_s)} a step",
-            *known.lines(rows, 2),
-            known.stands_on(),
+            f"{duration(total_s(rows))} of {duration(step.step_s)} per step",
+            *step.lines(rows, 2),
+            step.stands_on(),
         ),
         action="model.to(memory_format=torch.channels_last), and the images likewise after the "
         "copy to the device",
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )

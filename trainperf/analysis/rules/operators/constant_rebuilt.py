@@ -1,4 +1,4 @@
-"""Does the step compute what is the same in every step?"""
+"""Rule about constants rebuilt in every step."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import audited, place_of, total_s
@@ -14,26 +14,26 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
 
     Those numbers may differ from step to step, a length for instance: that is not seen.
     """
-    known = audited(evidence)
-    if known is None:
+    step = audited(evidence)
+    if step is None:
         return None
-    rows = [row for row in known.operators if row.use.constant and row.use.part == "forward"]
+    rows = [row for row in step.operators if row.use.constant and row.use.part == "forward"]
     spent_s = total_s(rows)
-    if known.fraction(spent_s) < LIMITS.notable:
+    if step.fraction(spent_s) < LIMITS.notable:
         return None
-    lost = known.fraction(known.with_aftermath_s(rows))
+    lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="constant_rebuilt",
-        title=f"{share(spent_s / known.step_s)} of the step makes constants anew",
-        advice="Make the constants once",
+        title=f"{share(spent_s / step.step_s)} of the step rebuilds constants",
+        advice="Build the constants once",
         evidence=(
-            f"{duration(spent_s)} of {duration(known.step_s)} a step, without batch or parameter",
-            *known.lines(rows),
-            known.stands_on(),
+            f"{duration(spent_s)} of {duration(step.step_s)} per step, computed from numbers only",
+            *step.lines(rows),
+            step.stands_on(),
         ),
-        action='make it in __init__ with register_buffer("mask", …, persistent=False) for the '
+        action='build it in __init__ with register_buffer("mask", …, persistent=False) for the '
         "longest input, and slice it in forward",
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )

@@ -1,4 +1,4 @@
-"""Do chains of elementwise operators carry their results through memory?"""
+"""Rule about unfused chains of elementwise operators."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.attention import attention_rows
 from trainperf.analysis.rules.operators.base import (
     PASSES,
-    Audited,
+    AuditedStep,
     Timed,
     audited,
     is_large,
@@ -29,48 +29,48 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
     The bound: each chain is one kernel at the speed of memory.  What belongs to eager attention,
     or is made of constants, has rules of its own; a chain of tiny operators is `launch_bound`.
     """
-    known = audited(evidence)
-    if known is None:
+    step = audited(evidence)
+    if step is None:
         return None
-    rows = _chained(known)
+    rows = _chained(step)
     spent_s = total_s(rows)
-    lost = known.fraction(spent_s - sum(row.floor.fused_floor_s for row in rows))
+    lost = step.fraction(spent_s - sum(row.floor.fused_floor_s for row in rows))
     inner = sum(row.use.inner_bytes for row in rows)
     if lost < LIMITS.notable or inner < HANDED_ON * _moved(rows):
         return None
     return Finding(
         id="elementwise_chain",
-        title=f"unfused elementwise operators take {share(spent_s / known.step_s)} of the step",
+        title=f"unfused elementwise operators take {share(spent_s / step.step_s)} of the step",
         advice="Fuse the elementwise chain",
         evidence=(
             (
-                f"{duration(spent_s)} of {duration(known.step_s)} a step; {size(inner)} of the "
+                f"{duration(spent_s)} of {duration(step.step_s)} per step; {size(inner)} of the "
                 f"{size(_moved(rows))} they move pass between them"
             ),
-            *known.lines(rows),
-            _near_roof(known, rows),
-            known.stands_on(),
+            *step.lines(rows),
+            _near_roof(step, rows),
+            step.stands_on(),
         ),
         action="torch.compile(model), or the fused form, e.g. torch.nn.functional.gelu(x, "
         'approximate="tanh") instead of its formula',
-        **known.costs(lost),
+        **step.costs(lost),
         effort="hours",
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )
 
 
-def _chained(known: Audited) -> list[Timed]:
+def _chained(step: AuditedStep) -> list[Timed]:
     mine = [
         row
-        for row in known.operators
+        for row in step.operators
         if row.use.kind == "pointwise"
         and row.use.part in PASSES
         and row.use.inner_bytes
         and not row.use.constant
-        and is_large(row, known)
+        and is_large(row, step)
     ]
-    others = {id(row) for row in attention_rows(known.operators)}
+    others = {id(row) for row in attention_rows(step.operators)}
     return [row for row in mine if id(row) not in others]
 
 
@@ -78,9 +78,9 @@ def _moved(rows: Sequence[Timed]) -> int:
     return sum(row.use.moved_bytes for row in rows)
 
 
-def _near_roof(known: Audited, rows: Sequence[Timed]) -> str:
+def _near_roof(step: AuditedStep, rows: Sequence[Timed]) -> str:
     """What a better kernel of each operator by itself would bring: little, near the roof."""
     fine = [row for row in rows if row.floor.near_roof(row.time_s)]
-    if known.basis == "modelled" or total_s(fine) < total_s(rows) / 2:
+    if step.basis == "modelled" or total_s(fine) < total_s(rows) / 2:
         return "one kernel reads each input once and writes each result once"
-    return "most of them run near the memory's speed: only fusing gains, no faster kernel"
+    return "most of them run near memory bandwidth: only fusing helps, not faster kernels"

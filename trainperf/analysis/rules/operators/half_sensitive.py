@@ -1,4 +1,4 @@
-"""Are sums that need many digits made in half precision?"""
+"""Rule about losses, norms and softmax in half precision."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.operators.base import Timed, place_of

@@ -1,4 +1,4 @@
-"""Does the step copy tensors only to have them in another order?"""
+"""Rule about copies that only reorder tensors."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.autocast_casts import is_cast
@@ -12,26 +12,26 @@ TRACE_TIME: TraceTime = "operators"
 
 def layout_copies(evidence: Evidence) -> Finding | None:
     """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step."""
-    known = audited(evidence)
-    if known is None:
+    step = audited(evidence)
+    if step is None:
         return None
-    rows = [row for row in known.operators if is_layout_copy(row)]
+    rows = [row for row in step.operators if is_layout_copy(row)]
     spent_s = total_s(rows)
-    if known.fraction(spent_s) < LIMITS.notable:
+    if step.fraction(spent_s) < LIMITS.notable:
         return None
-    lost = known.fraction(known.with_aftermath_s(rows))
+    lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="layout_copies",
-        title=f"copies to another memory layout take {share(spent_s / known.step_s)} of the step",
+        title=f"copies to another memory layout take {share(spent_s / step.step_s)} of the step",
         advice="Keep one memory layout",
         evidence=(
-            f"{duration(spent_s)} of {duration(known.step_s)} a step",
-            *known.lines(rows),
-            known.stands_on(),
+            f"{duration(spent_s)} of {duration(step.step_s)} per step",
+            *step.lines(rows),
+            step.stands_on(),
         ),
         action="make the batch in the layout that the model wants, in the dataset; drop "
         "contiguous() and clone() where the next operator takes strides",
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer clone and copy_",
     )

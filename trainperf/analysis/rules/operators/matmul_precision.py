@@ -1,9 +1,9 @@
-"""Are products computed in a precision that this chip is slow in?"""
+"""Rule about matrix products in a slow precision."""
 
 from collections.abc import Sequence
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import Audited, Timed, audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import AuditedStep, Timed, audited, place_of, total_s
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, duration, share
 from trainperf.core.loop_kind import LoopKind
@@ -25,57 +25,57 @@ def matmul_precision(evidence: Evidence) -> Finding | None:
 
     The bound: the same operators at the floor of the faster precision.
     """
-    known = audited(evidence)
-    if known is None:
+    step = audited(evidence)
+    if step is None:
         return None
-    return _double(known) or _single(known, evidence.summary.run.loop)
+    return _double(step) or _single(step, evidence.summary.run.loop)
 
 
-def _double(known: Audited) -> Finding | None:
-    rows = [row for row in known.operators if "fp64" in {row.use.precision, *row.use.dtypes}]
+def _double(step: AuditedStep) -> Finding | None:
+    rows = [row for row in step.operators if "fp64" in {row.use.precision, *row.use.dtypes}]
     # Half the bytes, and the arithmetic at the peak of fp32.
-    peak, bandwidth = known.light.chip.flops_per_s.get("fp32"), known.light.chip.memory_bytes_per_s
+    peak, bandwidth = step.light.chip.flops_per_s.get("fp32"), step.light.chip.memory_bytes_per_s
     least_s = sum(
         max(row.use.flops / peak if peak else 0.0, row.use.memory_bytes / 2 / bandwidth)
         for row in rows
     )
-    lost = known.fraction(total_s(rows) - least_s)
+    lost = step.fraction(total_s(rows) - least_s)
     if lost < LIMITS.notable:
         return None
     return Finding(
         id="matmul_precision",
-        title=f"{share(total_s(rows) / known.step_s)} of the step computes in double precision",
+        title=f"{share(total_s(rows) / step.step_s)} of the step computes in double precision",
         advice="Compute in fp32",
-        evidence=_evidence(known, rows),
+        evidence=_evidence(step, rows),
         action="model.float(), and make batches with dtype=torch.float32: numpy's default is "
         "float64",
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER; the next audit has no fp64",
     )
 
 
-def _single(known: Audited, loop: LoopKind) -> Finding | None:
-    peaks = known.light.chip.flops_per_s
+def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
+    peaks = step.light.chip.flops_per_s
     slow = peaks.get("fp32")
     faster = [name for name in SHORTER if slow and peaks.get(name, 0.0) >= FASTER * slow]
     rows = [
-        row for row in known.operators if row.use.kind == "matmul" and row.use.precision == "fp32"
+        row for row in step.operators if row.use.kind == "matmul" and row.use.precision == "fp32"
     ]
     if not faster or not rows:
         return None
     best = max(peaks[name] for name in faster)
-    lost = known.fraction(total_s(rows) - sum(row.use.flops for row in rows) / best)
+    lost = step.fraction(total_s(rows) - sum(row.use.flops for row in rows) / best)
     if lost < LIMITS.notable:
         return None
-    peak = f"{known.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(best)} in "
+    peak = f"{step.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(best)} in "
     return Finding(
         id="matmul_precision",
-        title=f"fp32 products take {share(total_s(rows) / known.step_s)} of the step",
-        advice="Use the tensor cores" if known.audit.device == "cuda" else "Multiply in bf16",
-        evidence=(peak + faster[-1], *_evidence(known, rows)),
+        title=f"fp32 products take {share(total_s(rows) / step.step_s)} of the step",
+        advice="Use the tensor cores" if step.audit.device == "cuda" else "Multiply in bf16",
+        evidence=(peak + faster[-1], *_evidence(step, rows)),
         action=_faster_action(faster[0], loop),
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )
@@ -89,11 +89,11 @@ def _faster_action(precision: str, loop: LoopKind) -> str:
     }[precision]
 
 
-def _evidence(known: Audited, rows: Sequence[Timed]) -> tuple[str, ...]:
+def _evidence(step: AuditedStep, rows: Sequence[Timed]) -> tuple[str, ...]:
     return (
-        f"{duration(total_s(rows))} of {duration(known.step_s)} a step",
-        *known.lines(rows, 2),
-        known.stands_on(),
+        f"{duration(total_s(rows))} of {duration(step.step_s)} per step",
+        *step.lines(rows, 2),
+        step.stands_on(),
     )
 
 

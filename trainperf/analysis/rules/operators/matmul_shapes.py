@@ -1,4 +1,4 @@
-"""Do products have sizes that tensor cores cannot take whole?"""
+"""Rule about matrix products of sizes that tensor cores cannot take whole."""
 
 from collections.abc import Iterator
 
@@ -23,12 +23,12 @@ def matmul_shapes(evidence: Evidence) -> Finding | None:
 
     The bound: those products at their floor.
     """
-    known = audited(evidence)
-    if known is None or known.audit.device != "cuda":
+    step = audited(evidence)
+    if step is None or step.audit.device != "cuda":
         return None
-    rows = [row for row in known.operators if odd_sizes(row.use)]
-    lost = known.fraction(sum(row.excess_s for row in rows))
-    spent = known.fraction(total_s(rows))
+    rows = [row for row in step.operators if odd_sizes(row.use)]
+    lost = step.fraction(sum(row.excess_s for row in rows))
+    spent = step.fraction(total_s(rows))
     if spent < LIMITS.notable or lost <= 0:
         return None
     sizes = sorted({size for row in rows for size in odd_sizes(row.use)}, reverse=True)
@@ -39,13 +39,13 @@ def matmul_shapes(evidence: Evidence) -> Finding | None:
         evidence=(
             (
                 f"sizes {', '.join(map(str, sizes[:4]))}: {duration(total_s(rows))} of "
-                f"{duration(known.step_s)} a step"
+                f"{duration(step.step_s)} per step"
             ),
-            *known.lines(rows, 2),
-            known.stands_on(),
+            *step.lines(rows, 2),
+            step.stands_on(),
         ),
         action=_action(sizes[0], rows),
-        **known.costs(lost),
+        **step.costs(lost),
         where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )

@@ -1,4 +1,4 @@
-"""Is the update made of many small operators?"""
+"""Rule about updates made of many small operators."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import Timed, audited, total_s
@@ -16,30 +16,30 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
 
     The bound: all of it is made at the speed of memory, each value read and written once.
     """
-    known = audited(evidence)
-    if known is None:
+    step = audited(evidence)
+    if step is None:
         return None
-    rows = [row for row in known.operators if row.use.part == "optimizer"]
+    rows = [row for row in step.operators if row.use.part == "optimizer"]
     update = [row for row in rows if row.use.kind in ELEMENTWISE]
     if not update or any(row.use.short_name.startswith("_fused_") for row in rows):
         return None
     spent_s = total_s(update)
-    lost = known.fraction(spent_s - sum(row.floor.fused_floor_s for row in update))
+    lost = step.fraction(spent_s - sum(row.floor.fused_floor_s for row in update))
     if lost < LIMITS.notable:
         return None
     calls = sum(row.use.calls for row in update)
     each = _is_foreach(update)
     return Finding(
         id="optimizer_not_fused",
-        title=f"an update that is not fused takes {share(spent_s / known.step_s)} of the step",
+        title=f"an unfused optimizer update takes {share(spent_s / step.step_s)} of the step",
         advice="Fuse the optimizer",
         evidence=(
-            f"{duration(spent_s)} of {duration(known.step_s)} a step in {count(calls)} operators",
+            f"{duration(spent_s)} of {duration(step.step_s)} per step in {count(calls)} operators",
             "lists of tensors (foreach)" if each else "one tensor after the other (foreach=False)",
-            known.stands_on(),
+            step.stands_on(),
         ),
         action="torch.optim.AdamW(parameters, fused=True); Adam, SGD and Adagrad take it too",
-        **known.costs(lost),
+        **step.costs(lost),
         confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
     )
 

@@ -1,4 +1,4 @@
-"""Does the GradScaler throw away too many updates?"""
+"""Rule about updates that the GradScaler skips."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding, costs
@@ -28,7 +28,7 @@ def overflow(evidence: Evidence) -> Finding | None:
     scale = summary.value(LOSS_SCALE)
     return Finding(
         id="overflow",
-        title=f"{share(lost)} of the updates overflow and are thrown away",
+        title=f"{share(lost)} of the updates overflow and are skipped",
         advice="Stop the overflows",
         evidence=(
             f"over {plural(steps, 'step')}",

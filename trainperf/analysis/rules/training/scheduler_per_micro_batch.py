@@ -1,4 +1,4 @@
-"""Does the learning-rate schedule run faster than the model is updated?"""
+"""Rule about learning-rate schedules that outrun the updates."""
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import LIMITS, Finding
@@ -29,7 +29,7 @@ def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
     return Finding(
         id="scheduler_per_micro_batch",
         title=f"the learning-rate schedule runs {times(fast)} as fast as the updates",
-        advice="Step the scheduler once an update" if with_each else "Step the scheduler less",
+        advice="Step the scheduler once per update" if with_each else "Step the scheduler less",
         evidence=(f"{names}: {count(stepped)} steps in {count(updates)} updates", groups),
         action="call scheduler.step() only after optimizer.step(), not in every micro-batch"
         if with_each

@@ -1,4 +1,4 @@
-"""Does validation build graphs that nobody needs?"""
+"""Rule about validation with autograd on."""
 
 from trainperf.analysis.rules.base import Evidence, gap_fraction
 from trainperf.core.findings import Finding, amdahl

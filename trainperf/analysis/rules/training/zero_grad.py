@@ -1,4 +1,4 @@
-"""Do gradients add up from update to update?"""
+"""Rule about gradients that are never zeroed."""
 
 from trainperf.analysis.rules.base import Evidence
 from trainperf.core.findings import Finding
