@@ -20,7 +20,7 @@ _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 
 
 class PhaseContexts(dict[str, AbstractContextManager[None]]):
-    """PhaseContexts of one run by name, with the device's marks and the tail where there are any.
+    """Contexts of one run by phase, with the device's marks and the tail where there are any.
 
     Asking for one that is neither a phase nor a gap raises `ConfigError`.
     """

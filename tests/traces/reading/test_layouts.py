@@ -123,7 +123,7 @@ def test_lists_of_objects_inside_events_are_no_boundaries(tmp_path: Path) -> Non
 
 
 def test_texts_that_look_like_json_are_texts(tmp_path: Path) -> None:
-    """PhaseContexts, quotes and whole events inside a name end nothing."""
+    """Brackets, quotes and whole events inside a name end nothing."""
     name = 'x"}],"traceEvents":[{"ph":"X"},{"ph":"X"}]}\\'
 
     table = read_text(tmp_path, compact([operator(name, 1), *operators(3)]))
