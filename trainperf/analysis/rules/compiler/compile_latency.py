@@ -49,9 +49,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         ),
         action="leave torch.compile out of short runs, train longer in one go, or keep the cache "
         "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
-        **costs(lost),
-        scope="fit",
-        confidence="medium",
+        **costs(lost, confidence="medium", scope="fit"),
         effort="minutes",
         confirm="first_step_s is near step_s; trainperf compare BEFORE AFTER",
     )

@@ -31,8 +31,6 @@ def first_step(evidence: Evidence) -> Finding | None:
         advice="Pay for the first step once",
         evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
         action="train longer in one go, keep the compilation cache, or do not compile short runs",
-        **costs(lost),
-        scope="fit",
-        confidence="medium",
+        **costs(lost, confidence="medium", scope="fit"),
         confirm="trainperf compare BEFORE AFTER: first_step_s is a smaller part of the fit",
     )

@@ -31,8 +31,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
         evidence=_evidence(summary),
         action=f"with {summary.run.loop.wrapped_model}.no_sync(): around forward and backward of "
         "all micro-batches but the last",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",
     )
 

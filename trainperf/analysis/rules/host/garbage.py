@@ -29,7 +29,6 @@ def garbage(evidence: Evidence) -> Finding | None:
         advice="Tame the garbage collector",
         evidence=(f"{duration(paused_s)} of pauses inside steps",),
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
-        **costs(lost),
-        scope="fit",
+        **costs(lost, scope="fit"),
         confirm="trainperf compare BEFORE AFTER: gc_s falls",
     )

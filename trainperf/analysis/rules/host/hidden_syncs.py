@@ -46,8 +46,7 @@ def _looping(evidence: Evidence) -> Finding | None:
         ),
         action="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
         "values, 0).sum(); print every n-th step",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         effort="hours",
         where=heaviest(host, reads(rows))[0][0],
         confirm="phase_forward_s falls; on a GPU each such value is a wait for the device too",

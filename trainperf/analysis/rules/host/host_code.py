@@ -41,8 +41,7 @@ def host_code(evidence: Evidence) -> Finding | None:
         ),
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         where=row.line or "",
         confirm="phase_forward_s falls by about that much; trainperf compare BEFORE AFTER",
     )

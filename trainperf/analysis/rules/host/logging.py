@@ -40,8 +40,7 @@ def logging(evidence: Evidence) -> Finding | None:
             + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
         ),
         action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         where=where,
         confirm="phase_forward_s and phase_loop_s fall; trainperf compare BEFORE AFTER",
     )

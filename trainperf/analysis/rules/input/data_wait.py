@@ -52,9 +52,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        **costs(lost),
         # Workers share the processor with the model where the model runs on it too.
-        confidence="medium" if summary.run.device == "cpu" else "high",
+        **costs(lost, confidence="medium" if summary.run.device == "cpu" else "high"),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",

@@ -42,9 +42,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
             *_started(summary),
         ),
         action="DataLoader(persistent_workers=True)",
-        **costs(lost),
-        scope="fit",
-        confidence="medium",
+        **costs(lost, confidence="medium", scope="fit"),
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "
         "in the ledger shrink",
     )

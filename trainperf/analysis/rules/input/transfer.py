@@ -39,8 +39,7 @@ def transfer(evidence: Evidence) -> Finding | None:
         advice="Make the batch transfer cheaper",
         evidence=tuple(said),
         action=_action(summary),
-        **costs(lost),
-        confidence="high" if summary.value(H2D_FRACTION) is not None else "medium",
+        **costs(lost, confidence="medium" if summary.value(H2D_FRACTION) is None else "high"),
         effort="minutes" if _pageable(summary) else "hours",
         confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
     )
