@@ -29,9 +29,9 @@ def hidden_syncs(evidence: Evidence) -> Finding | None:
 def _looping(evidence: Evidence) -> Finding | None:
     """On a CPU: Python decides value by value what one operator could do for all."""
     host = host_lines(evidence)
-    rows = read_in_loops(host.rows) if host is not None else []
-    if host is None or not rows:
+    if host is None:
         return None
+    rows = read_in_loops(host.rows)
     lost = host.share(rows)
     if lost < LIMITS.notable:
         return None

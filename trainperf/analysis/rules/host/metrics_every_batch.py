@@ -43,9 +43,9 @@ def metrics_every_batch(evidence: Evidence) -> Finding | None:
     it has products.
     """
     host = host_lines(evidence)
-    rows = metric_rows(host.rows) if host is not None else []
-    if host is None or not rows:
+    if host is None:
         return None
+    rows = metric_rows(host.rows)
     lost = host.share(rows)
     if lost < LIMITS.notable:
         return None
