@@ -106,10 +106,12 @@ def reads(rows: Iterable[OperatorUse]) -> list[OperatorUse]:
 def read_in_loops(rows: Sequence[OperatorUse]) -> list[OperatorUse]:
     """All that runs about as often as a read that is repeated, in lines near it."""
     chosen: set[str] = set()
+    often = _calls(rows)
     for line, calls in _calls(reads(rows)).items():
         if calls >= LOOP:
-            near = {place: n for place, n in _calls(rows).items() if is_near(place, line)}
-            chosen |= {place for place, n in near.items() if 2 * n >= calls}
+            chosen |= {
+                place for place in often if is_near(place, line) and 2 * often[place] >= calls
+            }
     return [row for row in rows if row.line in chosen and row.part != "optimizer"]
 
 

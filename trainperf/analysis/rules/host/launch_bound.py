@@ -37,9 +37,8 @@ def launch_bound(evidence: Evidence) -> Finding | None:
     # Launching 100 takes about a millisecond, Python and autograd around them included.
     if calls < 100 or 2 * calls < sum(row.use.calls for row in passes):
         return None
-    # Python between the launches that a line was named for is that line's.
     floor_s = sum(row.floor.floor_s for row in tiny)
-    # Python between the calls belongs to no operator and goes with them.
+    # Python between the calls belongs to no operator and goes with them, unless a line is named.
     saved_s = step.passes_s - (total_s(passes) - total_s(tiny)) - floor_s
     lost = step.fraction(saved_s) - named_fraction(evidence)
     if lost < 0.30:  # in a healthy step of a few ms small operators add up to a tenth

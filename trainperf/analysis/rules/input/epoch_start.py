@@ -28,9 +28,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
     # Starting the workers explains it if it takes no less than half of it, as far as it was timed.
     if lost < LIMITS.worth or (loader and 2 * loader.start_s * epochs < spent_s):
         return None
-    between = (
-        f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
-    )
+    parts = f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
     return Finding(
         id="epoch_start",
         title=f"{share(lost)} of the fit goes into starting epochs",
