@@ -18,7 +18,7 @@ def rows_of(calls: Sequence[Call], device: str, cache_bytes: int | None) -> tupl
         id(call): _Moved(
             memory_bytes=sum(traffic),
             fused_bytes=sum(compress(traffic, standing)),
-            inner_bytes=_bytes_of(call) - sum(compress(_sizes(call), standing)),
+            inner_bytes=sum(_sizes(call)) - sum(compress(_sizes(call), standing)),
         )
         for call, traffic, standing in zip(own, memory, survives(own), strict=True)
     }
@@ -51,10 +51,6 @@ def _kind_of(call: Call) -> tuple[object, ...]:
 
 def _sizes(call: Call) -> list[int]:
     return [access.size_bytes for access in call.accesses]
-
-
-def _bytes_of(call: Call) -> int:
-    return sum(_sizes(call))
 
 
 def place_of(call: Call, device: str) -> Place:

@@ -50,7 +50,7 @@ _shown_path = lru_cache(maxsize=4096)(shown_path)
 
 
 def frames() -> Iterator[tuple[Owner, FrameType]]:
-    """The running frames from the innermost one, those of the audit left out."""
+    """The running frames from the innermost one, those of the audit excluded."""
     frame = inspect.currentframe()
     while frame is not None:
         if not frame.f_code.co_filename.startswith(_AUDIT):
