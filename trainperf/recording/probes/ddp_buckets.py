@@ -18,9 +18,9 @@ def buckets(module: DistributedDataParallel) -> dict[str, Scalar]:
     there only whether it is 0 means something.
     """
     read = getattr(module, "_get_ddp_logging_data", None)
-    told: Mapping[str, object] = read() if read is not None else {}
-    sizes = str(told.get("rebuilt_bucket_sizes") or told.get("bucket_sizes") or "")
-    unused = told.get("unused_parameter_size")
+    data: Mapping[str, object] = read() if read is not None else {}
+    sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
+    unused = data.get("unused_parameter_size")
     looked = module.find_unused_parameters and isinstance(unused, int)
     return {
         "ddp_buckets": len(sizes.split(",")) if sizes else None,
