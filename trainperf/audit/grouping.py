@@ -75,7 +75,10 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         calls=len(calls),
         flops=sum(call.work.flops for call in calls),
         matmul_flops=sum(call.work.matmul_flops for call in calls),
-        repeated_flops=sum(_repeated(call) for call in calls),
+        repeated_flops=sum(
+            call.work.matmul_flops if call.part == "recompute" else call.work.repeated_flops
+            for call in calls
+        ),
         read_bytes=sum(_bytes(call, writes=False) for call in calls),
         written_bytes=sum(_bytes(call, writes=True) for call in calls),
         memory_bytes=sum(each.memory_bytes for each in moved),
@@ -89,10 +92,6 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         before_s=sum(call.before_ns for call in calls) / 1e9,
         logs=first.site.logs,
     )
-
-
-def _repeated(call: Call) -> int:
-    return call.work.matmul_flops if call.part == "recompute" else call.work.repeated_flops
 
 
 def _bytes(call: Call, *, writes: bool) -> int:
