@@ -21,8 +21,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.run_view import RunView, run_view
-from trainperf.reports.series.columns import SeriesFold
-from trainperf.reports.series.decimate import Groups
+from trainperf.reports.series.columns import Groups, SeriesFold
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.captures import CaptureEntry, Captures

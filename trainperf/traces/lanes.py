@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
+from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.idle import IdleSplit
 from trainperf.traces.metrics.intervals import Spans
 from trainperf.traces.metrics.steps import Rows, StepSpans
 from trainperf.traces.results import Slice, TraceLane

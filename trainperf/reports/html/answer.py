@@ -1,8 +1,8 @@
 """The head of a run's page: the answer, the numbers behind it, and what to change."""
 
+from trainperf.core.formatting.html.figures import bar
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.html.palette import FIT_PARTS
-from trainperf.core.formatting.html.svg import bar
 from trainperf.core.formatting.units import Scale, fine_share
 from trainperf.reports.html.components import facts, labelled, meter
 from trainperf.reports.layout.finding_view import NO_FINDING, FindingView

@@ -4,10 +4,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from trainperf.core.formatting.html.figures import (
+    Axis,
+    Frame,
+    Point,
+    Unit,
+    area,
+    curve,
+    keys,
+    short,
+    top,
+)
 from trainperf.core.formatting.html.markup import Markup, paragraph, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
-from trainperf.core.formatting.html.scales import Axis, Unit, short, top
-from trainperf.core.formatting.html.svg import Frame, Point, area, curve, keys
 from trainperf.core.formatting.units import count, duration, share, size
 from trainperf.reports.series.charts import Chart, Line
 

@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 
-from trainperf.core.formatting.html.markup import Markup, paragraph
-from trainperf.core.formatting.html.scales import Axis, Unit, short
-from trainperf.core.formatting.html.svg import (
+from trainperf.core.formatting.html.figures import (
     WIDE,
+    Axis,
     Frame,
     Lane,
     Point,
+    Unit,
     area,
     box,
     curve,
     dot,
     keys,
     lanes,
+    short,
 )
+from trainperf.core.formatting.html.markup import Markup, paragraph
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.phases import PHASES
 from trainperf.reports.series.steps import Steps, TagMarks

@@ -2,8 +2,7 @@
 
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
-from trainperf.reports.layout.finding_lines import finding_markdown
-from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.layout.finding_view import NO_FINDING, finding_markdown
 from trainperf.reports.trace.tables import rows_table
 from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.results import TraceReport

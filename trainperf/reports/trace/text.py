@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.wrap import WIDTH, wrapped
-from trainperf.reports.layout.finding_lines import finding_text
-from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.layout.finding_view import NO_FINDING, finding_text
 from trainperf.reports.trace.rows import TraceRow
 from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.results import TraceReport
