@@ -23,7 +23,7 @@ from trainperf.core.formatting.html.markup import (
 )
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
-from trainperf.reports.comparison.rows import (
+from trainperf.reports.comparison import (
     Row,
     answer,
     causes,
