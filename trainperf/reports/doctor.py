@@ -13,7 +13,7 @@ from trainperf.reports.layout.finding_view import NEXT
 from trainperf.reports.layout.terminal import flow
 
 
-_MARGIN_MARKS: dict[Status, str] = {
+_LABELS: dict[Status, str] = {
     "pass": "pass",
     "fail": "FAIL",
     "not_applicable": "n/a",
@@ -73,7 +73,7 @@ def answer(checkup: Checkup) -> str:
 
 
 def _check(place: int, check: Checked, width: int) -> Iterator[Text]:
-    head = Text(f"  {_MARGIN_MARKS[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
+    head = Text(f"  {_LABELS[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
     yield head.append(plain(check.title.replace("`", "")), style=_STYLES[check.status])
     inner = width - _MARGIN
     action = f"{NEXT}: {check.action}" if check.action else ""

@@ -1,4 +1,4 @@
-"""What is a rule?  A pure function from the evidence of a run to a finding, or to `None`.
+"""Base of the rules: pure functions from the evidence of a run to a finding, or to `None`.
 
 `None` means that the rule sees nothing wrong, or that the data it needs is missing: then it says
 nothing rather than guess.
@@ -109,8 +109,8 @@ def all_steps_s(summary: Summary) -> float:
 
 def setting(summary: Summary, name: str) -> float | None:
     """A number from the run's configuration or hardware; `None` when it is not known."""
-    for known in (summary.run.config, summary.run.hardware):
-        found = known.get(name)
-        if isinstance(found, (int, float)):
-            return found
+    for settings in (summary.run.config, summary.run.hardware):
+        value = settings.get(name)
+        if isinstance(value, (int, float)):
+            return value
     return None

@@ -17,9 +17,9 @@ def buckets(module: DistributedDataParallel) -> dict[str, Scalar]:
     The latter is `None` unless DDP was told to look for them.
     """
     read = getattr(module, "_get_ddp_logging_data", None)
-    told: Mapping[str, object] = read() if read is not None else {}
-    sizes = str(told.get("rebuilt_bucket_sizes") or told.get("bucket_sizes") or "")
-    unused = told.get("unused_parameter_size")
+    data: Mapping[str, object] = read() if read is not None else {}
+    sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
+    unused = data.get("unused_parameter_size")
     looked = module.find_unused_parameters and isinstance(unused, int)
     return {
         "ddp_buckets": len(sizes.split(",")) if sizes else None,

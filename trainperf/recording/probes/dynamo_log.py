@@ -52,7 +52,7 @@ class DynamoRecords:
         if len(reasons) < self._breaks:  # `torch._dynamo.reset()` forgets them
             self._breaks = 0
         new, self._breaks = reasons[self._breaks :], len(reasons)
-        return Counter((explained(_text(one, "reason")), _place(one)) for one in new)
+        return Counter((explained(_text(entry, "reason")), _place(entry)) for entry in new)
 
     def compile_s(self) -> float | None:
         """Time spent compiling since this was made; `None` where torch does not count it."""
@@ -108,8 +108,8 @@ def utilities() -> ModuleType | None:
 
 def explained(reason: str) -> str:
     """The sentence that says why a graph ended; the first line where torch explains nothing."""
-    found = _EXPLANATION.search(reason)
-    return found[1].strip() if found else first_line(reason)
+    match = _EXPLANATION.search(reason)
+    return match[1].strip() if match else first_line(reason)
 
 
 def first_line(text: str) -> str:
@@ -123,8 +123,8 @@ def _metrics() -> Sequence[object] | None:
 
 
 def _list(name: str) -> Sequence[object] | None:
-    found = getattr(utilities(), name, None)
-    return found if isinstance(found, list) else None
+    entries = getattr(utilities(), name, None)
+    return entries if isinstance(entries, list) else None
 
 
 def _spent_s() -> float | None:
@@ -143,15 +143,15 @@ def _place(reason: object) -> str:
 
 
 def _frame(compile_id: str) -> str:
-    found = _FRAME.match(compile_id)
-    return found[1] if found else compile_id
+    match = _FRAME.match(compile_id)
+    return match[1] if match else compile_id
 
 
 def _text(entry: object, name: str) -> str:
-    found = getattr(entry, name, None)
-    return found if isinstance(found, str) else ""
+    value = getattr(entry, name, None)
+    return value if isinstance(value, str) else ""
 
 
 def _number(entry: object, name: str) -> float | None:
-    found = getattr(entry, name, None)
-    return found if isinstance(found, (int, float)) else None
+    value = getattr(entry, name, None)
+    return value if isinstance(value, (int, float)) else None

@@ -24,30 +24,34 @@ def recompiled_late(document: Compilation) -> list[Compiled]:
 
     Inside that step modules of one class are compiled after one another, each for the first time.
     """
-    steps = [one.step for one in document.compiled if one.step is not None]
+    steps = [compiled.step for compiled in document.compiled if compiled.step is not None]
     first = min(steps, default=0)
-    return [one for one in document.recompiled if one.step is not None and one.step > first]
+    return [
+        compiled
+        for compiled in document.recompiled
+        if compiled.step is not None and compiled.step > first
+    ]
 
 
 def excess_s(document: Compilation, summary: Summary, steps: Collection[int]) -> float:
     """By how much these steps were longer than a steady one, together."""
     step_s = summary.value(STEP_S) or 0.0
-    walls = [one.wall_s for one in document.steps if one.step in steps]
+    walls = [step.wall_s for step in document.steps if step.step in steps]
     return sum(max(0.0, wall_s - step_s) for wall_s in walls)
 
 
 def once_s(document: Compilation, summary: Summary) -> float:
     """What compiling costs a fit in which nothing is compiled twice."""
-    again = {one.step for one in recompiled_late(document)}
-    first = {one.step for one in document.steps} - again
-    between = [one.seconds or 0.0 for one in document.compiled if one.step is None]
+    again = {entry.step for entry in recompiled_late(document)}
+    first = {entry.step for entry in document.steps} - again
+    between = [entry.seconds or 0.0 for entry in document.compiled if entry.step is None]
     return excess_s(document, summary, first) + sum(between)
 
 
 def dimension(reason: str) -> tuple[str, int] | None:
     """The tensor and the dimension that a guard found changed, if it was that."""
-    found = _SIZE.search(plain(reason))
-    return (found["name"], int(found["dim"])) if found else None
+    match = _SIZE.search(plain(reason))
+    return (match["name"], int(match["dim"])) if match else None
 
 
 def plain(reason: str) -> str:
@@ -60,6 +64,6 @@ def short(text: str) -> str:
     return text if len(text) <= MOST else text[: MOST - 1] + "…"
 
 
-def name_of(one: Compiled) -> str:
+def name_of(compiled: Compiled) -> str:
     """The function, in words."""
-    return one.function or "the compiled module"
+    return compiled.function or "the compiled module"

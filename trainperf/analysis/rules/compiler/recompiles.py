@@ -31,14 +31,14 @@ def recompiles(evidence: Evidence) -> Finding | None:
     """
     summary, document = evidence.summary, evidence.documents.compilation
     late = recompiled_late(document) if document is not None else []
-    steps = {one.step for one in late if one.step is not None}
+    steps = {entry.step for entry in late if entry.step is not None}
     if document is None or len(steps) < FEWEST or not own_fit_s(summary):
         return None
     lost = min(excess_s(document, summary, steps) / own_fit_s(summary), 1.0)
     if lost < WORTH:
         return None
     worst = _most_often(late)
-    given_up = [one for one in late if one.gave_up]
+    given_up = [entry for entry in late if entry.gave_up]
     return Finding(
         id="recompiles",
         title=f"recompilation takes {share(lost)} of the fit",
@@ -50,8 +50,8 @@ def recompiles(evidence: Evidence) -> Finding | None:
             ),
             f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
             *(
-                f"torch gave up on {name_of(one)} in step {one.step}: new shapes run uncompiled"
-                for one in given_up[:1]
+                f"torch gave up on {name_of(entry)} in step {entry.step}: new shapes run uncompiled"
+                for entry in given_up[:1]
             ),
         ),
         action=_action(worst),
@@ -68,12 +68,12 @@ def recompiles(evidence: Evidence) -> Finding | None:
 
 def _most_often(late: list[Compiled]) -> Compiled:
     """The latest recompilation of the function that has most of them."""
-    often = Counter((one.function, one.where) for one in late).most_common(1)[0][0]
-    return [one for one in late if (one.function, one.where) == often][-1]
+    often = Counter((entry.function, entry.where) for entry in late).most_common(1)[0][0]
+    return [entry for entry in late if (entry.function, entry.where) == often][-1]
 
 
-def _action(one: Compiled) -> str:
-    reason = plain(one.reason or "")
+def _action(entry: Compiled) -> str:
+    reason = plain(entry.reason or "")
     changed = dimension(reason)
     if changed is not None:
         name, dim = changed

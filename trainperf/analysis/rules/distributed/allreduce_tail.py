@@ -57,11 +57,11 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
 
 def too_many_buckets(summary: Summary) -> bool:
     """Whether DDP reduces far more buckets than its gradients would fill."""
-    made, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
-    if made is None or gradients is None:
+    buckets, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
+    if buckets is None or gradients is None:
         return False
     # The first bucket is a small one, so that reducing can begin early.
-    return made > MANY_BUCKETS * (1 + ceil(gradients / (BUCKET_MB * MIB)))
+    return buckets > MANY_BUCKETS * (1 + ceil(gradients / (BUCKET_MB * MIB)))
 
 
 def _remedy(summary: Summary) -> tuple[str, str]:
@@ -80,34 +80,34 @@ def _remedy(summary: Summary) -> tuple[str, str]:
 
 
 def _buckets(summary: Summary) -> tuple[str, ...]:
-    made, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
-    said = []
-    if made and gradients is not None:
-        each = size(gradients / made)
-        said.append(f"{plural(round(made), 'bucket')} of {each} on average")
+    buckets, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
+    evidence = []
+    if buckets and gradients is not None:
+        each = size(gradients / buckets)
+        evidence.append(f"{plural(round(buckets), 'bucket')} of {each} on average")
     if setting(summary, "ddp_unused_bytes") == 0:
-        said.append("find_unused_parameters=True, and every parameter is used")
-    return tuple(said)
+        evidence.append("find_unused_parameters=True, and every parameter is used")
+    return tuple(evidence)
 
 
 def _links(evidence: Evidence) -> tuple[str, ...]:
     """What a capture saw of the all-reduces, against the chip's link to its host."""
-    seen = _slowest(evidence)
-    if seen is None or seen.bus_bytes_per_s is None:
+    slowest = _slowest(evidence)
+    if slowest is None or slowest.bus_bytes_per_s is None:
         return ()
-    said = f"all-reduces move {rate(seen.bus_bytes_per_s)} over the slowest link"
+    speed = f"all-reduces move {rate(slowest.bus_bytes_per_s)} over the slowest link"
     link = evidence.light.chip.link_bytes_per_s if evidence.light else None
-    return (said if link is None else f"{said}; the link to the host does {rate(link)}",)
+    return (speed if link is None else f"{speed}; the link to the host does {rate(link)}",)
 
 
 def _slowest(evidence: Evidence) -> Collective | None:
     for capture in reversed(evidence.captures):
-        found = [
-            one
+        reductions = [
+            collective
             for rank in capture.ranks
-            for one in rank.collectives
-            if one.kind == "all_reduce" and one.bus_bytes_per_s
+            for collective in rank.collectives
+            if collective.kind == "all_reduce" and collective.bus_bytes_per_s
         ]
-        if found:
-            return min(found, key=lambda one: one.bus_bytes_per_s or 0.0)
+        if reductions:
+            return min(reductions, key=lambda collective: collective.bus_bytes_per_s or 0.0)
     return None

@@ -40,8 +40,8 @@ def reduction_fraction(evidence: Evidence, *, named_only: bool = False) -> float
         buckets = setting(summary, "ddp_buckets")
         most = max(backward - late, 0.0)
         return most if buckets is None else min(most, exposed * buckets)
-    seen = communication_s(evidence)
-    return min(max(exposed, seen / step_s if seen is not None else 0.0), 1.0)
+    traced_s = communication_s(evidence)
+    return min(max(exposed, traced_s / step_s if traced_s is not None else 0.0), 1.0)
 
 
 def _late_s(summary: Summary, *, named_only: bool) -> float:
@@ -54,7 +54,7 @@ def communication_s(evidence: Evidence) -> float | None:
     """Device time of communication in a step of the last capture, on the slowest rank."""
     for capture in reversed(evidence.captures):
         spent = [rank.totals.comm_s for rank in capture.ranks]
-        known = [one for one in spent if one is not None]
-        if known:
-            return max(known)
+        measured = [time_s for time_s in spent if time_s is not None]
+        if measured:
+            return max(measured)
     return None

@@ -16,7 +16,7 @@ def data_parallel(evidence: Evidence) -> Finding | None:
         return None
     devices = round(setting(summary, "data_parallel_devices") or 0)
     several = devices > 1
-    said = "the model is copied to each of them in every forward, by one process"
+    copies = "the model is copied to each of them in every forward, by one process"
     idle = "there is no second device: the wrapper only passes the batch on"
     lightning = summary.run.loop is LIGHTNING
     return Finding(
@@ -25,7 +25,7 @@ def data_parallel(evidence: Evidence) -> Finding | None:
         if several
         else "DataParallel wraps the model and has no second device",
         advice="Use DistributedDataParallel" if several else "Take the wrapper off",
-        evidence=(f"{plural(devices, 'device')}; {said}" if several else idle,),
+        evidence=(f"{plural(devices, 'device')}; {copies}" if several else idle,),
         action=_distributed(devices, lightning=lightning) if several else "train the model itself",
         confidence="medium",
         severity="high" if several else "low",

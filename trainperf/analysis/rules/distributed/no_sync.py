@@ -41,8 +41,8 @@ def _evidence(summary: Summary) -> tuple[str, ...]:
     reduced = setting(summary, "allreduces_per_step") or 0.0
     passes = setting(summary, "micro_batches_per_step") or 0.0
     tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), summary.value(STEP_MEAN_S)
-    said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches per step",)
+    reductions = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches per step",)
     if tail is None or not step_s:
-        return said
+        return reductions
     waited = f"{duration(tail * step_s)} of {duration(step_s)} per step in their tails"
-    return (*said, f"{waited}, the rest overlaps backward")
+    return (*reductions, f"{waited}, the rest overlaps backward")

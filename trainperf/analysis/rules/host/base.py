@@ -118,13 +118,15 @@ def read_in_loops(rows: Sequence[OperatorUse]) -> list[OperatorUse]:
     for line, calls in _calls(reads(rows)).items():
         if calls >= LOOP:
             often = _calls(rows)
-            chosen |= {one for one in often if is_near(one, line) and 2 * often[one] >= calls}
+            chosen |= {
+                other for other in often if is_near(other, line) and 2 * often[other] >= calls
+            }
     return [row for row in rows if row.line in chosen and row.part != "optimizer"]
 
 
-def is_near(one: str, other: str) -> bool:
+def is_near(line: str, other: str) -> bool:
     """Whether two lines may belong to one piece of code."""
-    (file, number), (its_file, its_number) = place(one), place(other)
+    (file, number), (its_file, its_number) = place(line), place(other)
     return file == its_file and abs(number - its_number) <= NEAR
 
 

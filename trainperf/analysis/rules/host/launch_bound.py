@@ -83,5 +83,5 @@ def _saved_s(step: AuditedStep, passes: list[Timed], tiny: list[Timed]) -> float
 
 def named_fraction(evidence: Evidence) -> float:
     """Share of the step that a line of the user's code has been named for."""
-    found = [rule(evidence) for rule in (hidden_syncs, host_code, logging, metrics_every_batch)]
-    return min(1.0, sum(one.fraction or 0.0 for one in found if one is not None))
+    findings = [rule(evidence) for rule in (hidden_syncs, host_code, logging, metrics_every_batch)]
+    return min(1.0, sum(finding.fraction or 0.0 for finding in findings if finding is not None))

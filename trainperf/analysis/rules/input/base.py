@@ -68,8 +68,8 @@ def keeping_up(summary: Summary) -> Summary:
 
 def micro_batches(summary: Summary) -> int:
     """Batches of a step, by the configuration; one where it does not say."""
-    known = summary.run.config.get("accumulate_grad_batches")
-    return known if isinstance(known, int) and known > 0 else 1
+    batches = summary.run.config.get("accumulate_grad_batches")
+    return batches if isinstance(batches, int) and batches > 0 else 1
 
 
 def small_tensors(anatomy: LoaderAnatomy) -> bool:
@@ -167,15 +167,15 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     get, collate = anatomy.getitem.mean_s, anatomy.collate.mean_s
     where = f"{duration(get)} in {_getitem(anatomy)}, {duration(collate)} in collate_fn"
     alone = "" if anatomy.workers or not anatomy.timed_workers else " in a process of its own"
-    said = [f"a batch takes {duration(anatomy.making_s)} to make{alone}: {where}"]
+    costs = [f"a batch takes {duration(anatomy.making_s)} to make{alone}: {where}"]
     if anatomy.workers and anatomy.transport is not None:
-        said.append(
+        costs.append(
             f"{duration(anatomy.transport.mean_s)} to arrive from its worker: "
             f"{size(anatomy.batch_bytes)} in {_tensors(anatomy)}"
         )
     if anatomy.pinning is not None:
-        said.append(f"{duration(anatomy.pinning.mean_s)} to pin")
-    return tuple(said)
+        costs.append(f"{duration(anatomy.pinning.mean_s)} to pin")
+    return tuple(costs)
 
 
 def _waited_s(summary: Summary) -> float:
@@ -248,12 +248,12 @@ def _cheaper(anatomy: LoaderAnatomy, why: str) -> LoaderRemedy:
 
 
 def _no_workers(anatomy: LoaderAnatomy) -> LoaderRemedy:
-    received, made = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
+    received, making = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
     return LoaderRemedy(
         advice="Make the batches without workers",
         evidence=(
             *parts(anatomy),
-            f"{received} of them in the training process, which could make one in {made}",
+            f"{received} of them in the training process, which could make one in {making}",
         ),
         action="DataLoader(num_workers=0), or send much less: smaller dtypes, fewer tensors",
         part="transport",
@@ -264,12 +264,12 @@ def _send_less(anatomy: LoaderAnatomy) -> LoaderRemedy:
     pinning_s = anatomy.pinning.mean_s if anatomy.pinning is not None else 0.0
     receiving_s = anatomy.receiving_s or 0.0
     if pinning_s > receiving_s:
-        part, said = "pinning", f"{duration(pinning_s)} of them in the thread that pins"
+        part, busy = "pinning", f"{duration(pinning_s)} of them in the thread that pins"
     else:
-        part, said = "transport", f"{duration(receiving_s)} of them in the training process"
+        part, busy = "transport", f"{duration(receiving_s)} of them in the training process"
     return LoaderRemedy(
         advice="Send less from the workers",
-        evidence=(*parts(anatomy), f"{said}: more workers do not help"),
+        evidence=(*parts(anatomy), f"{busy}: more workers do not help"),
         action="send smaller dtypes, e.g. uint8 until the device, and fewer tensors per batch",
         effort="hours",
         part=part,

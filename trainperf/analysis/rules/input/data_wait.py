@@ -95,23 +95,25 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
             evidence=("the loader's settings are unknown",),
             action="give the DataLoader more workers",
         )
-    asked = _to_ask(summary)
+    request = _to_ask(summary)
     if workers == 0:
         # Workers only have to make a batch in the time the rest of the step takes.
         needed = _capped(math.ceil(lost / rest), cpus)
-        made = f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
+        evidence = (
+            f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
+        )
         return LoaderRemedy(
-            evidence=(made, asked),
+            evidence=(evidence, request),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True)",
         )
     needed = math.ceil(workers / rest)
     if cpus is None or needed <= cpus:
         return LoaderRemedy(
-            evidence=(f"num_workers={workers:.0f}: too few or too slow", asked),
+            evidence=(f"num_workers={workers:.0f}: too few or too slow", request),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True, prefetch_factor=4)",
         )
     return LoaderRemedy(
-        evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", asked),
+        evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", request),
         action="make a sample cheaper: cache or preprocess what __getitem__ and collate_fn compute",
         effort="hours",
     )

@@ -38,7 +38,10 @@ def epoch_start(evidence: Evidence) -> Finding | None:
         title=f"{share(lost)} of the fit goes into starting epochs",
         advice="Keep the loader's workers",
         evidence=(
-            f"{duration(each_s)} in each of {plural(epochs, 'epoch')}: {_said(first_s, between_s)}",
+            (
+                f"{duration(each_s)} in each of {plural(epochs, 'epoch')}: {duration(between_s)} "
+                f"between epochs and {duration(first_s)} for their first batches"
+            ),
             *_started(summary),
         ),
         action="DataLoader(persistent_workers=True)",
@@ -74,10 +77,6 @@ def _explained(summary: Summary, lost_s: float, epochs: int) -> bool:
     if summary.loader is None:
         return True
     return summary.loader.start_s * epochs * NOT_OURS >= lost_s
-
-
-def _said(first_s: float, between_s: float) -> str:
-    return f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
 
 
 def _started(summary: Summary) -> tuple[str, ...]:

@@ -102,9 +102,9 @@ def _lengths(summary: Summary) -> tuple[str, ...]:
 
 def _quantile(lengths: dict[int, int], part: float) -> int:
     """Upper edge of the bin in which that part of the sequences is reached."""
-    least, seen = part * sum(lengths.values()), 0
+    least, reached = part * sum(lengths.values()), 0
     for edge in sorted(lengths):
-        seen += lengths[edge]
-        if seen >= least:
+        reached += lengths[edge]
+        if reached >= least:
             return edge
     return max(lengths)

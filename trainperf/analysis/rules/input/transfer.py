@@ -30,14 +30,14 @@ def transfer(evidence: Evidence) -> Finding | None:
     lost *= 1.0 - overlapped
     if lost < LIMITS.notable:
         return None
-    said = [f"{duration(lost * step_s)} of {duration(step_s)} per step", *_evidence(summary)]
+    lines = [f"{duration(lost * step_s)} of {duration(step_s)} per step", *_evidence(summary)]
     if overlapped:
-        said.append(f"{share(overlapped)} of the copying overlaps computation: not counted")
+        lines.append(f"{share(overlapped)} of the copying overlaps computation: not counted")
     return Finding(
         id="transfer",
         title=f"moving the batch to the device takes {share(lost)} of the step",
         advice="Make the batch transfer cheaper",
-        evidence=tuple(said),
+        evidence=tuple(lines),
         action=_action(summary),
         **costs(lost),
         confidence="high" if summary.value(H2D_FRACTION) is not None else "medium",
@@ -59,16 +59,16 @@ def _evidence(summary: Summary) -> list[str]:
     copied, speed = summary.value(H2D_BYTES), summary.value(H2D_BYTES_PER_S)
     tensors, pinned = summary.value(H2D_TENSORS), setting(summary, "pin_memory")
     chip = chip_of(str(summary.run.hardware.get("device_name", "")))
-    said = []
+    lines = []
     if copied is not None:
-        said.append(f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""))
+        lines.append(f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""))
     if speed and chip is not None and chip.link_bytes_per_s:
-        said.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
+        lines.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
     if tensors is not None:
-        said.append(f"{count(tensors)} tensors per step")
+        lines.append(f"{count(tensors)} tensors per step")
     if pinned is not None:
-        said.append(f"pin_memory={bool(pinned)}")
-    return said
+        lines.append(f"pin_memory={bool(pinned)}")
+    return lines
 
 
 def _pageable(summary: Summary) -> bool:

@@ -61,30 +61,30 @@ def graphs_held(evidence: Evidence) -> Holder | None:
     memory, steps = evidence.documents.memory, evidence.summary.run.steps
     if memory is None or steps < LIMITS.steps:
         return None
-    return next((one for one in memory.held if one.graphs >= HELD * steps), None)
+    return next((holder for holder in memory.held if holder.graphs >= HELD * steps), None)
 
 
-def gathered(evidence: Evidence, found: Growth) -> Holder | None:
+def gathered(evidence: Evidence, trend: Growth) -> Holder | None:
     """A container that has something of nearly every step, and enough to explain the growth."""
     memory, steps = evidence.documents.memory, evidence.summary.run.steps
-    least = HELD * found.low * evidence.summary.run.steady_steps
+    least = HELD * trend.low * evidence.summary.run.steady_steps
     fits = (
-        one
-        for one in (memory.held if memory is not None else ())
-        if one.count >= HELD * steps and one.size_bytes >= least
+        holder
+        for holder in (memory.held if memory is not None else ())
+        if holder.count >= HELD * steps and holder.size_bytes >= least
     )
     return next(fits, None)
 
 
-def pace(found: Growth) -> str:
+def pace(trend: Growth) -> str:
     """How fast, and how long it can go on."""
     return (
-        f"{size(found.bytes_per_step)} per step (95 % CI {size(found.low)}–{size(found.high)}): "
-        f"memory is full in {count(round(found.steps_left, -2))} steps"
+        f"{size(trend.bytes_per_step)} per step (95 % CI {size(trend.low)}–{size(trend.high)}): "
+        f"memory is full in {count(round(trend.steps_left, -2))} steps"
     )
 
 
-def said(holder: Holder) -> str:
+def holding(holder: Holder) -> str:
     """Who holds what, in one line."""
     graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
     named = f"{holder.kind} {holder.name}" if holder.name else f"an unnamed {holder.kind}"

@@ -30,8 +30,8 @@ def memory_limit(evidence: Evidence) -> Finding | None:
     if out_of_memory(evidence) is not None:
         return None
     saved = [
-        f"{one.what} saves up to {size(one.size_bytes)}, and {one.costs}"
-        for one in (savings(memory) if memory is not None else ())
+        f"{saving.what} saves up to {size(saving.size_bytes)}, and {saving.costs}"
+        for saving in (savings(memory) if memory is not None else ())
     ]
     return Finding(
         id="memory_limit",

@@ -99,11 +99,11 @@ def _kinds(uses: Sequence[OperatorUse]) -> Iterator[Scores]:
         if len(shape) < 3 or min(shape[-2:]) < SMALLEST:
             continue
         kind = Scores(rows=shape[-2], columns=shape[-1], number=prod(shape))
-        if _made(kind, uses) and _used(kind, uses):
+        if _is_result(kind, uses) and _used(kind, uses):
             yield kind
 
 
-def _made(kind: Scores, uses: Iterable[OperatorUse]) -> bool:
+def _is_result(kind: Scores, uses: Iterable[OperatorUse]) -> bool:
     """Whether a product has such a result."""
     return any(result_of_product(use) == kind.number for use in uses if use.part == "forward")
 

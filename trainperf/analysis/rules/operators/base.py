@@ -112,8 +112,8 @@ class AuditedStep:
         Memory for a result has to be got and given back, and it pushes others out of the cache:
         no more than moving it twice through memory.
         """
-        made = sum(row.use.written_bytes for row in rows)
-        return total_s(rows) + 2 * made / self.light.chip.memory_bytes_per_s
+        written = sum(row.use.written_bytes for row in rows)
+        return total_s(rows) + 2 * written / self.light.chip.memory_bytes_per_s
 
     def stands_on(self) -> str:
         """Where the times are from."""
@@ -203,7 +203,7 @@ def _each_s(use: OperatorUse) -> float:
 
 def _smallest_s(own: Iterable[OperatorFloor], usual_s: float) -> float:
     """The shortest call: a launch on a machine as busy as it was, and what the audit adds."""
-    shortest_s = min((_each_s(one.use) for one in own), default=usual_s)
+    shortest_s = min((_each_s(row.use) for row in own), default=usual_s)
     return min(max(shortest_s, usual_s), 6 * usual_s)
 
 
@@ -235,10 +235,10 @@ def _on_host(own: Sequence[OperatorFloor], summary: Summary, light: Roofline) ->
     if not _told_apart(own, parts):
         whole_s = _work_s(summary) + (summary.value(PHASE_OTHER_S) or 0.0)
         return _shared_out(own, whole_s, light)
-    backward = [one for one in own if one.use.part in ("backward", "recompute")]
+    backward = [row for row in own if row.use.part in ("backward", "recompute")]
     timed = _shared_out(backward, parts["backward"], light)
     for part in ("forward", "optimizer"):
-        mine = [one for one in own if one.use.part == part]
+        mine = [row for row in own if row.use.part == part]
         timed += _shared_out(mine, parts[part], light)
     return timed
 
@@ -248,28 +248,28 @@ def _told_apart(own: Sequence[OperatorFloor], parts: dict[Part, float]) -> bool:
 
     A plain loop without brackets, or a `backward()` that nobody announced, has all in one phase.
     """
-    whole_s = sum(_busy_s(one.use) for one in own)
-    seen = dict.fromkeys(_PHASES.values(), 0.0)
-    for one in own:
-        seen[_PHASES[one.use.part]] += _busy_s(one.use)
+    whole_s = sum(_busy_s(row.use) for row in own)
+    busy_s = dict.fromkeys(_PHASES.values(), 0.0)
+    for row in own:
+        busy_s[_PHASES[row.use.part]] += _busy_s(row.use)
     return all(
-        parts[part] >= seen[name] / 4
+        parts[part] >= busy_s[name] / 4
         for part, name in _PHASES.items()
-        if seen[name] > 0.05 * whole_s
+        if busy_s[name] > 0.05 * whole_s
     )
 
 
 def _shared_out(floors: Sequence[OperatorFloor], phase_s: float, light: Roofline) -> list[Timed]:
     """In proportion to what they took under the audit, and the rest by calls."""
-    seen_s, calls = sum(_busy_s(one.use) for one in floors), sum(one.use.calls for one in floors)
+    seen_s, calls = sum(_busy_s(row.use) for row in floors), sum(row.use.calls for row in floors)
     if seen_s <= 0 or not calls:
-        return [Timed(floor=one, time_s=0.0) for one in floors]
+        return [Timed(floor=row, time_s=0.0) for row in floors]
     factor = min(phase_s / seen_s, BUSY)
     # Python around a call takes some launches' time; a phase that sleeps is nobody's work.
     call_s = min((phase_s - factor * seen_s) / calls, 10 * launch_s(light))
     return [
-        Timed(floor=one, time_s=factor * _busy_s(one.use) + call_s * one.use.calls)
-        for one in floors
+        Timed(floor=row, time_s=factor * _busy_s(row.use) + call_s * row.use.calls)
+        for row in floors
     ]
 
 
@@ -285,8 +285,8 @@ def _on_device(own: Sequence[OperatorFloor], work_s: float, evidence: Evidence) 
     weight_s = sum(map(_least_s, own))
     if weight_s <= 0:
         return []
-    modelled = [Timed(floor=one, time_s=work_s * _least_s(one) / weight_s) for one in own]
-    traced = {one.name: one.measured_s for one in traced_operators(evidence.captures)}
+    modelled = [Timed(floor=row, time_s=work_s * _least_s(row) / weight_s) for row in own]
+    traced = {row.name: row.measured_s for row in traced_operators(evidence.captures)}
     if not traced:
         return modelled
     # What is not among the longest operators of a trace takes less than each of them.
