@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Column, EventTable, Kind
-from trainperf.traces.metrics.intervals import Spans, both
 from trainperf.traces.metrics.links import launches_of
-from trainperf.traces.metrics.steps import Mask, Rows, present
+from trainperf.traces.metrics.spans import Mask, Rows, Spans, both, present
 from trainperf.traces.results import HtaBreakdown, HtaStream
 
 

@@ -9,8 +9,7 @@ from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.intervals import Spans
-from trainperf.traces.metrics.steps import Rows, StepSpans
+from trainperf.traces.metrics.spans import Rows, Spans, StepSpans
 from trainperf.traces.results import Slice, TraceLane
 
 

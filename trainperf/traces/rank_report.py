@@ -33,10 +33,9 @@ from trainperf.traces.metrics.host import (
     sync_columns,
     sync_sites,
 )
-from trainperf.traces.metrics.intervals import clipped
 from trainperf.traces.metrics.links import Nest, nest
 from trainperf.traces.metrics.operators import memory_peak, top_operators
-from trainperf.traces.metrics.steps import OPTIMIZER_STEP, WINDOW, StepSpans, find_steps
+from trainperf.traces.metrics.spans import OPTIMIZER_STEP, WINDOW, StepSpans, clipped, find_steps
 from trainperf.traces.reader import read
 from trainperf.traces.results import (
     AnalysisOptions,

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from trainperf.benchmark.sweeps.batch_points import SweepPoint, SweepPoints
-from trainperf.benchmark.sweeps.batch_text import sweep_text
+from trainperf.benchmark.sweeps.batch_results import SweepPoint, SweepPoints, sweep_text
 from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,

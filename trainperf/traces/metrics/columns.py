@@ -6,8 +6,7 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, Codes, Column
 from trainperf.traces.metrics.device import DeviceWork
-from trainperf.traces.metrics.intervals import Spans, union
-from trainperf.traces.metrics.steps import Mask
+from trainperf.traces.metrics.spans import Mask, Spans, union
 
 
 Value = float | int | None

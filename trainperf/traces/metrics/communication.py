@@ -19,8 +19,7 @@ from trainperf.traces.metrics.columns import (
 )
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.intervals import Spans, overlaps, union
-from trainperf.traces.metrics.steps import Mask, Rows, StepSpans, present
+from trainperf.traces.metrics.spans import Mask, Rows, Spans, StepSpans, overlaps, present, union
 from trainperf.traces.results import Collective
 
 

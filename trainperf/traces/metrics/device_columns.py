@@ -16,8 +16,17 @@ from trainperf.traces.metrics.columns import (
 )
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import LAUNCHING, HostWork
-from trainperf.traces.metrics.intervals import Spans, clipped, overlaps, without
-from trainperf.traces.metrics.steps import Mask, Rows, StepSpans, named, present
+from trainperf.traces.metrics.spans import (
+    Mask,
+    Rows,
+    Spans,
+    StepSpans,
+    clipped,
+    named,
+    overlaps,
+    present,
+    without,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,18 @@ import numpy as np
 from trainperf.traces.event_table import NONE, EventTable, Kind
 from trainperf.traces.metrics.columns import StepColumns, per_step, seconds
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
-from trainperf.traces.metrics.intervals import Spans, either, union, without
 from trainperf.traces.metrics.links import Nest, nest
-from trainperf.traces.metrics.steps import Rows, StepSpans, distinct, named, present
+from trainperf.traces.metrics.spans import (
+    Rows,
+    Spans,
+    StepSpans,
+    distinct,
+    either,
+    named,
+    present,
+    union,
+    without,
+)
 from trainperf.traces.results import SyncSite
 
 

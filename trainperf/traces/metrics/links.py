@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
-from trainperf.traces.metrics.steps import Rows, present
+from trainperf.traces.metrics.spans import Rows, present
 
 
 def launches_of(table: EventTable, rows: Rows) -> Rows:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceWork
 from trainperf.traces.metrics.links import Nest
-from trainperf.traces.metrics.steps import Rows, StepSpans, present
+from trainperf.traces.metrics.spans import Rows, StepSpans, present
 from trainperf.traces.results import Operator
 
 
