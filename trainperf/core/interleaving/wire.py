@@ -1,4 +1,4 @@
-"""What a training and its referee meet through: an environment variable, and messages.
+"""Meeting point of a training and its referee: an environment variable, and messages.
 
 A message is one JSON line, over a `Connection`.
 """
