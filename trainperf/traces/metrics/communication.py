@@ -239,7 +239,7 @@ def _tail_columns(
 def _kind(
     collectives: Collectives,
     kind: str,
-    mine: "np.typing.NDArray[np.intp]",
+    mine: Rows,
     steps: int,
     computing: Spans,
 ) -> Collective:
@@ -260,9 +260,7 @@ def _kind(
     )
 
 
-def _exposed_s(
-    collectives: Collectives, mine: "np.typing.NDArray[np.intp]", computing: Spans
-) -> float | None:
+def _exposed_s(collectives: Collectives, mine: Rows, computing: Spans) -> float | None:
     # What runs beside a collective of the host is not known.
     if (collectives.work[mine] == NONE).any():
         return None
@@ -270,7 +268,7 @@ def _exposed_s(
     return (spans.total - overlaps([spans], computing)[0]) / 1e9
 
 
-def _bus(collectives: Collectives, kind: str, sized: "np.typing.NDArray[np.intp]") -> float | None:
+def _bus(collectives: Collectives, kind: str, sized: Rows) -> float | None:
     """Bytes over the busiest link a second, by the algorithm that moves least.
 
     `None` for kinds without such a factor, and where the number of ranks is not known.

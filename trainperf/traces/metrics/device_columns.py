@@ -13,18 +13,18 @@ from trainperf.traces.metrics.columns import (
     per_step,
     seconds,
     share,
+    sums,
 )
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import LAUNCHING, HostWork
 from trainperf.traces.metrics.spans import (
-    Mask,
     Rows,
     Spans,
     StepSpans,
+    by_name,
     clipped,
     named,
     overlaps,
-    present,
     without,
 )
 
@@ -68,8 +68,8 @@ def idle_split(
         "host_bound": np.where(launched_late, rest, 0),
         "other": np.where(launched_late, 0, rest),
     }
-    sums = {part: _sums(period, values, len(steps)) for part, values in parts.items()}
-    return IdleSplit(**sums, pauses=pauses)
+    causes = {part: sums(period, values, len(steps)) for part, values in parts.items()}
+    return IdleSplit(**causes, pauses=pauses)
 
 
 def _whole(bounds: tuple[int, int]) -> Spans:
@@ -100,12 +100,6 @@ def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Rows:
     # A later step whose first copy overtakes an earlier step's begins where that one does.
     begins = np.maximum.accumulate(first[worked])
     return np.asarray(worked[np.searchsorted(begins, pauses.start, side="right") - 1], np.intp)
-
-
-def _sums(place: Rows, values: Column, count: int) -> Column:
-    out = np.zeros(count, np.int64)
-    np.add.at(out, place, values)
-    return out
 
 
 DEVICE_FIELDS = (
@@ -170,8 +164,7 @@ def _bytes(table: EventTable, device: DeviceWork, use: DeviceUse, count: int) ->
     """Sum of what each step's copies moved; `None` if one of them does not say."""
     rows = np.flatnonzero(device.used_for(use) & device.in_steps)
     sizes, step = table.bytes[device.row[rows]], device.step[rows]
-    total = np.zeros(count, np.int64)
-    np.add.at(total, step, sizes)
+    total = sums(step, sizes, count)
     unsaid = np.zeros(count, bool)
     unsaid[step[sizes == NONE]] = True
     return [None if no else int(size) for size, no in zip(total, unsaid, strict=True)]
@@ -185,7 +178,7 @@ def _kernels(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepCol
     compute = device.kernel & device.used_for(DeviceUse.COMPUTE)
     launches = named(table, LAUNCHING, Kind.RUNTIME)
     computed = per_step(device.step[compute], count, length[compute])
-    tensor = compute & _sounds_of_tensor_cores(table, device)
+    tensor = compute & by_name(table, device.row, sounds_of_tensor_cores)
     return {
         "kernels": per_step(device.step[device.kernel], count),
         "launches": per_step(steps.holding(table.start_ns[launches]), count),
@@ -200,11 +193,3 @@ def _kernels(table: EventTable, steps: StepSpans, device: DeviceWork) -> StepCol
 def sounds_of_tensor_cores(name: str) -> bool:
     """Whether a kernel's name is one that libraries give to those that use tensor cores."""
     return _TENSOR_CORE.search(name) is not None and _ORDINARY.search(name) is None
-
-
-def _sounds_of_tensor_cores(table: EventTable, device: DeviceWork) -> Mask:
-    codes = table.name[device.row]
-    sounds = np.zeros(len(table.names), bool)
-    for code in present(codes[device.kernel]):
-        sounds[code] = sounds_of_tensor_cores(table.names[code])
-    return sounds[codes]

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from trainperf.traces.metrics.spans import (
     Rows,
     Spans,
     StepSpans,
+    by_name,
     distinct,
     either,
     named,
@@ -124,17 +126,13 @@ def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
     `.item()` spends its wait there, not in the synchronisation that follows.
     """
     copies = np.flatnonzero(device.used_for(DeviceUse.FROM_DEVICE) & (device.launch != NONE))
-    codes = table.name[device.row[copies]]
-    pageable = np.zeros(len(table.names), bool)
-    for code in present(codes):
-        pageable[code] = "Pageable" in table.names[code]
-    return np.asarray(device.launch[copies[pageable[codes]]])
+    pageable = by_name(table, device.row[copies], lambda name: "Pageable" in name)
+    return np.asarray(device.launch[copies[pageable]])
 
 
 def _operators(table: EventTable) -> Rows:
     rows = table.rows(Kind.CPU_OP)
-    marks = np.array([MARKS.match(name) is not None for name in table.names], bool)
-    return rows[~marks[table.name[rows]]] if len(rows) else rows
+    return rows[~by_name(table, rows, MARKS.match)]
 
 
 def _on_thread(table: EventTable, steps: StepSpans, pattern: "re.Pattern[str]") -> Spans:
@@ -232,7 +230,8 @@ def sync_columns(
     columns = {"item_calls": per_step(items, count)}
     if not has_device:
         return {**columns, "sync_calls": [None] * count, "sync_s": [None] * count}
-    waits = host.syncs[_first_of_each(_waits(table, host.syncs, forest))]
+    first_of_each = np.unique(_waits(table, host.syncs, forest), return_index=True)[1]
+    waits = host.syncs[first_of_each]
     step = steps.holding(table.start_ns[waits])
     return {
         **columns,
@@ -262,12 +261,8 @@ def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSit
 
 def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
     """A number for the wait that each call belongs to: calls of one operator are one wait."""
-    place = forest.innermost(table.thread[rows], table.start_ns[rows])
+    place = forest.around(table, rows)
     return np.where(place == NONE, -1 - np.arange(len(rows)), place)
-
-
-def _first_of_each(waits: Rows) -> Rows:
-    return np.unique(waits, return_index=True)[1]
 
 
 def _items(table: EventTable, forest: Nest) -> Rows:
@@ -281,15 +276,20 @@ def _items(table: EventTable, forest: Nest) -> Rows:
     return np.asarray(forest.rows[item | (scalar & ~inside)])
 
 
+def _around(table: EventTable, rows: Rows, forest: Nest) -> Iterator[tuple[int, int]]:
+    """Places in *rows*, each with the rows of the events around it, the innermost first."""
+    for level in forest.ancestors(forest.around(table, rows)):
+        for place in np.flatnonzero(level != NONE).tolist():
+            yield place, int(forest.rows[level[place]])
+
+
 def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
     """`aten::item` where one is around; else the outermost `aten` operator; else the call."""
-    levels = forest.ancestors(forest.innermost(table.thread[rows], table.start_ns[rows]))
     names = [table.label(int(row)) for row in rows]
-    for level in levels:
-        for place in np.flatnonzero(level != NONE):
-            name = table.label(int(forest.rows[level[place]]))
-            if name.startswith("aten::") and names[place] != _ITEM:
-                names[place] = name
+    for place, row in _around(table, rows, forest):
+        name = table.label(row)
+        if name.startswith("aten::") and names[place] != _ITEM:
+            names[place] = name
     return names
 
 
@@ -298,24 +298,18 @@ def _stacks(table: EventTable, rows: Rows) -> list[tuple[str, ...]]:
     python = table.rows(Kind.PYTHON)
     python = python[np.isin(table.thread[python], present(table.thread[rows]))]
     frames: list[list[str]] = [[] for _ in rows]
-    if len(python) and len(rows):
-        calls = nest(table, python)
-        place = calls.innermost(table.thread[rows], table.start_ns[rows])
-        for level in calls.ancestors(place):
-            for at in np.flatnonzero(level != NONE):
-                frames[at].append(table.label(int(calls.rows[level[at]])))
+    for place, row in _around(table, rows, nest(table, python)):
+        frames[place].append(table.label(row))
     return [_kept(stack) for stack in frames]
 
 
 def _call_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
     """The stacks that traces of 2021 give with each operator, of the innermost that has one."""
     frames: list[list[str]] = [[] for _ in rows]
-    levels = forest.ancestors(forest.innermost(table.thread[rows], table.start_ns[rows]))
-    for level in levels:
-        for at in np.flatnonzero(level != NONE):
-            code = NONE if table.stack is None else int(table.stack[forest.rows[level[at]]])
-            if code != NONE and not frames[at]:
-                frames[at] = [frame.strip() for frame in table.texts[code].split(";")]
+    for place, row in _around(table, rows, forest):
+        code = NONE if table.stack is None else int(table.stack[row])
+        if code != NONE and not frames[place]:
+            frames[place] = [frame.strip() for frame in table.texts[code].split(";")]
     return [_kept(stack) for stack in frames]
 
 

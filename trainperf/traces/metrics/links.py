@@ -50,6 +50,13 @@ class Nest:
             out[mine] = self._climbed(place, times[mine])
         return out
 
+    def around(self, table: EventTable, rows: Rows) -> Rows:
+        """Position of the innermost event around the start of each row; `NONE` for none."""
+        out = np.full(len(rows), NONE, np.intp)
+        real = rows != NONE
+        out[real] = self.innermost(table.thread[rows[real]], table.start_ns[rows[real]])
+        return out
+
     def ancestors(self, place: Rows) -> "list[Rows]":
         """*place*, its parents, theirs, and so on, until all are at the top."""
         levels = []

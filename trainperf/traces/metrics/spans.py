@@ -1,7 +1,7 @@
 """Interval algebra on columns, and the steps of a trace as intervals on the clock of the host."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,6 +178,15 @@ def named(table: EventTable, pattern: "re.Pattern[str]", *kinds: Kind) -> Rows:
         return np.empty(0, np.intp)
     rows = np.flatnonzero(wanted[table.name])
     return np.asarray(rows[np.isin(table.kind[rows], kinds)])
+
+
+def by_name(table: EventTable, rows: Rows, holds: Callable[[str], object]) -> Mask:
+    """Which of *rows* have a name for which *holds*; each name is looked at once."""
+    codes = table.name[rows]
+    out = np.zeros(len(table.names), bool)
+    for code in present(codes):
+        out[code] = bool(holds(table.names[code]))
+    return np.asarray(out[codes], bool)
 
 
 def _by_mark(table: EventTable) -> StepSpans | None:
