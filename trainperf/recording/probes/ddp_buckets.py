@@ -14,7 +14,8 @@ from trainperf.core.steps.records import Scalar
 def buckets(module: DistributedDataParallel) -> dict[str, Scalar]:
     """`ddp_buckets`, the number of them, and `ddp_unused_bytes`, parameters without a gradient.
 
-    The latter is `None` unless DDP was told to look for them.
+    The latter is `None` unless DDP was told to look for them.  Torch 2.6 adds it up over steps:
+    there only whether it is 0 means something.
     """
     read = getattr(module, "_get_ddp_logging_data", None)
     data: Mapping[str, object] = read() if read is not None else {}
