@@ -75,7 +75,7 @@ class OwnMeters:
     def window(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the steps since the last call."""
         taken = (self._run(name, partial(w.take, info)) for name, w in self._windows.items())
-        return {name: reading for one in taken if one for name, reading in one.items()}
+        return {name: reading for latest in taken if latest for name, reading in latest.items()}
 
     def fit(self, info: RunInfo) -> Mapping[str, OwnReading]:
         """Readings of all steps so far, as they are written."""
