@@ -21,13 +21,11 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.run_view import RunView, run_view
-from trainperf.reports.series.columns import SeriesFold
-from trainperf.reports.series.decimate import Groups
+from trainperf.reports.series.columns import Groups, SeriesFold
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
-from trainperf.tensorboard.captures import CaptureEntry, Captures
+from trainperf.tensorboard.captures import CaptureEntry, Captures, picture
 from trainperf.tensorboard.held import HeldRun, Stamp, stamp
-from trainperf.tensorboard.picture import picture
 from trainperf.tensorboard.runs import FoundRun, find_runs
 from trainperf.traces.results import TraceReport
 

@@ -14,8 +14,14 @@ import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
-from trainperf.traces.reading.interning import Names, Places, Texts
-from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
+from trainperf.traces.reading.interning import (
+    MEMORY_CATEGORY,
+    MEMORY_NAME,
+    Names,
+    Places,
+    Texts,
+    is_annotation,
+)
 from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
 
 
