@@ -146,9 +146,11 @@ class TailProbe(Probe):
 def _buckets(module: DistributedDataParallel) -> dict[str, Scalar]:
     """`ddp_buckets`, the number of them, and `ddp_unused_bytes`, parameters without a gradient.
 
-    The latter is `None` unless DDP was told to look for them.  From DDP's own statistics, read
-    without waiting, which it fills in its first ten steps and then in every hundredth; they are not
-    a public interface: where they are gone nothing is said.
+    The latter is `None` unless DDP was told to look for them.  Torch 2.6 adds it up over steps:
+    there only whether it is 0 means something.
+
+    From DDP's own statistics, read without waiting: filled in its first ten steps, then in every
+    hundredth.  They are not a public interface: where they are gone nothing is said.
     """
     read = getattr(module, "_get_ddp_logging_data", None)
     data: Mapping[str, object] = read() if read is not None else {}

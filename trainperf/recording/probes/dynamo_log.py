@@ -21,6 +21,7 @@ NO_RECORDS = "this version of torch keeps no records of its compilations"
 
 _FRAME = re.compile(r"^\[?(\d+)/\d+\]?:?\s*")
 """How torch numbers a function and its compilations, e.g. `1/6: `."""
+_COMPILATION = re.compile(r"^\[?(\d+)/(\d+)")
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.+)$", re.MULTILINE)
 
 _WRAPPERS = "external_utils.py"
@@ -80,7 +81,7 @@ class DynamoRecords:
             line = _number(entry, "co_firstlineno") or 1
             self._names[number] = (name, f"{shown_path(file)}:{line:.0f}") if own else ("", "")
         function, where = self._names.get(number, ("", ""))
-        reason = _text(entry, "recompile_reason")
+        reason = recompile_reason(entry)
         refused = _text(entry, "fail_reason").lower()
         return Compiled(
             function=function,
@@ -91,6 +92,20 @@ class DynamoRecords:
             backward=getattr(entry, "is_forward", True) is False,
             gave_up=any(word in refused for word in _REFUSED),
         )
+
+
+def recompile_reason(entry: object) -> str | None:
+    """The guard that failed, in torch's words; `None` the first time a function is compiled."""
+    if hasattr(entry, "recompile_reason"):
+        return _text(entry, "recompile_reason") or None
+    # Torch 2.6 keeps the guards that failed elsewhere, under the compilation that they belonged to.
+    again = _COMPILATION.match(_text(entry, "compile_id"))
+    if again is None or again[2] == "0":
+        return None
+    last = f"{again[1]}/{int(again[2]) - 1}: "
+    guards = getattr(utilities(), "guard_failures", {}).values()
+    reasons = (reason for of_function in guards for reason in of_function)
+    return next((reason for reason in reasons if reason.startswith(last)), "no reason recorded")
 
 
 def by_times(breaks: Counter[tuple[str, str]]) -> tuple[GraphBreak, ...]:

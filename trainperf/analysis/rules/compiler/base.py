@@ -11,9 +11,6 @@ from trainperf.core.readings import STEP_S
 WORTH = 0.10
 """Share of the fit that compiling may take before the fit counts as too short for it."""
 
-MOST = 110
-"""Letters of torch's words in a line."""
-
 _SIZE = re.compile(r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)")
 _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
 """How torch names a local or a global variable."""
@@ -24,13 +21,8 @@ def recompiled_late(document: Compilation) -> list[Compiled]:
 
     Inside that step modules of one class are compiled after one another, each for the first time.
     """
-    steps = [compiled.step for compiled in document.compiled if compiled.step is not None]
-    first = min(steps, default=0)
-    return [
-        compiled
-        for compiled in document.recompiled
-        if compiled.step is not None and compiled.step > first
-    ]
+    first = min((graph.step for graph in document.compiled if graph.step is not None), default=0)
+    return [graph for graph in document.recompiled if (graph.step or 0) > first]
 
 
 def excess_s(document: Compilation, summary: Summary, steps: Collection[int]) -> float:
@@ -42,9 +34,9 @@ def excess_s(document: Compilation, summary: Summary, steps: Collection[int]) ->
 
 def once_s(document: Compilation, summary: Summary) -> float:
     """What compiling costs a fit in which nothing is compiled twice."""
-    again = {entry.step for entry in recompiled_late(document)}
-    first = {entry.step for entry in document.steps} - again
-    between = [entry.seconds or 0.0 for entry in document.compiled if entry.step is None]
+    again = {graph.step for graph in recompiled_late(document)}
+    first = {step.step for step in document.steps} - again
+    between = [graph.seconds or 0.0 for graph in document.compiled if graph.step is None]
     return excess_s(document, summary, first) + sum(between)
 
 
@@ -61,9 +53,9 @@ def plain(reason: str) -> str:
 
 def short(text: str) -> str:
     """No longer than fits a line of a report."""
-    return text if len(text) <= MOST else text[: MOST - 1] + "…"
+    return text if len(text) <= 110 else text[:109] + "…"
 
 
-def name_of(compiled: Compiled) -> str:
+def name_of(graph: Compiled) -> str:
     """The function, in words."""
-    return compiled.function or "the compiled module"
+    return graph.function or "the compiled module"

@@ -7,10 +7,6 @@ from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
 
-IDLE_CORES = 4
-"""On a machine with fewer the loader and the system have use for the others."""
-
-
 def debug_modes(evidence: Evidence) -> Finding | None:
     """Switches of torch that slow a step down, by what was recorded when the fit began.
 
@@ -57,7 +53,8 @@ def _switched_on(summary: Summary) -> dict[str, str]:
         modes["the autograd profiler"] = "every operator of every step is recorded"
     threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
     alone = summary.run.device == "cpu" and summary.run.world_size == 1
-    if alone and threads == 1 and cores is not None and cores >= IDLE_CORES:
+    # On a machine with fewer cores the loader and the system have use for the others.
+    if alone and threads == 1 and cores is not None and cores >= 4:
         modes["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
     if config.get("deterministic"):
         modes["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"

@@ -6,7 +6,7 @@ from trainperf.core.findings import Finding
 
 
 def graph_held(evidence: Evidence) -> Finding | None:
-    """A container has gathered tensors that hang on a graph, about one a step or more.
+    """A container has gathered tensors that hang on a graph, about one per step or more.
 
     It costs memory and no time, until there is none left: so there is no gain to promise.
     """

@@ -11,16 +11,15 @@ from typing import Literal
 
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import family, traced_operators
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import Evidence, steady_step_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
-from trainperf.core.findings import LIMITS, Costs, Level, amdahl, severity
-from trainperf.core.formatting.units import duration, plural
+from trainperf.core.findings import Costs, costs
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.readings import (
     FLOPS_PER_S,
     PHASE_OPTIMIZER_S,
     PHASE_OTHER_S,
-    STEP_MEAN_S,
     phase_reading,
 )
 
@@ -62,15 +61,16 @@ class Timed:
         return max(0.0, self.time_s - self.floor.floor_s)
 
 
-class AuditedCosts(Costs):
-    """What a finding about audited operators costs, and how sure that is."""
+class AuditedFields(Costs):
+    """What a finding about audited operators costs, with its evidence and its place."""
 
-    confidence: Level
+    evidence: tuple[str, ...]
+    where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedStep:
-    """The audited step beside the steady ones."""
+    """The audited step, with the times of the steady ones."""
 
     audit: StepAudit
     light: Roofline
@@ -92,18 +92,42 @@ class AuditedStep:
         """A share of the step, at most all of it."""
         return min(max(saved_s, 0.0) / self.step_s, 1.0)
 
-    def bound(self, fraction: float) -> float | None:
-        """Amdahl's law; `None` where the times are no more than a model."""
-        return None if self.basis == "modelled" else amdahl(fraction)
+    def share(self, rows: Iterable[Timed]) -> str:
+        """Of the step that some rows take, in words."""
+        return share(total_s(rows) / self.step_s)
 
-    def costs(self, lost: float) -> AuditedCosts:
+    def spent(self, rows: Iterable[Timed]) -> str:
+        """Time of some rows, e.g. `1.2 ms of 9.8 ms per step`."""
+        return f"{duration(total_s(rows))} of {duration(self.step_s)} per step"
+
+    def costs(self, lost: float) -> Costs:
         """As `findings.costs`, no surer than the times are; no bound where they are a model."""
-        confidence: Level = "low" if self.basis == "modelled" else "medium"
-        return AuditedCosts(
-            fraction=lost,
-            gain_upper_bound=self.bound(lost),
-            severity=severity(lost),
-            confidence=confidence,
+        if self.basis == "modelled":
+            return {**costs(lost, confidence="low"), "gain_upper_bound": None}
+        return costs(lost, confidence="medium")
+
+    def fields(
+        self,
+        rows: Sequence[Timed],
+        lost: float,
+        *facts: str,
+        lines: int = 3,
+        then: str = "",
+        at: Sequence[Timed] = (),
+    ) -> AuditedFields:
+        """`Finding(**step.fields(…), …)`: what the rows cost, their evidence and their place.
+
+        Args:
+            rows: What the finding is about.
+            lost: Share of the step that would be saved.
+            facts: First lines of the evidence.
+            lines: How many of the rows' source lines follow.
+            then: What is added after them.
+            at: Those of the rows whose place is shown; by default the heaviest.
+        """
+        evidence = (*facts, *self.lines(rows, lines), then, self.stands_on())
+        return AuditedFields(
+            **self.costs(lost), evidence=tuple(filter(None, evidence)), where=place_of(at or rows)
         )
 
     def with_aftermath_s(self, rows: Sequence[Timed]) -> float:
@@ -144,10 +168,8 @@ def audited(evidence: Evidence) -> AuditedStep | None:
     like the others.
     """
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
-    step_s = summary.value(STEP_MEAN_S)
+    step_s = steady_step_s(summary)
     if audit is None or light is None or not step_s or summary.value(FLOPS_PER_S) is None:
-        return None
-    if summary.run.steady_steps < LIMITS.steps:
         return None
     own = [floor for floor in light.operators if floor.use.place == "device"]
     work_s = _work_s(summary)
