@@ -149,6 +149,7 @@ def test_a_trace_of_somebody_else_is_said_to_be_none_of_a_run(tmp_path: Path) ->
     assert "does not say which steps of a run it is of" in analyst.finish()["captures_unread"]
 
 
+@pytest.mark.real_clock
 def test_the_end_of_a_fit_waits_no_longer_than_it_may(tmp_path: Path) -> None:
     """What is still being read is killed; on rank 0 that is said."""
     timeline = captured(tmp_path, None)
