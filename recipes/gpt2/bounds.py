@@ -167,7 +167,7 @@ def _without(step: AuditedStep, lost_s: float, what: str) -> Bounded:
     why = f"{what}: {duration(lost * step.step_s)} of {duration(step.step_s)} per step"
     if step.basis == "modelled":
         return Bounded(at_most=None, why=f"no bound: {why}, and that is modelled, without a trace")
-    return Bounded(at_most=step.bound(lost), why=why)
+    return Bounded(at_most=step.costs(lost)["gain_upper_bound"], why=why)
 
 
 def _passes(step: AuditedStep) -> list[Timed]:

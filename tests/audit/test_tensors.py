@@ -39,6 +39,9 @@ def test_in_inference_mode_a_layer_is_seen_as_its_product() -> None:
     assert audit.uncounted == ()
 
 
+@pytest.mark.skipif(
+    torch.__version__.startswith("2.6."), reason="torch 2.6 knows no flex attention under a mode"
+)
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
 def test_an_operator_that_is_given_a_function_is_one_call() -> None:
     """Flex attention, uncompiled: torch's own formula counts it."""

@@ -28,8 +28,11 @@ def test_a_probe_computes_in_what_it_says_and_leaves_the_users_choice(
     before = torch.backends.cuda.matmul.allow_tf32
 
     with _products_of_fp32(asked):
-        during = torch.backends.cuda.matmul.fp32_precision
+        switch = torch.backends.cuda.matmul
+        # Torch before 2.9 has only the older switch; reading it is an error once both were used.
+        newer = hasattr(switch, "fp32_precision")
+        during = switch.fp32_precision == "tf32" if newer else switch.allow_tf32
 
-    assert (during == "tf32") is allowed
+    assert during is allowed
     assert torch.get_float32_matmul_precision() == chosen
     assert torch.backends.cuda.matmul.allow_tf32 is before is (chosen == "high")

@@ -141,6 +141,8 @@ def test_workers_end_also_when_the_dataset_fails() -> None:
     with pytest.raises(LookupError, match="no such file"):
         sweep_loader(DataLoader(Broken()), (1,), rounds=1)
     gc.collect()  # the error that was caught held the frames of the loader
+    for worker in set(multiprocessing.active_children()) - before:
+        worker.join(timeout=30)  # torch 2.6 terminates it and does not wait
 
     assert set(multiprocessing.active_children()) == before
 

@@ -113,7 +113,7 @@ def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPat
 
 def test_ranks_on_other_machines_are_measured_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of the command is on one machine only; a rank left out would make all wait."""
-    monkeypatch.setenv(VARIABLE, '{"seen": "/no/such/folder/seen"}')
+    monkeypatch.setenv(VARIABLE, '{"marker": "/no/such/folder/marker"}')
 
     assert len(callbacks()) == 1
 

@@ -36,6 +36,13 @@ for form in ("text", "markdown", "json"):
 print(json.dumps(shown))
 """
 
+RENDER_DOCS = """
+import sys
+from scripts.render_docs import main
+sys.argv = ["render_docs", "--out", sys.argv[1]]
+main()
+"""
+
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -46,6 +53,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package.add_line("analysis/doctor/__init__.py", '"planted",', after='"loader",')
     run = make_run_dir(folder / "runs" / "trainperf", CASES["loader_bound"]().ranks)
     shown: dict[str, str] = json.loads(package.run(SHOW, run))
+    package.run(RENDER_DOCS, folder / "docs")
+    page = folder / "docs" / "reference" / "checks.md"
+    shown["docs"] = page.read_text(encoding="utf-8")
     return shown
 
 
@@ -60,3 +70,8 @@ def test_it_is_counted(shown: dict[str, str]) -> None:
     """No number of checks is typed anywhere."""
     assert f"of {len(CHECKS) + 1} checks" in shown["text"]
     assert len(json.loads(shown["json"])["checks"]) == len(CHECKS) + 1
+
+
+def test_it_has_a_row_in_the_reference(shown: dict[str, str]) -> None:
+    """The page is generated from the family."""
+    assert "| `planted` | Nothing is planted in the step | Fails always. |" in shown["docs"]

@@ -60,6 +60,13 @@ shown["trace_time"] = trace_time(finding)
 print(json.dumps(shown))
 """
 
+RENDER_DOCS = """
+import sys
+from scripts.render_docs import main
+sys.argv = ["render_docs", "--out", sys.argv[1]]
+main()
+"""
+
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -70,6 +77,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package.add_line("analysis/rules/__init__.py", '"host.planted",', after='"host.callbacks",')
     run = make_run_dir(folder / "runs" / "first" / "trainperf", CASES["loader_bound"]().ranks)
     shown: dict[str, str] = json.loads(package.run(SHOW, run))
+    package.run(RENDER_DOCS, folder / "docs")
+    page = folder / "docs" / "reference" / "findings.md"
+    shown["docs"] = page.read_text(encoding="utf-8")
     return shown
 
 
@@ -83,3 +93,8 @@ def test_the_finding_is_in_every_report(shown: dict[str, str], form: str) -> Non
 def test_the_finding_says_what_a_trace_must_show(shown: dict[str, str]) -> None:
     """So that the doctor judges it without a list of its own."""
     assert shown["trace_time"] == "operators"
+
+
+def test_it_has_a_row_in_the_reference(shown: dict[str, str]) -> None:
+    """The page is generated from the family."""
+    assert "| `planted` | Every run deserves this planted diagnosis. |" in shown["docs"]

@@ -88,7 +88,7 @@ def test_without_being_asked_no_process_is_started(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [("list", "Loader: only a torch"), ("file", "FromFile: it holds an open file")],
+    [("list", "Loader: only a torch"), ("file", "FromFile: holds an open file")],
 )
 def test_why_a_loader_was_not_looked_into_is_noted(tmp_path: Path, kind: str, why: str) -> None:
     """And training goes on with every sample."""

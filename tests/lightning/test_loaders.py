@@ -258,6 +258,7 @@ def _slow_start(worker: int) -> None:
     time.sleep(0.3)
 
 
+@pytest.mark.real_clock
 def test_the_start_of_workers_is_waited_for_by_the_first_step_of_each_epoch(
     tmp_path: Path,
 ) -> None:

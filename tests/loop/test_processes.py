@@ -112,7 +112,7 @@ def test_a_first_answer_comes_when_the_warm_up_is_over(
             clock.advance(ms=20)
         monitor.end_step()
         said = capsys.readouterr().out
-        assert ("warm-up over, 20" in said) == (number == 20), number
+        assert ("warm-up over, step time 20" in said) == (number == 20), number
     monitor.close()
 
     report = capsys.readouterr().out

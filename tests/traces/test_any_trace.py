@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.traces import Launches, event, table_of
 
@@ -59,6 +59,7 @@ def anything(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=400, deadline=None)
+@example([event("Optimizer.step#SGD.step", 0, 0)])
 @given(anything())
 def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     """In every form, with busy and idle that are the whole, and nothing below zero."""

@@ -47,15 +47,15 @@ def _run(given: argparse.Namespace) -> CommandResult:
         raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
     command = command_of(given.script, given.arguments)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as folder:
-        trainer_seen = Path(folder) / "seen"
+        marker = Path(folder) / "trainer-built"
         options = LaunchOptions(
             dirpath=None if given.out is None else str(Path(given.out).resolve()),
             audit_at=given.audit_at,
             loader_anatomy=given.loader_anatomy,
-            seen=str(trainer_seen),
+            marker=str(marker),
         )
         code = _exit_code(command, {**os.environ, **options.variable()})
-        if not trainer_seen.exists():
+        if not marker.exists():
             sys.stderr.write(_UNMEASURED)
     return CommandResult(text="", code=code)
 

@@ -85,11 +85,19 @@ class Costs(TypedDict):
     fraction: float
     gain_upper_bound: float | None
     severity: Level
+    confidence: Level
+    scope: Scope
 
 
-def costs(lost: float) -> Costs:
-    """`Finding(**costs(lost), …)`: the share itself, Amdahl's bound and the severity."""
-    return Costs(fraction=lost, gain_upper_bound=amdahl(lost), severity=severity(lost))
+def costs(lost: float, *, confidence: Level = "high", scope: Scope = "step") -> Costs:
+    """`Finding(**costs(lost), …)`: the share itself, how sure it is, Amdahl's bound, severity."""
+    return Costs(
+        fraction=lost,
+        gain_upper_bound=amdahl(lost),
+        severity=severity(lost),
+        confidence=confidence,
+        scope=scope,
+    )
 
 
 def findings_of(

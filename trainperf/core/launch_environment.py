@@ -14,7 +14,7 @@ class LaunchOptions:
     dirpath: str | None = None
     audit_at: int | None = None
     loader_anatomy: bool = False
-    seen: str | None = None
+    marker: str | None = None
     """A file that is created when a Trainer was built; `None` if nobody wants to know."""
 
     def variable(self) -> dict[str, str]:
@@ -30,7 +30,7 @@ class LaunchOptions:
             ValueError: It is not JSON.
         """
         options = cls(**json.loads(text))
-        texts, step = (options.dirpath, options.seen), options.audit_at
+        texts, step = (options.dirpath, options.marker), options.audit_at
         if not all(isinstance(t, str | None) for t in texts) or not isinstance(step, int | None):
-            raise TypeError(f"{VARIABLE}={text}: dirpath and seen are text, audit_at is a number")
+            raise TypeError(f"{VARIABLE}={text}: dirpath and marker are text, audit_at is a number")
         return options

@@ -53,7 +53,7 @@ class LoggedProbe(Probe):
         if not isinstance(results, dict):
             return {}
         kept: list[Kept] = list(results.values())
-        each = [one.meta for one in kept if one.meta.on_step]
+        each = [result.meta for result in kept if result.meta.on_step]
         return {
             "prog_bar_metrics": _named(meta for meta in each if meta.prog_bar),
             "sync_dist_metrics": _named(meta for meta in each if meta.sync.should),

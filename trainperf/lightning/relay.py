@@ -131,8 +131,8 @@ class ProfilerRelay(Profiler):
 
     def _own(self, name: str) -> Bracket:
         """What we do ourselves."""
-        made = self._make(name)
-        return self._nothing if made is None else made
+        bracket = self._make(name)
+        return self._nothing if bracket is None else bracket
 
     def _forwarding(self, name: str, ours: Bracket) -> Bracket:
         if type(self.inner).profile is Profiler.profile:

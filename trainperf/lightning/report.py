@@ -1,4 +1,4 @@
-"""What a person sees: a first answer when the warm-up ends, the report when the fit does."""
+"""Output for a person: a first answer when the warm-up ends, the report when the fit does."""
 
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from trainperf.meters.fold import Reading
 
 def announce(readings: dict[str, Reading], *, written: bool) -> None:
     """The first answer, so that nobody waits for the end of the fit."""
-    said = first_answer(readings, written=written)
-    if said is not None:
-        rank_zero_info("%s", said)
+    answer = first_answer(readings, written=written)
+    if answer is not None:
+        rank_zero_info("%s", answer)
 
 
 def report(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) -> None:

@@ -1,4 +1,4 @@
-"""What a user sees of a fit: a first answer after the warm-up, and the report after the end.
+"""End of a fit: a first answer after the warm-up, and the report after the last step.
 
 Rank 0 writes summary and page and prints the report.  The offline tower is loaded only for that,
 when nothing trains any more.
@@ -72,8 +72,8 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    seen = load_page_data(Run.open(run))
-    summary = seen.evidence.summary
+    page = load_page_data(Run.open(run))
+    summary = page.evidence.summary
     try:
         save_summary(summary, run)
     finally:  # a disk that is full is no reason to keep the answer back
@@ -86,7 +86,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
         for tag, value in of_all_ranks(summary).items():
             writer.add_scalar(tag, value, summary.run.steps)
         show(writer, summary, summary.run.steps)
-    save(seen, run)
+    save(page, run)
     return summary
 
 

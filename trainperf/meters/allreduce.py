@@ -23,8 +23,8 @@ class AllReduceTail(Meter):
 
     def observe(self, block: StepBlock) -> Distribution | None:
         """Distribution of the tail."""
-        known = block.having("tail_ns")
-        tail = known.fact("tail_ns") if known else None
+        rows = block.having("tail_ns")
+        tail = rows.fact("tail_ns") if rows else None
         return None if tail is None else Distribution.of(tail / 1e9)
 
 

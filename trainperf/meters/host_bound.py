@@ -22,8 +22,8 @@ class HostBound(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Steps without an earlier mark ahead over steps."""
-        known = block.having("lead_backward")
-        ahead = known.fact("lead_backward") if known else None
+        rows = block.having("lead_backward")
+        ahead = rows.fact("lead_backward") if rows else None
         if ahead is None:
             return None
         return Ratio(float((ahead == 0).sum()), float(len(ahead)), len(ahead))

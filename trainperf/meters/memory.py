@@ -56,12 +56,12 @@ class Fragmentation(Meter):
 
     def observe(self, block: StepBlock) -> LargestLast | None:
         """Latest difference of the two peaks."""
-        known = block.having("peak_bytes", "reserved_peak_bytes")
-        peak = known.fact("peak_bytes") if known else None
-        reserved = known.fact("reserved_peak_bytes") if known else None
-        if known is None or peak is None or reserved is None:
+        rows = block.having("peak_bytes", "reserved_peak_bytes")
+        peak = rows.fact("peak_bytes") if rows else None
+        reserved = rows.fact("reserved_peak_bytes") if rows else None
+        if rows is None or peak is None or reserved is None:
             return None
-        return LargestLast(float(known.index[-1]), float(reserved[-1] - peak[-1]), len(peak))
+        return LargestLast(float(rows.index[-1]), float(reserved[-1] - peak[-1]), len(peak))
 
 
 class ResidentPeak(Meter):
@@ -99,10 +99,10 @@ class MemorySlope(Meter):
     def observe(self, block: StepBlock) -> Trend | None:
         """Least values held after these steps."""
         for fact in ("allocated_bytes", "owned_bytes"):
-            known = block.having(fact)
-            values = known.fact(fact) if known else None
-            if known is not None and values is not None:
-                return Trend.of(known.index, values)
+            rows = block.having(fact)
+            values = rows.fact(fact) if rows else None
+            if rows is not None and values is not None:
+                return Trend.of(rows.index, values)
         return None
 
 

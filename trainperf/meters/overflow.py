@@ -23,10 +23,10 @@ class OverflowRate(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Skipped over attempted."""
-        known = block.having("attempts", "overflows")
-        if known is None:
+        rows = block.having("attempts", "overflows")
+        if rows is None:
             return None
-        return Ratio(known.total("overflows"), known.total("attempts"), len(known))
+        return Ratio(rows.total("overflows"), rows.total("attempts"), len(rows))
 
 
 class LossScale(Meter):

@@ -51,11 +51,11 @@ class Padding(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Masked-out tokens over all tokens."""
-        known = block.having("tokens_effective", "tokens_padded")
-        if known is None:
+        rows = block.having("tokens_effective", "tokens_padded")
+        if rows is None:
             return None
-        every = known.total("tokens_padded")
-        return Ratio(every - known.total("tokens_effective"), every, len(known))
+        every = rows.total("tokens_padded")
+        return Ratio(every - rows.total("tokens_effective"), every, len(rows))
 
 
 class Samples(Meter):

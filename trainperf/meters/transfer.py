@@ -22,8 +22,8 @@ class H2DTime(Meter):
 
     def observe(self, block: StepBlock) -> Distribution | None:
         """Distribution of the transfer's device time."""
-        known = block.having("h2d_device_ns")
-        took = known.fact("h2d_device_ns") if known else None
+        rows = block.having("h2d_device_ns")
+        took = rows.fact("h2d_device_ns") if rows else None
         return None if took is None else Distribution.of(took / 1e9)
 
 
@@ -41,10 +41,10 @@ class H2DRate(Meter):
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Copied bytes over seconds on the device."""
-        known = block.having("h2d_device_ns", "h2d_bytes")
-        if known is None:
+        rows = block.having("h2d_device_ns", "h2d_bytes")
+        if rows is None:
             return None
-        return Ratio(known.total("h2d_bytes"), known.total("h2d_device_ns") / 1e9, len(known))
+        return Ratio(rows.total("h2d_bytes"), rows.total("h2d_device_ns") / 1e9, len(rows))
 
 
 class H2DFraction(Meter):

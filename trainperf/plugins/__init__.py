@@ -1,1 +1,1 @@
-"""What other programs load by entry point: Lightning and pytest.  Imports nothing heavy."""
+"""Plugins that other programs load by entry point: Lightning and pytest.  Imports nothing heavy."""

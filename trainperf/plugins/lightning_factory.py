@@ -25,11 +25,11 @@ def callbacks() -> list[object]:
 
 
 def _callback(options: LaunchOptions) -> object:
-    if options.seen is not None:
+    if options.marker is not None:
         # On another machine its folder is missing: a rank that did not take part would leave the
         # others waiting where all of them choose the directory.
         with contextlib.suppress(OSError):
-            os.close(os.open(options.seen, os.O_CREAT | os.O_WRONLY))
+            os.close(os.open(options.marker, os.O_CREAT | os.O_WRONLY))
     from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 only under that command
 
     return AutoTrainPerf(

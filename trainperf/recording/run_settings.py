@@ -55,11 +55,11 @@ def settings(module: object, optimizers: Sequence[Optimizer], scaler: object) ->
         optimizers: Those that step it.
         scaler: The GradScaler, if there is one.
     """
-    found = {**_optimizers(optimizers), "grad_scaler": _scaler(scaler), **_switches()}
+    config = {**_optimizers(optimizers), "grad_scaler": _scaler(scaler), **_switches()}
     if isinstance(module, nn.Module):
         parts = list(module.modules())
-        found.update({**_wrapper(parts), **_sizes(module), **_architecture(parts)})
-    return found
+        config.update({**_wrapper(parts), **_sizes(module), **_architecture(parts)})
+    return config
 
 
 def together(values: Iterable[Scalar]) -> Scalar:
@@ -72,19 +72,19 @@ def together(values: Iterable[Scalar]) -> Scalar:
 
 def names(objects: Iterable[object]) -> str:
     """Class names, in their order; empty for none."""
-    return ", ".join(type(one).__name__ for one in objects)
+    return ", ".join(type(item).__name__ for item in objects)
 
 
 def _optimizers(optimizers: Sequence[Optimizer]) -> dict[str, Scalar]:
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     return {
-        "optimizer_fused": together(_told(group, "fused", bool) for group in groups),
-        "optimizer_foreach": together(_told(group, "foreach", _or_auto) for group in groups),
+        "optimizer_fused": together(_option(group, "fused", bool) for group in groups),
+        "optimizer_foreach": together(_option(group, "foreach", _or_auto) for group in groups),
     }
 
 
-def _told(group: dict[str, object], option: str, said: Callable[[object], Scalar]) -> Scalar:
-    return said(group[option]) if option in group else None
+def _option(group: dict[str, object], option: str, convert: Callable[[object], Scalar]) -> Scalar:
+    return convert(group[option]) if option in group else None
 
 
 def _or_auto(value: object) -> Scalar:
@@ -117,12 +117,12 @@ def _tf32(read: Callable[[], bool]) -> bool | None:
 
 def _wrapper(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
     kinds = (type(part) for part in parts)
-    found = next(filter(None, map(_parallel, kinds)), None)
+    wrapper = next(filter(None, map(_parallel, kinds)), None)
     ddp = next((part for part in parts if isinstance(part, DistributedDataParallel)), None)
     compiled = any(hasattr(part, "_orig_mod") or _compiled_in_place(part) for part in parts)
     copied = next((part for part in parts if isinstance(part, DataParallel)), None)
     return {
-        "wrapper": found,
+        "wrapper": wrapper,
         "compiled": compiled,
         **(_ddp(ddp) if ddp is not None else {}),
         **({"data_parallel_devices": len(copied.device_ids)} if copied is not None else {}),
@@ -163,13 +163,13 @@ def _architecture(parts: Sequence[nn.Module]) -> dict[str, Scalar]:
     configs = (getattr(part, "config", None) for part in parts)
     attends = (getattr(config, "_attn_implementation", None) for config in configs)
     recomputes = [getattr(part, "gradient_checkpointing", None) for part in parts]
-    known = [one for one in recomputes if isinstance(one, bool)]
+    checkpointing = [kind for kind in recomputes if isinstance(kind, bool)]
     dropping = [part.p for part in parts if isinstance(part, nn.modules.dropout._DropoutNd)]  # noqa: SLF001 the base of all of them
     rows = [part.num_embeddings for part in parts if isinstance(part, nn.Embedding)]
     return {
         "convolution_format": together(filter(None, map(_format, parts))),
-        "attention": next((one for one in attends if isinstance(one, str)), None),
-        "gradient_checkpointing": any(known) if known else None,
+        "attention": next((kind for kind in attends if isinstance(kind, str)), None),
+        "gradient_checkpointing": any(checkpointing) if checkpointing else None,
         "vocabulary": max(rows, default=None),
         "dropout": max(dropping, default=0.0),
     }

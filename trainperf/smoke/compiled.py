@@ -9,6 +9,7 @@ import torch._dynamo.utils as dynamo
 
 from trainperf.benchmark.timing import graphs_built
 from trainperf.core.errors import ConfigError, SmokeFailure
+from trainperf.recording.probes.dynamo_log import first_line, recompile_reason
 
 
 Batch = TypeVar("Batch")
@@ -88,5 +89,5 @@ def _reason(metric: object) -> str:
     name = getattr(metric, "co_name", None)
     file = getattr(metric, "co_filename", None)
     line = getattr(metric, "co_firstlineno", None)
-    reason = getattr(metric, "recompile_reason", None) or "no reason recorded"
-    return f"{name} ({file}:{line}): {str(reason).splitlines()[0]}"
+    reason = recompile_reason(metric) or "no reason recorded"
+    return f"{name} ({file}:{line}): {first_line(reason)}"

@@ -88,10 +88,10 @@ class Captures:
     def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
         now = listing.analyses[name]
-        known = self._known.get(name)
-        if known is None or known[0] != now:
-            known = self._known[name] = (now, _decoded(self._folder / name, now))
-        return known[1]
+        entry = self._known.get(name)
+        if entry is None or entry[0] != now:
+            entry = self._known[name] = (now, _decoded(self._folder / name, now))
+        return entry[1]
 
     def trace(self, file: str, listing: TraceListing) -> Path | None:
         """Where a trace that was found is; `None` for any other name."""

@@ -91,7 +91,7 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Known:
+class _Remembered:
     """What is remembered of a run."""
 
     held: HeldRun
@@ -115,7 +115,7 @@ class Store:
         self._roots = tuple(roots)
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _Remembered] = {}
         self._prepared = False
 
     def any(self) -> bool:
@@ -190,12 +190,12 @@ class Store:
             raise NotFoundError(f"{run_id}: no such run below the log directory")
         return run
 
-    def _current(self, run_id: str) -> _Known:
+    def _current(self, run_id: str) -> _Remembered:
         """A run as it is now, read again if it changed and was not read just before."""
         path = self._find(run_id).path
         cached = self._known.pop(run_id, None)
         if cached is None or cached.held.path != path:
-            cached = _Known(HeldRun(path, MOST_HELD_BYTES), Captures(path))
+            cached = _Remembered(HeldRun(path, MOST_HELD_BYTES), Captures(path))
         # The one asked for last is the last to be forgotten.
         self._known[run_id] = cached
         now_s = self._now_s()
@@ -204,7 +204,7 @@ class Store:
             self._forget()
         return cached
 
-    def _refresh(self, cached: _Known, now_s: float) -> None:
+    def _refresh(self, cached: _Remembered, now_s: float) -> None:
         version = _version(cached.held.path, cached.captures)
         if version == cached.version and not _may_be_dead(cached, now_s):
             return
@@ -231,14 +231,14 @@ def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     return (*map(stamp, records), *captured.analyses.values(), *traces)
 
 
-def _may_be_dead(cached: _Known, now_s: float) -> bool:
+def _may_be_dead(cached: _Remembered, now_s: float) -> bool:
     """Whether a run may have died since: nothing changes on disk when one does."""
     if cached.summary is None or cached.run is None or cached.summary.run.state != "running":
         return False
     return now_s - cached.run.last_write_s() > SILENT_S
 
 
-def _viewed(cached: _Known, view: View) -> RunPage:
+def _viewed(cached: _Remembered, view: View) -> RunPage:
     assert cached.run is not None  # noqa: S101 it was read just before
     assert cached.summary is not None  # noqa: S101 likewise
     ranks = cached.summary.run.ranks

@@ -76,7 +76,9 @@ def _of_host(ranks: Sequence[RankTrace]) -> str:
         (_mean([rank.totals.comm_s for rank in ranks]), "in collectives on the host"),
         (_mean([rank.totals.cpu_op_s for rank in ranks]), "in operators"),
     ]
-    worth = [part for part in sorted(parts, reverse=True) if part[0] >= LIMITS.worth * whole_s]
+    least_s = LIMITS.worth * whole_s
+    # A step that ended as it began spends nothing anywhere.
+    worth = [part for part in sorted(parts, reverse=True) if part[0] >= least_s > 0]
     doing = ", ".join(f"{duration(part)} ({share(part / whole_s)}) {what}" for part, what in worth)
     spends = f" spends {doing}" if doing else " is mostly outside of operators"
     return f"No device in this trace: a step of {duration(whole_s)} on the host{spends}."

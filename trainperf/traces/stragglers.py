@@ -39,7 +39,7 @@ def rank_collectives(
         key = (*kind, repeats[kind])
         repeats[kind] += 1
         seconds[key] = int(collectives.end[place] - collectives.start[place]) / 1e9
-        if collectives.asked[place] >= begin[step]:
+        if collectives.launched_ns[place] >= begin[step]:
             backward.add(key)
     return RankCollectives(
         seconds=seconds, backward=frozenset(backward), first=next(iter(seconds), None)

@@ -45,7 +45,7 @@ _STEP = "ProfilerStep#"
 _COLLECTIVE = re.compile(r"nccl:_?(?P<what>\w+)")
 _DEVICE_COPY = "on the device: "
 
-_KNOWN = ("broadcast", "all_reduce", "all_gather", "reduce_scatter", "reduce")
+_COLLECTIVES = ("broadcast", "all_reduce", "all_gather", "reduce_scatter", "reduce")
 """The collectives of the plugin; the longer names first."""
 
 
@@ -258,7 +258,7 @@ def _split(event: Record, what: str) -> Iterator[Record]:
     args = dict(args) if isinstance(args, dict) else {}
     rest = {key: value for key, value in args.items() if key.lower() != "external id"}
     what = what.replace("allreduce", "all_reduce")
-    name = next((name for name in _KNOWN if name in what), "all_gather")
+    name = next((name for name in _COLLECTIVES if name in what), "all_gather")
     yield {**event, "cat": "cpu_op", "name": f"{event['name']} (host)", "args": rest}
     yield {**event, "cat": "user_annotation", "name": f"nccl:{name}", "dur": 0}
 
@@ -275,10 +275,10 @@ class _WholeDecoder(EventDecoder):
         """Decode a JSON list of events; raises one of `FAULTS`."""
         return cast(list[Decoded], self._records.decode(body))
 
-    def one(self, body: bytes) -> Decoded:
+    def decode_event(self, body: bytes) -> Decoded:
         """Decode one event; raises one of `FAULTS`."""
         return cast(Decoded, self._record.decode(body))
 
     def loose(self, body: bytes) -> Decoded | None:
         """There is no event with wrong types here: any object is one; raises one of `FAULTS`."""
-        return self.one(body)
+        return self.decode_event(body)

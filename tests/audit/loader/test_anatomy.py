@@ -163,6 +163,7 @@ def test_pinning_is_timed_where_the_loader_pins() -> None:
     close(parcel.pinning_ns / 1e9, nap.mean_s)
 
 
+@pytest.mark.real_clock
 def test_two_workers_bring_batches_twice_as_often_as_one() -> None:
     """Which `interval_s` shows: nothing else runs."""
     intervals = []

@@ -9,6 +9,7 @@ import torch
 from support.live import HostFit
 from torch import Tensor, nn
 
+from trainperf.audit.source_lines import shown_path
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.phases import Gap
@@ -57,9 +58,7 @@ def interrupted(rows: Tensor) -> Tensor:
 def line_of(text: str) -> str:
     """Where this file says so, as documents name it."""
     lines = HERE.read_text(encoding="utf-8").splitlines()
-    return (
-        f"{dynamo_log.shown(str(HERE))}:{1 + next(n for n, one in enumerate(lines) if text in one)}"
-    )
+    return f"{shown_path(str(HERE))}:{1 + next(n for n, one in enumerate(lines) if text in one)}"
 
 
 def test_a_recompilation_has_its_step_its_line_and_the_guard_that_failed(tmp_path: Path) -> None:

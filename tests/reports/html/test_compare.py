@@ -17,7 +17,7 @@ from trainperf.comparison.compared_run import read_run
 from trainperf.comparison.results import TraceDifference
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
-from trainperf.reports.html.compare import Pair, Repeats, render
+from trainperf.reports.html.compare import Pair, RunSide, render
 
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -119,8 +119,8 @@ def test_an_operator_of_which_only_the_most_is_known_says_so(tmp_path: Path) -> 
     found = compare(*([one] for one in members))
     pair = Pair(
         comparison=msgspec.structs.replace(found, explained=(operator,)),
-        before=Repeats(runs=[members[0]], walls=[]),
-        after=Repeats(runs=[members[1]], walls=[]),
+        before=RunSide(runs=[members[0]], walls=[]),
+        after=RunSide(runs=[members[1]], walls=[]),
     )
     words = Page(render([pair])).words
 

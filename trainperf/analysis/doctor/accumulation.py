@@ -27,10 +27,10 @@ def accumulation(case: Case) -> Outcome:
         why = "the samples of a step were not counted"
         return unknown(why, case.loop.measures["samples"])
     if product is None:
-        said = "batch_size or accumulation is unknown, or varies between updates"
-        return unknown(said, "load with a DataLoader of a fixed batch_size")
+        evidence = "batch_size or accumulation is unknown, or varies between updates"
+        return unknown(evidence, "load with a DataLoader of a fixed batch_size")
     meant = product[0] * product[1] * product[2]
-    said = (
+    evidence = (
         f"{count(meant)} samples per update = batches of {count(product[0])} × "
         f"{_micro(round(product[1]))} × {plural(round(product[2]), 'rank')}; "
         f"{count(recorded)} recorded"
@@ -39,9 +39,9 @@ def accumulation(case: Case) -> Outcome:
         return failed(
             "make batch_size × accumulation × ranks the batch you mean, and the learning rate's "
             "schedule count updates",
-            said,
+            evidence,
         )
-    return passed(said, _scheduled(summary))
+    return passed(evidence, _scheduled(summary))
 
 
 def _recorded(summary: Summary) -> float | None:

@@ -24,9 +24,9 @@ def compile_split(case: Case) -> Outcome:
     Fails when compiled code has no steady step yet, and on `compile_latency` and `first_step`.
     Unknown without graph counts.
     """
-    summary, known = case.summary, case.evidence.documents.compilation
+    summary, compilation = case.summary, case.evidence.documents.compilation
     built = summary.value(RECOMPILES)
-    if known is None and not built:
+    if compilation is None and not built:
         if built is None and summary.run.config.get("compiled") is not False:
             return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts graphs")
         return not_applicable("nothing was compiled in this fit")
@@ -40,12 +40,12 @@ def compile_split(case: Case) -> Outcome:
 
 
 def _graphs(case: Case) -> str:
-    known = case.evidence.documents.compilation
-    if known is None:
+    compilation = case.evidence.documents.compilation
+    if compilation is None:
         return plural(round(case.summary.value(RECOMPILES) or 0), "graph")
-    spent = "" if known.compile_s is None else f" in {duration(known.compile_s)}"
-    breaks = f", {plural(len(known.breaks), 'graph break')}" if known.breaks else ""
-    return f"{plural(known.graphs, 'graph')}{spent}{breaks}"
+    spent = "" if compilation.compile_s is None else f" in {duration(compilation.compile_s)}"
+    breaks = f", {plural(len(compilation.breaks), 'graph break')}" if compilation.breaks else ""
+    return f"{plural(compilation.graphs, 'graph')}{spent}{breaks}"
 
 
 def _first(summary: Summary) -> str:

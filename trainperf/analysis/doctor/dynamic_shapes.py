@@ -13,9 +13,9 @@ def dynamic_shapes(case: Case) -> Outcome:
 
     Fails on `recompiles` and `padding`.  Unknown without graph counts or a mask.
     """
-    summary, known = case.summary, case.evidence.documents.compilation
+    summary, compilation = case.summary, case.evidence.documents.compilation
     graphs, wasted = summary.value(RECOMPILES), summary.value(PADDING_FRACTION)
-    again = None if known is None else len(known.recompiled)
+    again = None if compilation is None else len(compilation.recompiled)
     if graphs is None and again is None and wasted is None:
         return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts both")
     built = "" if graphs is None else f"{count(graphs)} graphs built inside steps"

@@ -25,12 +25,14 @@ def loader(case: Case) -> Outcome:
         few = "too few steady steps"
         why = reason(summary, DATA_WAIT_FRACTION) if waited is None else few
         return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
-    said = f"{share(waited)} of the step in the loader's next()"
+    evidence = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:
-        more = failed("give the DataLoader more workers", said)
+        more = failed("give the DataLoader more workers", evidence)
         return failed_by(case, MORE_EXACT) or more
     if summary.run.device == "cpu":
-        return passed(said)
+        return passed(evidence)
     if stalled is None:
-        return unknown(f"{said}; what the device lost to it was not measured", case.loop.everything)
-    return passed(said, f"the device idled for data {share(stalled)}")
+        return unknown(
+            f"{evidence}; what the device lost to it was not measured", case.loop.everything
+        )
+    return passed(evidence, f"the device idled for data {share(stalled)}")

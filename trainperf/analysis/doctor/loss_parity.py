@@ -10,12 +10,12 @@ def loss_parity(case: Case) -> Outcome:
     Fails when the losses at equal work are more than 2 % apart, and more than noise explains.
     Unknown without a baseline.
     """
-    found = case.parity
-    if found is None:
+    parity = case.parity
+    if parity is None:
         return unknown("no baseline was given", "--baseline the run before the change")
-    if found.verdict == "unknown":
-        return unknown(found.why, "train both runs further, on the same data")
-    limit = f"tolerance {share(found.tolerance)}"
-    if found.verdict == "differs":
-        return failed("undo the change, or prove it right before you go on", found.why, limit)
-    return passed(found.why, limit)
+    if parity.verdict == "unknown":
+        return unknown(parity.why, "train both runs further, on the same data")
+    limit = f"tolerance {share(parity.tolerance)}"
+    if parity.verdict == "differs":
+        return failed("undo the change, or prove it right before you go on", parity.why, limit)
+    return passed(parity.why, limit)

@@ -36,11 +36,11 @@ def mixed_precision(case: Case) -> Outcome:
         return unknown(f"{used} without a run in fp32 to compare with", "--baseline a run in fp32")
     before = base.summary
     if precision(before) is not None:
-        said = f"the baseline computes in {precision(before)} too"
-        return unknown(said, "--baseline a run in fp32")
+        difference = f"the baseline computes in {precision(before)} too"
+        return unknown(difference, "--baseline a run in fp32")
     if _work(summary) != _work(before):
-        said = f"{_said(summary)} here, {_said(before)} in the baseline"
-        return unknown(said, "--baseline a run of the same model and batch")
+        difference = f"{_described(summary)} here, {_described(before)} in the baseline"
+        return unknown(difference, "--baseline a run of the same model and batch")
     return _compared(summary, before, used)
 
 
@@ -49,28 +49,28 @@ def _compared(after: Summary, before: Summary, used: str) -> Outcome:
     if new.value is None or old.value is None:
         return unknown("one of the two has no steady state", "train both past the warm-up")
     speed = f"{duration(old.value)} in fp32, {duration(new.value)} in {used}"
-    said = f"{speed}: {times(old.value / new.value)} as fast"
+    speedup = f"{speed}: {times(old.value / new.value)} as fast"
     # Where an interval is missing, its value stands for both ends.
     fast = (new.high or new.value) < (old.low or old.value)
-    peaks = [one.value(MEMORY_PEAK_BYTES) for one in (before, after)]
+    peaks = [summary.value(MEMORY_PEAK_BYTES) for summary in (before, after)]
     if None in peaks:
         memory, small = "memory of the device was not measured", True
     else:
         memory = f"peak memory {size(peaks[0] or 0.0)} and {size(peaks[1] or 0.0)}"
         small = (peaks[1] or 0.0) < (peaks[0] or 0.0)
     if fast and small:
-        return passed(said, memory)
+        return passed(speedup, memory)
     action = f"stay in fp32, or find out what {used} converts: it does not pay here"
-    return failed(action, said, memory)
+    return failed(action, speedup, memory)
 
 
 def precision(summary: Summary) -> str | None:
     """The lower precision that a run computes in; `None` for fp32 or more."""
     config = summary.run.config
     for name in ("autocast", "precision"):
-        said = str(config.get(name) or "")
-        if "16" in said or "transformer-engine" in said:
-            return said
+        setting = str(config.get(name) or "")
+        if "16" in setting or "transformer-engine" in setting:
+            return setting
     return None
 
 
@@ -80,6 +80,6 @@ def _work(summary: Summary) -> tuple[object, ...]:
     return (*(config.get(name) for name in names), summary.run.world_size)
 
 
-def _said(summary: Summary) -> str:
+def _described(summary: Summary) -> str:
     config = summary.run.config
     return f"{config.get('model')} with batches of {config.get('batch_size')}"

@@ -35,12 +35,12 @@ def peak_memory(case: Case) -> Outcome:
         return unknown("too few steady steps to see memory grow", "train past the warm-up")
     slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None:
-        said = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)
-        return unknown(f"whether memory grows: {said}", case.loop.measures["memory"])
+        why = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)
+        return unknown(f"whether memory grows: {why}", case.loop.measures["memory"])
     if ledger is None and peak is None:
         # The resident set sees growth only: what it is made of, an audit tells.
-        said = f"{size(resident or 0.0)} resident; no tensor was counted"
-        return unknown(said, to_audit(case))
+        why = f"{size(resident or 0.0)} resident; no tensor was counted"
+        return unknown(why, to_audit(case))
     activations = None if ledger is None else ledger.activations_bytes
     return passed(
         "" if ledger is None else f"{size(ledger.static_bytes)} of model and optimizer",

@@ -21,18 +21,22 @@ def pinned_transfer(case: Case) -> Outcome:
     if summary.run.device == "cpu":
         return not_applicable("the batch is copied to no device (CPU)")
     pinned, blocking = setting(summary, "pin_memory"), _blocking(summary)
-    told = "the loader's pin_memory is unknown" if pinned is None else f"pin_memory={bool(pinned)}"
-    said = (told, _cost(summary))
+    pinning = (
+        "the loader's pin_memory is unknown" if pinned is None else f"pin_memory={bool(pinned)}"
+    )
+    evidence = (pinning, _cost(summary))
     if pinned == 0:
-        return failed("DataLoader(pin_memory=True), and batch.to(device, non_blocking=True)", *said)
+        return failed(
+            "DataLoader(pin_memory=True), and batch.to(device, non_blocking=True)", *evidence
+        )
     if pinned is None:
-        return unknown(told, "load with torch.utils.data.DataLoader")
+        return unknown(pinning, "load with torch.utils.data.DataLoader")
     if blocking is None:
         return unknown("the copy was not timed on both clocks", case.loop.measures["h2d"])
     if blocking:
         action = "batch.to(device, non_blocking=True): the host waits for each copy"
-        return failed(action, *said, _clocks(summary))
-    return passed(*said, _clocks(summary))
+        return failed(action, *evidence, _clocks(summary))
+    return passed(*evidence, _clocks(summary))
 
 
 def _blocking(summary: Summary) -> bool | None:

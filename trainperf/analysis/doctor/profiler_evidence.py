@@ -35,16 +35,16 @@ def profiler_evidence(case: Case) -> Outcome:
     if not case.evidence.captures:
         return _audited(case, first)
     report = case.evidence.captures[-1]
-    traced = next((one.answer for one in reversed(case.summary.traces) if one.answer), "")
+    traced = next((trace.answer for trace in reversed(case.summary.traces) if trace.answer), "")
     if first is None:
         return passed("no change is suggested", traced or report.answer)
-    seen = _seen(report, first)
-    if seen is None:
+    traced_share = _traced_share(report, first)
+    if traced_share is None:
         return not_applicable(f"{first.title}: no trace of a few steps can show that")
-    said = f"{first.title}; the trace shows {share(seen)}"
-    if seen < HALF * (first.fraction or LIMITS.notable):
-        return failed("look at the trace before you act: trainperf trace", said, report.answer)
-    return passed(said, report.answer)
+    evidence = f"{first.title}; the trace shows {share(traced_share)}"
+    if traced_share < HALF * (first.fraction or LIMITS.notable):
+        return failed("look at the trace before you act: trainperf trace", evidence, report.answer)
+    return passed(evidence, report.answer)
 
 
 def _asks_for_a_change(finding: Finding) -> bool:
@@ -63,7 +63,7 @@ def _audited(case: Case, first: Finding | None) -> Outcome:
     return unknown("no trace was recorded", to_trace(case))
 
 
-def _seen(report: CaptureReport, finding: Finding) -> float | None:
+def _traced_share(report: CaptureReport, finding: Finding) -> float | None:
     """The largest share of a step that any rank's trace has for it; `None` if it cannot say."""
     time = trace_time(finding)
     shares = [None if time is None else _share(rank, time) for rank in report.ranks]

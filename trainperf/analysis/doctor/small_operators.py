@@ -27,12 +27,16 @@ def small_operators(case: Case) -> Outcome:
 
 def _traced(case: Case) -> str:
     """What a trace of a device says of launching; empty without one."""
-    known = case.summary.dimensions
-    return "" if known is None or not known.basis.startswith("trace") else _launching(case.summary)
+    dimensions = case.summary.dimensions
+    return (
+        ""
+        if dimensions is None or not dimensions.basis.startswith("trace")
+        else _launching(case.summary)
+    )
 
 
 def _launching(summary: Summary) -> str:
-    known = summary.dimensions
-    if known is None or known.launch is None:
+    dimensions = summary.dimensions
+    if dimensions is None or dimensions.launch is None:
         return ""
-    return f"{share(known.launch)} of the step is launch overhead"
+    return f"{share(dimensions.launch)} of the step is launch overhead"

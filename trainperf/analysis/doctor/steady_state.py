@@ -18,8 +18,8 @@ def steady_state(case: Case) -> Outcome:
         return unknown("no step was recorded", "train some steps")
     if step_s is None:
         more = "train until the warm-up is over: the report says when"
-        said = f"{reason(summary, STEP_S)} in {plural(run.steps, 'step')}"
-        return unknown(said, more) if run.state == "running" else failed(more, said)
+        why = f"{reason(summary, STEP_S)} in {plural(run.steps, 'step')}"
+        return unknown(why, more) if run.state == "running" else failed(more, why)
     if run.steady_steps == run.steps:
         return failed(
             "exclude the first steps: compilation, allocation and autotuning are in them",

@@ -36,10 +36,10 @@ def tensor_cores(case: Case) -> Outcome:
     if audit is not None and audit.precision is None:
         return not_applicable("the step has no contraction")
     if audit is not None and not why:
-        said = f"most contractions in {audit.precision}"
+        evidence = f"most contractions in {audit.precision}"
         slow = audit.precision in SLOW
-        worth = f"{said}: a faster precision would gain less than {share(LIMITS.notable)}"
-        return passed(worth if slow else f"{said}, their sizes fit", traced)
+        worth = f"{evidence}: a faster precision would gain less than {share(LIMITS.notable)}"
+        return passed(worth if slow else f"{evidence}, their sizes fit", traced)
     if sounded is not None and sounded >= SOUNDS:
         return passed(traced)
     return unknown(traced or why, to_audit(case))
@@ -47,11 +47,11 @@ def tensor_cores(case: Case) -> Outcome:
 
 def _sounds(case: Case) -> float | None:
     """Mean over the traced steps that tell."""
-    told = [
+    fractions = [
         step.tensor_core_fraction
         for report in case.evidence.captures
         for rank in report.ranks
         for step in rank.steps
         if step.tensor_core_fraction is not None
     ]
-    return sum(told) / len(told) if told else None
+    return sum(fractions) / len(fractions) if fractions else None

@@ -50,5 +50,5 @@ def _clock(summary: Summary) -> str | None:
     """What the times stand on; `None` if nothing tells when the device is done."""
     if summary.run.device == "cpu":
         return "on a CPU an operator has run when it returns: the host's clock is exact"
-    known = [name for name in EVENTS if summary.value(name) is not None]
-    return f"device times from timing events ({', '.join(known)})" if known else None
+    timed = [name for name in EVENTS if summary.value(name) is not None]
+    return f"device times from timing events ({', '.join(timed)})" if timed else None

@@ -1,7 +1,6 @@
-"""What is a rule?  A pure function from the evidence of a run to a finding, or to `None`.
+"""Rules: pure functions from the evidence of a run to a finding.
 
-`None` means that the rule sees nothing wrong, or that the data it needs is missing: then it says
-nothing rather than guess.
+`None` means that nothing is wrong, or that the data to tell is missing: a rule does not guess.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ class Evidence:
     light: Roofline | None = None
     """The audited step against its chip; `None` without an audit, or where the chip is unknown."""
     typical: Roofline | None = None
-    """The same of a step as large as the steady ones are on average: what may stand beside their
+    """The same of a step as large as the steady ones are on average: comparable with their
     times.  `None` where none is steady, or the audited step is too unlike them."""
     captures: tuple[CaptureReport, ...] = ()
     """Traces that were read, in the order of their steps."""
@@ -64,6 +63,11 @@ def chip_used(documents: Documents) -> Chip | None:
     return None if documents.audit is None else chip_of(documents.audit.device_name)
 
 
+def steady_step_s(summary: Summary) -> float | None:
+    """Mean of the steady steps; `None` with too few of them to judge by."""
+    return summary.value(STEP_MEAN_S) if summary.run.steady_steps >= LIMITS.steps else None
+
+
 def worst(summary: Summary, name: str) -> float | None:
     """A reading's largest value on any rank: a bound on a gain must hold for the slowest."""
     reading = summary.reading(name)
@@ -75,11 +79,9 @@ def worst(summary: Summary, name: str) -> float | None:
 def phase_fraction(summary: Summary, phase: Phase) -> float | None:
     """Share of the mean steady step on the rank where it is largest; `None` without enough.
 
-    What one late rank alone spends there is left out: that is the straggler's.
+    What one late rank alone spends there is excluded: that is the straggler's.
     """
-    if summary.run.steady_steps < LIMITS.steps:
-        return None
-    spent, step = worst(summary, phase_reading(phase.label)), summary.value(STEP_MEAN_S)
+    spent, step = worst(summary, phase_reading(phase.label)), steady_step_s(summary)
     if spent is None or not step:
         return None
     return min(max(spent - late_s(summary, phase), 0.0) / step, 1.0)
@@ -109,8 +111,8 @@ def all_steps_s(summary: Summary) -> float:
 
 def setting(summary: Summary, name: str) -> float | None:
     """A number from the run's configuration or hardware; `None` when it is not known."""
-    for known in (summary.run.config, summary.run.hardware):
-        found = known.get(name)
-        if isinstance(found, (int, float)):
-            return found
+    for settings in (summary.run.config, summary.run.hardware):
+        value = settings.get(name)
+        if isinstance(value, (int, float)):
+            return value
     return None

@@ -1,4 +1,4 @@
-"""What was looked at once in a fit, and how it is kept.  One file here per kind of document."""
+"""Documents about what was inspected once in a fit, and how they are kept.  One file per kind."""
 
 from trainperf.core.artifacts.base import Document, read_document, write_document
 

@@ -75,4 +75,4 @@ class Compilation(Document, frozen=True, kw_only=True):
     @property
     def recompiled(self) -> tuple[Compiled, ...]:
         """What was compiled again because a guard failed."""
-        return tuple(one for one in self.compiled if one.reason is not None)
+        return tuple(entry for entry in self.compiled if entry.reason is not None)

@@ -96,10 +96,10 @@ class CompileProbe(Probe):
         return graphs
 
     def _keep(self, step: int | None, graphs: int) -> None:
-        found = self._records.compiled(step)
+        compiled = self._records.compiled(step)
         room = MOST - len(self._compiled)
-        self._compiled += found[:room]
-        self._left_out += len(found[room:])
+        self._compiled += compiled[:room]
+        self._left_out += len(compiled[room:])
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True

@@ -14,12 +14,13 @@ from trainperf.core.steps.records import Scalar
 def buckets(module: DistributedDataParallel) -> dict[str, Scalar]:
     """`ddp_buckets`, the number of them, and `ddp_unused_bytes`, parameters without a gradient.
 
-    The latter is `None` unless DDP was told to look for them.
+    The latter is `None` unless DDP was told to look for them.  Torch 2.6 adds it up over steps:
+    there only whether it is 0 means something.
     """
     read = getattr(module, "_get_ddp_logging_data", None)
-    told: Mapping[str, object] = read() if read is not None else {}
-    sizes = str(told.get("rebuilt_bucket_sizes") or told.get("bucket_sizes") or "")
-    unused = told.get("unused_parameter_size")
+    data: Mapping[str, object] = read() if read is not None else {}
+    sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
+    unused = data.get("unused_parameter_size")
     looked = module.find_unused_parameters and isinstance(unused, int)
     return {
         "ddp_buckets": len(sizes.split(",")) if sizes else None,

@@ -21,6 +21,7 @@ NO_RECORDS = "this version of torch keeps no records of its compilations"
 
 _FRAME = re.compile(r"^\[?(\d+)/\d+\]?:?\s*")
 """How torch numbers a function and its compilations, e.g. `1/6: `."""
+_COMPILATION = re.compile(r"^\[?(\d+)/(\d+)")
 _EXPLANATION = re.compile(r"^\s*Explanation:\s*(.+)$", re.MULTILINE)
 
 _WRAPPERS = "external_utils.py"
@@ -52,7 +53,7 @@ class DynamoRecords:
         if len(reasons) < self._breaks:  # `torch._dynamo.reset()` forgets them
             self._breaks = 0
         new, self._breaks = reasons[self._breaks :], len(reasons)
-        return Counter((explained(_text(one, "reason")), _place(one)) for one in new)
+        return Counter((explained(_text(entry, "reason")), _place(entry)) for entry in new)
 
     def compile_s(self) -> float | None:
         """Time spent compiling since this was made; `None` where torch does not count it."""
@@ -80,7 +81,7 @@ class DynamoRecords:
             line = _number(entry, "co_firstlineno") or 1
             self._names[number] = (name, f"{shown_path(file)}:{line:.0f}") if own else ("", "")
         function, where = self._names.get(number, ("", ""))
-        reason = _text(entry, "recompile_reason")
+        reason = recompile_reason(entry)
         refused = _text(entry, "fail_reason").lower()
         return Compiled(
             function=function,
@@ -91,6 +92,20 @@ class DynamoRecords:
             backward=getattr(entry, "is_forward", True) is False,
             gave_up=any(word in refused for word in _REFUSED),
         )
+
+
+def recompile_reason(entry: object) -> str | None:
+    """The guard that failed, in torch's words; `None` the first time a function is compiled."""
+    if hasattr(entry, "recompile_reason"):
+        return _text(entry, "recompile_reason") or None
+    # Torch 2.6 keeps the guards that failed elsewhere, under the compilation that they belonged to.
+    again = _COMPILATION.match(_text(entry, "compile_id"))
+    if again is None or again[2] == "0":
+        return None
+    last = f"{again[1]}/{int(again[2]) - 1}: "
+    guards = getattr(utilities(), "guard_failures", {}).values()
+    reasons = (reason for of_function in guards for reason in of_function)
+    return next((reason for reason in reasons if reason.startswith(last)), "no reason recorded")
 
 
 def by_times(breaks: Counter[tuple[str, str]]) -> tuple[GraphBreak, ...]:
@@ -108,8 +123,8 @@ def utilities() -> ModuleType | None:
 
 def explained(reason: str) -> str:
     """The sentence that says why a graph ended; the first line where torch explains nothing."""
-    found = _EXPLANATION.search(reason)
-    return found[1].strip() if found else first_line(reason)
+    match = _EXPLANATION.search(reason)
+    return match[1].strip() if match else first_line(reason)
 
 
 def first_line(text: str) -> str:
@@ -123,8 +138,8 @@ def _metrics() -> Sequence[object] | None:
 
 
 def _list(name: str) -> Sequence[object] | None:
-    found = getattr(utilities(), name, None)
-    return found if isinstance(found, list) else None
+    entries = getattr(utilities(), name, None)
+    return entries if isinstance(entries, list) else None
 
 
 def _spent_s() -> float | None:
@@ -143,15 +158,15 @@ def _place(reason: object) -> str:
 
 
 def _frame(compile_id: str) -> str:
-    found = _FRAME.match(compile_id)
-    return found[1] if found else compile_id
+    match = _FRAME.match(compile_id)
+    return match[1] if match else compile_id
 
 
 def _text(entry: object, name: str) -> str:
-    found = getattr(entry, name, None)
-    return found if isinstance(found, str) else ""
+    value = getattr(entry, name, None)
+    return value if isinstance(value, str) else ""
 
 
 def _number(entry: object, name: str) -> float | None:
-    found = getattr(entry, name, None)
-    return found if isinstance(found, (int, float)) else None
+    value = getattr(entry, name, None)
+    return value if isinstance(value, (int, float)) else None

@@ -40,8 +40,8 @@ def heap() -> Callable[[], int] | None:
     ask.restype = _MallInfo2
 
     def in_use() -> int:
-        told = ask()
-        return int(told.uordblks + told.hblkhd)
+        info = ask()
+        return int(info.uordblks + info.hblkhd)
 
     before = in_use()
     held = bytearray(_PROBE_BYTES)

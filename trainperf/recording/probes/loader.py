@@ -34,12 +34,12 @@ class LoaderProbe(Probe):
         super().attach(recorder)
         loader, self._loader = self._loader, None
         try:
-            found = loader_anatomy(loader)
+            anatomy = loader_anatomy(loader)
         except ConfigError as error:
             self._refused = f"not looked into: {error}"
             return
         if self._run is not None:
-            write_document(found, self._run)
+            write_document(anatomy, self._run)
 
     def notes(self) -> dict[str, str]:
         """Why there is no anatomy."""

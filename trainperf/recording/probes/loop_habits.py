@@ -69,7 +69,12 @@ class ZeroGradProbe(Probe):
             self._zeroed = bool(self._fresh)
             return
         groups = self._optimizer.param_groups
-        parameters = [one for group in groups for one in group["params"] if one.grad is not None]
+        parameters = [
+            parameter
+            for group in groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
         if not parameters or len(self._handles) > 1:
             return
         smallest = min(parameters, key=Tensor.numel)

@@ -99,14 +99,14 @@ def status_bytes(status: Path = _STATUS) -> Resident | None:
     """Resident set of this process; `None` where its parts are not told."""
     if not status.is_file():
         return None
-    told = status.read_bytes()
-    sizes = [_size(told, b"\nRss%s:" % kind) for kind in (b"Anon", b"Shmem", b"File")]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
+    lines = status.read_bytes()
+    sizes = [_size(lines, b"\nRss%s:" % kind) for kind in (b"Anon", b"Shmem", b"File")]
+    present = [size for size in sizes if size is not None]
+    if len(present) < len(sizes):
         return None
-    return Resident(anonymous=known[0], shared=known[1], mapped=known[2])
+    return Resident(anonymous=present[0], shared=present[1], mapped=present[2])
 
 
-def _size(told: bytes, name: bytes) -> int | None:
-    found = told.partition(name)[2].split(None, 1)
-    return int(found[0]) * 1024 if found else None
+def _size(lines: bytes, name: bytes) -> int | None:
+    value = lines.partition(name)[2].split(None, 1)
+    return int(value[0]) * 1024 if value else None

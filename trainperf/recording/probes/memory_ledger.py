@@ -50,8 +50,8 @@ class LedgerProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Read what the memory probe samples."""
         super().attach(recorder)
-        known = [name for name in _GROWING if name in recorder.columns]
-        self._column = recorder.column(known[0]) if known else None
+        columns = [name for name in _GROWING if name in recorder.columns]
+        self._column = recorder.column(columns[0]) if columns else None
         self._graphs = graphs_made()
 
     def sample(self, draft: Draft) -> None:
@@ -86,8 +86,8 @@ class LedgerProbe(Probe):
 
 def _last_error() -> BaseException | None:
     """What ended the program, once its traceback was printed."""
-    found = getattr(sys, "last_value", None)
-    return found if isinstance(found, BaseException) else None
+    error = getattr(sys, "last_value", None)
+    return error if isinstance(error, BaseException) else None
 
 
 def _unknown(storage: int) -> None:

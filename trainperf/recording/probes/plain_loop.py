@@ -65,13 +65,13 @@ class PlainLoopProbe(Probe):
 
     def config(self) -> dict[str, Scalar]:
         """What is known by now, under the names that Lightning's configuration has."""
-        seen: dict[str, Scalar] = {}
+        facts: dict[str, Scalar] = {}
         if self._autocast is not None:
-            seen["autocast"] = self._autocast
+            facts["autocast"] = self._autocast
         if self._micro_batches:
             fewest, most = min(self._micro_batches), max(self._micro_batches)
-            seen["accumulate_grad_batches"] = most if fewest == most else f"{fewest} to {most}"
-        return seen
+            facts["accumulate_grad_batches"] = most if fewest == most else f"{fewest} to {most}"
+        return facts
 
     def reasons(self) -> dict[str, str]:
         """Why a phase has no time: it is in `other`, because nothing brackets it."""

@@ -114,12 +114,12 @@ class ScalerProbe(Probe):
         if key not in self._pending or draft is None:
             return
         self._pending.discard(key)
-        found = getattr(optimizer, "found_inf", None)
-        if not isinstance(found, torch.Tensor):
+        flag = getattr(optimizer, "found_inf", None)
+        if not isinstance(flag, torch.Tensor):
             return
-        row = self._found.row(draft.index, found.device)
+        row = self._found.row(draft.index, flag.device)
         if row is not None:
-            torch.gt(found.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
+            torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
 
     def _read_scale(self, step: int) -> None:
         if self._one is None:

@@ -29,7 +29,7 @@ class SchedulersProbe(Probe):
     def attach(self, recorder: Recorder) -> None:
         """Note where each of them stands: a resumed one has stepped before."""
         super().attach(recorder)
-        self._begun = [_stepped(one) for one in self._schedulers]
+        self._begun = [_stepped(scheduler) for scheduler in self._schedulers]
 
     def close(self, draft: Draft) -> None:
         """Count the step.  Runs every step."""
@@ -38,7 +38,7 @@ class SchedulersProbe(Probe):
 
     def config(self) -> dict[str, Scalar]:
         """What was counted so far."""
-        now = [_stepped(one) for one in self._schedulers]
+        now = [_stepped(scheduler) for scheduler in self._schedulers]
         steps = [
             after - before
             for before, after in zip(self._begun, now, strict=False)
@@ -54,5 +54,5 @@ class SchedulersProbe(Probe):
 
 
 def _stepped(scheduler: object) -> int | None:
-    found = getattr(scheduler, "last_epoch", None)
-    return found if isinstance(found, int) else None
+    epoch = getattr(scheduler, "last_epoch", None)
+    return epoch if isinstance(epoch, int) else None

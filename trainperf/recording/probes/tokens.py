@@ -73,10 +73,10 @@ class TokensProbe(RingProbe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Sum the batch's mask.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
-        found = self._mask(batch)
-        if found is None or draft is None:
+        mask = self._mask(batch)
+        if mask is None or draft is None:
             return
-        marks, ignored = found
+        marks, ignored = mask
         add(draft, self._padded, marks.numel())
         if marks.device.type == self._host:
             lengths = np.count_nonzero(_on_host(marks) != ignored, axis=-1)

@@ -138,10 +138,10 @@ class Analyst:
         except OSError as error:
             self._unread.append(f"{errand.name}: no process could be started ({error})")
 
-    def _heard(self, said: bytes, code: int) -> None:
+    def _heard(self, line: bytes, code: int) -> None:
         errand = self._errand
         try:
-            read = msgspec.json.decode(said, type=Read)
+            read = msgspec.json.decode(line, type=Read)
         except msgspec.DecodeError:
             read = Read(error=f"the process that read it ended with {code}")
         if read.error is not None:

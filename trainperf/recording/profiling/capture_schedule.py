@@ -130,7 +130,7 @@ class SlowSteps:
         self._limit_ns = inf
         self._since = 0
 
-    def said(self) -> str:
+    def note(self) -> str:
         """After which steps, in words."""
         steps = ", ".join(map(str, self.steps))
         return f"traced after steps of more than {self._factor:g} × the median: {steps}"

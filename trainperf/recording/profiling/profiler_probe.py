@@ -121,7 +121,7 @@ class ProfilerProbe(Probe):
         written, slow = self._folder.written, self._plan.slow
         return {
             **({"captures": ", ".join(written)} if written else {}),
-            **({"captures_slow": slow.said()} if slow is not None and slow.steps else {}),
+            **({"captures_slow": slow.note()} if slow is not None and slow.steps else {}),
             **self._said,
         }
 
@@ -132,8 +132,8 @@ class ProfilerProbe(Probe):
         wall_ns, now_ns = sum(draft.host_ns), self.recorder.now_ns()
         plan = self._plan
         if plan.request is not None:
-            asked = plan.request.look(now_ns, step, wall_ns)
-            self._requested_at = self._requested_at if asked is None else asked
+            requested = plan.request.look(now_ns, step, wall_ns)
+            self._requested_at = self._requested_at if requested is None else requested
         if plan.slow is not None and plan.slow.look(draft.index, wall_ns, draft.tags):
             self._due = True
         if self._analyst is not None and self._analyst.look(now_ns):

@@ -120,8 +120,8 @@ def another_profiler() -> bool:
         return True
     session = torch.autograd.profiler.profile
     # A third of what `gc.get_objects` takes: instances refer to their class.
-    sessions = [found for found in gc.get_referrers(session) if type(found) is session]
-    return any(found.entered and found.kineto_results is None for found in sessions)
+    sessions = [candidate for candidate in gc.get_referrers(session) if type(candidate) is session]
+    return any(candidate.entered and candidate.kineto_results is None for candidate in sessions)
 
 
 class Marks:

@@ -1,4 +1,4 @@
-"""Where records and readings go, one file each.
+"""Sinks: destinations of records and readings, one file each.
 
 To add one: a file with a function `sink_for`, which returns the sink if its output is there, and
 its name here.

@@ -10,10 +10,10 @@ from trainperf.reports.comparison.rows import answer, listed, notes, tables
 
 def render(comparisons: Sequence[Comparison]) -> str:
     """All of them, one below the other; names from users cannot open markup."""
-    return "\n".join(_one(comparison) for comparison in comparisons)
+    return "\n".join(_pair(comparison) for comparison in comparisons)
 
 
-def _one(comparison: Comparison) -> str:
+def _pair(comparison: Comparison) -> str:
     lines = [f"**{safe(answer(comparison))}**", ""]
     lines += [f"- {safe(note)}" for note in notes(comparison)]
     lines += [f"  - {safe(setting)}" for setting in listed(comparison)]

@@ -121,8 +121,8 @@ def tables(comparison: Comparison) -> list[Table]:
     return [table for table in both if table.rows]
 
 
-def _cells(found: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
-    return tuple((row.label, row.before, row.after, row.ratio, row.verdict) for row in found)
+def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
+    return tuple((row.label, row.before, row.after, row.ratio, row.verdict) for row in rows)
 
 
 def rows(comparison: Comparison) -> list[Row]:

@@ -11,10 +11,10 @@ from trainperf.reports.comparison.rows import answer, listed, notes, tables
 
 def render(comparisons: Sequence[Comparison]) -> str:
     """All of them, one below the other."""
-    return "\n".join(_one(comparison) for comparison in comparisons)
+    return "\n".join(_pair(comparison) for comparison in comparisons)
 
 
-def _one(comparison: Comparison) -> str:
+def _pair(comparison: Comparison) -> str:
     lines = ["", *wrapped(answer(comparison), WIDTH, "  "), ""]
     lines += [line for note in notes(comparison) for line in wrapped(note, WIDTH, "  - ")]
     lines += [f"      {plain(setting)}" for setting in listed(comparison)]

@@ -11,7 +11,7 @@ from trainperf.reports.layout.finding_view import NEXT
 from trainperf.reports.layout.terminal import flow
 
 
-SAID: dict[Status, str] = {
+LABELS: dict[Status, str] = {
     "pass": "pass",
     "fail": "FAIL",
     "not_applicable": "n/a",
@@ -71,7 +71,7 @@ def answer(checkup: Checkup) -> str:
 
 
 def _check(place: int, check: Checked, width: int) -> Iterator[Text]:
-    head = Text(f"  {SAID[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
+    head = Text(f"  {LABELS[check.status]:<5}{place:>2} ", style=_STYLES[check.status])
     yield head.append(plain(check.title.replace("`", "")), style=_STYLES[check.status])
     inner = width - _MARGIN
     action = f"{NEXT}: {check.action}" if check.action else ""

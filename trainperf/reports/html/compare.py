@@ -58,7 +58,7 @@ _KINDS = {"faster": "good", "slower": "bad"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeats:
+class RunSide:
     """Those of one run, read once: what is judged, and what is drawn of their steps."""
 
     runs: Sequence[ComparedRun]
@@ -70,8 +70,8 @@ class Pair:
     """Two sides and their comparison."""
 
     comparison: Comparison
-    before: Repeats
-    after: Repeats
+    before: RunSide
+    after: RunSide
 
     @property
     def names(self) -> tuple[str, str]:
@@ -80,7 +80,7 @@ class Pair:
         return f"before: {comparison.before.name}", f"after: {comparison.after.name}"
 
 
-def read(*paths: Path) -> Repeats:
+def read(*paths: Path) -> RunSide:
     """Read the repeats of one run.
 
     Raises:
@@ -88,14 +88,14 @@ def read(*paths: Path) -> Repeats:
     """
     walls = [WallsFold() for _ in paths]
     runs = [read_run(path, observers=[fold]) for path, fold in zip(paths, walls, strict=True)]
-    return Repeats(runs=runs, walls=walls)
+    return RunSide(runs=runs, walls=walls)
 
 
 def render(pairs: Sequence[Pair]) -> str:
     """The whole page; of several comparisons one below the other."""
     title = " · ".join(dict.fromkeys(pair.comparison.after.name for pair in pairs))
     several = [_overview(pairs)] if len(pairs) > 1 else []
-    parts = [part for pair in pairs for part in _one(pair)]
+    parts = [part for pair in pairs for part in _sections(pair)]
     return page(f"{title} · trainperf compare", *several, *parts)
 
 
@@ -117,7 +117,7 @@ def _overview(pairs: Sequence[Pair]) -> Markup:
     )
 
 
-def _one(pair: Pair) -> list[Markup]:
+def _sections(pair: Pair) -> list[Markup]:
     comparison = pair.comparison
     sides = (pair.before, pair.after)
     curves = [[run.losses for run in side.runs] for side in sides]

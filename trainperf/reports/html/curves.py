@@ -31,13 +31,13 @@ _LEVELS = frozenset({"loss"})
 def drawable(charts: Sequence[Chart]) -> Iterator[Chart]:
     """What there is something to draw of; what has an axis of its own as a chart of its own."""
     for chart in charts:
-        first = [line for line in chart.lines if not line.second and _known(line) >= _FEW]
+        first = [line for line in chart.lines if not line.second and _measured(line) >= _FEW]
         if chart.absent is None and first:
             # What is said of the axis on the right goes with it.
             what = chart.what.split(";", maxsplit=1)[0].removesuffix(".") + "."
             yield msgspec.structs.replace(chart, lines=first, what=what)
         for line in chart.lines:
-            if line.second and _known(line) >= _FEW:
+            if line.second and _measured(line) >= _FEW:
                 title = line.label[:1].upper() + line.label[1:]
                 yield Chart(key=line.key, title=title, what=f"{title}.", unit="", lines=[line])
 
@@ -47,7 +47,7 @@ def absent(charts: Sequence[Chart]) -> list[tuple[str, str]]:
     return [
         (chart.title, chart.absent or "fewer than two steps have a value")
         for chart in charts
-        if chart.absent is not None or all(_known(line) < _FEW for line in chart.lines)
+        if chart.absent is not None or all(_measured(line) < _FEW for line in chart.lines)
     ]
 
 
@@ -61,10 +61,10 @@ def drawn(chart: Chart, begins: Sequence[int]) -> Markup:
     ]
     named = keys((line.label, f"k{place % COLOURS}") for place, line in enumerate(chart.lines))
     inside = [tag("h3", text(chart.title)), frame.picture(chart.what, marks), named]
-    return tag("div", *inside, paragraph(_said(chart, frame), "soft small"))
+    return tag("div", *inside, paragraph(_caption(chart, frame), "soft small"))
 
 
-def _said(chart: Chart, frame: Frame) -> str:
+def _caption(chart: Chart, frame: Frame) -> str:
     banded = any(line.high is not None for line in chart.lines)
     shade = "The shade spans single steps." if banded else ""
     # The tokens' note is the name of what told padding from tokens.
@@ -84,7 +84,7 @@ def _singles(chart: Chart) -> list[float]:
     return [value for line in chart.lines for value in line.high or () if value is not None]
 
 
-def _known(line: Line) -> int:
+def _measured(line: Line) -> int:
     return sum(value is not None for value in line.values)
 
 

@@ -24,7 +24,7 @@ from trainperf.reports.series.steps import Steps, TagMarks
 COLOURS = {phase.label: place for place, phase in enumerate(PHASES)}
 """Of the style, by the phase's label."""
 
-_SEEN = 0.002
+_VISIBLE = 0.002
 """Share of the picture's height from which a phase is said when a group is pointed at."""
 
 
@@ -45,7 +45,7 @@ def over_time(steps: Steps) -> Markup:
     )
     marks = [*_areas(frame, steps), _slowest(frame, steps), *_hovers(frame, steps)]
     marks += _beyond(frame, steps, top_s)
-    least_s = _SEEN * top_s
+    least_s = _VISIBLE * top_s
     shown = [
         phase for phase in steps.phases if any((spent or 0.0) > least_s for spent in phase.mean_s)
     ]
@@ -56,11 +56,11 @@ def over_time(steps: Steps) -> Markup:
         lanes(_lane(frame, steps, phase) for phase in steps.tags)
         + frame.picture("phases of the step over the fit", marks, names=("step", ""))
         + keys(named)
-        + paragraph(_told(steps), "soft small")
+        + paragraph(_caption(steps), "soft small")
     )
 
 
-def _told(steps: Steps) -> str:
+def _caption(steps: Steps) -> str:
     if steps.width == 1:
         return "Each column is one step; of several ranks their mean."
     return (
@@ -111,7 +111,7 @@ def _hovers(frame: Frame, steps: Steps) -> Iterator[Markup]:
         parts = [
             f"{phase.label} {duration(spent)}"
             for phase in steps.phases
-            if (spent := phase.mean_s[place] or 0.0) > _SEEN * wall_s
+            if (spent := phase.mean_s[place] or 0.0) > _VISIBLE * wall_s
         ]
         begin, number = steps.begins[place], steps.steps[place]
         label = f"step {begin:,}: {duration(wall_s)}"

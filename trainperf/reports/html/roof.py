@@ -70,7 +70,7 @@ def roof(evidence: Evidence, light: Roofline) -> Markup:
     named = keys(
         (name, f"dot b{colour}") for bound, (name, colour) in _KINDS.items() if bound in there
     )
-    return Markup(picture + named + paragraph(_told(spots), "soft small"))
+    return Markup(picture + named + paragraph(_caption(spots), "soft small"))
 
 
 def why_not(evidence: Evidence, light: Roofline) -> str:
@@ -82,7 +82,7 @@ def why_not(evidence: Evidence, light: Roofline) -> str:
     return "operators on a device are timed by a trace, and none of this fit saw the same calls"
 
 
-def _told(spots: Sequence[_Spot]) -> str:
+def _caption(spots: Sequence[_Spot]) -> str:
     return (
         f"{plural(len(spots), 'operator')} of the audited step, those that compute; a larger dot "
         "took longer. Far below the roof there is time to gain; above its slope the data came "

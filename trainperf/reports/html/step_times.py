@@ -115,11 +115,11 @@ def _bars(frame: Frame, edges: Column, counts: npt.NDArray[np.int64]) -> Iterato
     for place in np.flatnonzero(counts):
         left, right = frame.x(edges[place]), frame.x(edges[place + 1])
         high = max(frame.height - frame.y(float(counts[place])), _LEAST_PX)
-        label = _said(edges, int(place), int(counts[place]))
+        label = _label(edges, int(place), int(counts[place]))
         yield box((left, frame.height - high), (right - left - 1.0, high), "g0", label)
 
 
-def _said(edges: Column, place: int, number: int) -> str:
+def _label(edges: Column, place: int, number: int) -> str:
     low, high = (duration(float(edges[side])) for side in (place, place + 1))
     return f"{plural(number, 'step')} of {low} to {high}"
 
@@ -131,7 +131,7 @@ def _lane(frame: Frame, edges: Column, name: str, counts: npt.NDArray[np.int64])
             (
                 frame.x(edges[place]),
                 frame.x(edges[place + 1]) - frame.x(edges[place]) - 1.0,
-                f"{_said(edges, int(place), int(counts[place]))}: {words(name)}",
+                f"{_label(edges, int(place), int(counts[place]))}: {words(name)}",
             )
             for place in np.flatnonzero(counts)
         ),

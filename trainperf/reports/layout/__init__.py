@@ -1,1 +1,1 @@
-"""What every report is laid out with: tables, wrapping, encoding, JSON."""
+"""Layout shared by all reports: tables, wrapping, encoding, JSON."""

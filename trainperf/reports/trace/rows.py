@@ -1,4 +1,4 @@
-"""Where the mean step of a traced rank goes: a row for every figure, with its name and a note.
+"""Breakdown of the mean step of a traced rank: a row for every figure, with its name and a note.
 
 `LABELS` has the one name of each figure: rows, tables and the list of missing figures use it.
 """

@@ -134,8 +134,8 @@ def _kernel_sizes(operator: Operator) -> str:
 
 def _shapes(operator: Operator) -> str:
     """E.g. `32×256×14×14 · 1024×256×1×1`, without the scalars among the inputs."""
-    found = re.findall(r"\[(\d+(?:, *\d+)*)\]", operator.shapes or "")
-    return " · ".join(re.sub(", *", "×", shape) for shape in found)
+    shapes = re.findall(r"\[(\d+(?:, *\d+)*)\]", operator.shapes or "")
+    return " · ".join(re.sub(", *", "×", shape) for shape in shapes)
 
 
 _RANKS: tuple[_Column[RankTrace], ...] = (

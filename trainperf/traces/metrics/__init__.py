@@ -1,1 +1,1 @@
-"""What a trace measures: steps, device time, idle time, communication, memory."""
+"""Metrics of a trace: steps, device time, idle time, communication, memory."""

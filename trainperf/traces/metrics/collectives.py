@@ -53,7 +53,7 @@ class Collectives:
     """Its process group; empty where the trace does not say."""
     bytes: Column
     """What each rank put in or got out, whichever is more; `NONE` where not given."""
-    asked: Column
+    launched_ns: Column
     """When the host asked for it; its start where that is not known."""
     members: Column
     """Ranks that take part; `NONE` where not given."""
@@ -80,7 +80,7 @@ def collectives_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> C
         step=device.step[work],
         group=group,
         bytes=_bytes(table, elements, dtype, _members(table, kind, group)),
-        asked=_asked(table, device.launch[work], device.start[work]),
+        launched_ns=_launched_ns(table, device.launch[work], device.start[work]),
         members=_sizes(table, group),
         work=work,
     )
@@ -103,13 +103,13 @@ def _of_host(table: EventTable, steps: StepSpans) -> Collectives:
         step=steps.holding(table.start_ns[rows]),
         group=group,
         bytes=bytes_,
-        asked=table.start_ns[rows],
+        launched_ns=table.start_ns[rows],
         members=_sizes(table, group),
         work=np.full(len(rows), NONE, np.intp),
     )
 
 
-def _asked(table: EventTable, launch: Rows, start: Column) -> Column:
+def _launched_ns(table: EventTable, launch: Rows, start: Column) -> Column:
     return np.where(launch == NONE, start, table.start_ns[launch])
 
 

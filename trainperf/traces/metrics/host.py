@@ -87,8 +87,8 @@ def host_work(table: EventTable, steps: StepSpans, device: DeviceWork) -> HostWo
         syncs=syncs,
         syncing=_spans(table, syncs),
         forward=_forward(table, steps, operators, engine),
-        backward=_known(_on_thread(table, steps, _BACKWARD)) or _known(_spans(table, engine)),
-        optimizer=_known(_optimizing(table, steps, engine)),
+        backward=_nonempty(_on_thread(table, steps, _BACKWARD)) or _nonempty(_spans(table, engine)),
+        optimizer=_nonempty(_optimizing(table, steps, engine)),
         engine=engine,
         operators=operators,
         operating=_spans(table, operators),
@@ -144,7 +144,7 @@ def _forward(table: EventTable, steps: StepSpans, operators: Rows, engine: Rows)
         return None
     own = operators[np.isin(table.sequence[operators], numbers)]
     backward = _spans(table, engine)
-    return _known(_spans(table, own[~backward.holds(table.start_ns[own])]))
+    return _nonempty(_spans(table, own[~backward.holds(table.start_ns[own])]))
 
 
 def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
@@ -156,7 +156,7 @@ def _optimizing(table: EventTable, steps: StepSpans, engine: Rows) -> Spans:
     return union(np.maximum(marks.start, last), marks.end)
 
 
-def _known(spans: Spans) -> Spans | None:
+def _nonempty(spans: Spans) -> Spans | None:
     return spans if len(spans) else None
 
 

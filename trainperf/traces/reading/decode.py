@@ -107,7 +107,7 @@ class EventDecoder:
         """Decode a JSON list of events; raises one of `FAULTS`."""
         return self._many.decode(body)
 
-    def one(self, body: bytes) -> Decoded:
+    def decode_event(self, body: bytes) -> Decoded:
         """Decode one event; raises one of `FAULTS`."""
         return self._one.decode(body)
 
@@ -131,7 +131,7 @@ class EventDecoder:
                 for key in Args.__struct_encode_fields__
                 if isinstance(args.get(key), list if key in _SHAPES else _SCALAR)
             }
-        return self.one(msgspec.json.encode(kept))
+        return self.decode_event(msgspec.json.encode(kept))
 
 
 def trailing(fault: Exception) -> int | None:

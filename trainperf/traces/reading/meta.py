@@ -1,4 +1,4 @@
-"""What a trace says about itself beside its events, where it is as expected."""
+"""Metadata of a trace beside its events, where it is as expected."""
 
 from collections.abc import Mapping
 

@@ -166,7 +166,7 @@ class Salvage:
 
     def _decoded(self, piece: bytes) -> Decoded | None:
         try:
-            return self._decoder.one(piece)
+            return self._decoder.decode_event(piece)
         except msgspec.ValidationError:
             pass
         except FAULTS:

@@ -11,9 +11,6 @@ from trainperf.core.readings import STEP_S
 WORTH = 0.10
 """Share of the fit that compiling may take before the fit counts as too short for it."""
 
-MOST = 110
-"""Letters of torch's words in a line."""
-
 _SIZE = re.compile(r"tensor '(?P<name>.+?)' size mismatch at index (?P<dim>\d+)")
 _WRAPPED = re.compile(r"\b[LG]\['(\w+)'\]")
 """How torch names a local or a global variable."""
@@ -24,30 +21,29 @@ def recompiled_late(document: Compilation) -> list[Compiled]:
 
     Inside that step modules of one class are compiled after one another, each for the first time.
     """
-    steps = [one.step for one in document.compiled if one.step is not None]
-    first = min(steps, default=0)
-    return [one for one in document.recompiled if one.step is not None and one.step > first]
+    first = min((graph.step for graph in document.compiled if graph.step is not None), default=0)
+    return [graph for graph in document.recompiled if (graph.step or 0) > first]
 
 
 def excess_s(document: Compilation, summary: Summary, steps: Collection[int]) -> float:
     """By how much these steps were longer than a steady one, together."""
     step_s = summary.value(STEP_S) or 0.0
-    walls = [one.wall_s for one in document.steps if one.step in steps]
+    walls = [step.wall_s for step in document.steps if step.step in steps]
     return sum(max(0.0, wall_s - step_s) for wall_s in walls)
 
 
 def once_s(document: Compilation, summary: Summary) -> float:
     """What compiling costs a fit in which nothing is compiled twice."""
-    again = {one.step for one in recompiled_late(document)}
-    first = {one.step for one in document.steps} - again
-    between = [one.seconds or 0.0 for one in document.compiled if one.step is None]
+    again = {graph.step for graph in recompiled_late(document)}
+    first = {step.step for step in document.steps} - again
+    between = [graph.seconds or 0.0 for graph in document.compiled if graph.step is None]
     return excess_s(document, summary, first) + sum(between)
 
 
 def dimension(reason: str) -> tuple[str, int] | None:
     """The tensor and the dimension that a guard found changed, if it was that."""
-    found = _SIZE.search(plain(reason))
-    return (found["name"], int(found["dim"])) if found else None
+    match = _SIZE.search(plain(reason))
+    return (match["name"], int(match["dim"])) if match else None
 
 
 def plain(reason: str) -> str:
@@ -57,9 +53,9 @@ def plain(reason: str) -> str:
 
 def short(text: str) -> str:
     """No longer than fits a line of a report."""
-    return text if len(text) <= MOST else text[: MOST - 1] + "…"
+    return text if len(text) <= 110 else text[:109] + "…"
 
 
-def name_of(one: Compiled) -> str:
+def name_of(graph: Compiled) -> str:
     """The function, in words."""
-    return one.function or "the compiled module"
+    return graph.function or "the compiled module"

@@ -9,9 +9,6 @@ from trainperf.core.formatting.units import duration, plural, share, times
 from trainperf.core.readings import STEP_S
 
 
-LONG_S = 1.0
-"""Compiling for less is not worth a finding."""
-
 COMPILED_GAIN = 1.43
 """How much faster torch.compile trains on average by torch's own account (A100, 163 models)."""
 
@@ -31,7 +28,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
     saved_s = (COMPILED_GAIN - 1) * step_s
     needed = math.ceil(cost_s / saved_s)
     lost = min(cost_s / fit_s, 1.0)
-    if cost_s < LONG_S or needed <= summary.run.steps or lost < WORTH:
+    if cost_s < 1.0 or needed <= summary.run.steps or lost < WORTH:
         return None
     return Finding(
         id="compile_latency",
@@ -49,9 +46,7 @@ def compile_latency(evidence: Evidence) -> Finding | None:
         ),
         action="leave torch.compile out of short runs, train longer in one go, or keep the cache "
         "(TORCHINDUCTOR_FX_GRAPH_CACHE=1)",
-        **costs(lost),
-        scope="fit",
-        confidence="medium",
+        **costs(lost, confidence="medium", scope="fit"),
         effort="minutes",
         confirm="first_step_s is near step_s; trainperf compare BEFORE AFTER",
     )

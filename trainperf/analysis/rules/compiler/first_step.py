@@ -7,10 +7,6 @@ from trainperf.core.formatting.units import duration, share
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
 
-LONG_S = 10.0
-"""In a fit of seconds the first step always stands out and never matters."""
-
-
 def first_step(evidence: Evidence) -> Finding | None:
     """Compilation or autotuning in the first step takes a notable part of the whole fit."""
     summary = evidence.summary
@@ -22,7 +18,8 @@ def first_step(evidence: Evidence) -> Finding | None:
     if compiled is not None and once_s(compiled, summary) >= (first_s - step_s) / 2:
         return None  # compiling has a finding of its own, or has paid back
     extra_s = first_s - step_s
-    if extra_s < LONG_S or extra_s < WORTH * own_fit_s(summary):
+    # In a fit of seconds the first step always stands out and never matters.
+    if extra_s < 10.0 or extra_s < WORTH * own_fit_s(summary):
         return None
     lost = extra_s / own_fit_s(summary)
     return Finding(
@@ -31,8 +28,6 @@ def first_step(evidence: Evidence) -> Finding | None:
         advice="Pay for the first step once",
         evidence=(f"first step {duration(first_s)}, later ones {duration(step_s)}",),
         action="train longer in one go, keep the compilation cache, or do not compile short runs",
-        **costs(lost),
-        scope="fit",
-        confidence="medium",
+        **costs(lost, confidence="medium", scope="fit"),
         confirm="trainperf compare BEFORE AFTER: first_step_s is a smaller part of the fit",
     )

@@ -15,13 +15,13 @@ def graph_breaks(evidence: Evidence) -> Finding | None:
     if document is None or not document.breaks:
         return None
     first = document.breaks[0]
-    places = {one.where for one in document.breaks}
+    places = {graph_break.where for graph_break in document.breaks}
     return Finding(
         id="graph_breaks",
         title=f"compiled code breaks at {plural(len(places), 'place')}",
         advice="Remove the graph breaks",
         evidence=(
-            *(f"{one.where or 'a line'}: {short(one.reason)}" for one in document.breaks[:3]),
+            *(f"{each.where or 'a line'}: {short(each.reason)}" for each in document.breaks[:3]),
             f"{plural(document.graphs, 'graph')} in total; what a single one would gain is unknown",
         ),
         action=_action(first.reason),

@@ -12,15 +12,8 @@ from trainperf.analysis.rules.compiler.base import (
     short,
 )
 from trainperf.core.artifacts.compilation import Compiled
-from trainperf.core.findings import Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, share
-
-
-WORTH = 0.05
-"""Share of the fit, beyond what the same steps take without the compiler."""
-
-FEWEST = 2
-"""A shape that is seen to change is compiled once more, for all lengths: that is ordinary."""
 
 
 def recompiles(evidence: Evidence) -> Finding | None:
@@ -31,14 +24,15 @@ def recompiles(evidence: Evidence) -> Finding | None:
     """
     summary, document = evidence.summary, evidence.documents.compilation
     late = recompiled_late(document) if document is not None else []
-    steps = {one.step for one in late if one.step is not None}
-    if document is None or len(steps) < FEWEST or not own_fit_s(summary):
+    steps = {graph.step for graph in late if graph.step is not None}
+    # A shape that is seen to change is compiled once more, for all lengths: that is ordinary.
+    if document is None or len(steps) < 2 or not own_fit_s(summary):
         return None
     lost = min(excess_s(document, summary, steps) / own_fit_s(summary), 1.0)
-    if lost < WORTH:
+    if lost < LIMITS.worth:
         return None
     worst = _most_often(late)
-    given_up = [one for one in late if one.gave_up]
+    given_up = [graph for graph in late if graph.gave_up]
     return Finding(
         id="recompiles",
         title=f"recompilation takes {share(lost)} of the fit",
@@ -50,17 +44,15 @@ def recompiles(evidence: Evidence) -> Finding | None:
             ),
             f"{name_of(worst)}: {short(plain(worst.reason or ''))}",
             *(
-                f"torch gave up on {name_of(one)} in step {one.step}: new shapes run uncompiled"
-                for one in given_up[:1]
+                f"torch gave up on {name_of(graph)} in step {graph.step}: new shapes run uncompiled"
+                for graph in given_up[:1]
             ),
         ),
         action=_action(worst),
         fraction=lost,
         scope="fit",
         gain_upper_bound=None if given_up else amdahl(lost),
-        confidence="high",
         severity=severity(lost),
-        effort="minutes",
         where=worst.where,
         confirm="the reading recompiles is 0 after the first steps; trainperf compare BEFORE AFTER",
     )
@@ -68,12 +60,12 @@ def recompiles(evidence: Evidence) -> Finding | None:
 
 def _most_often(late: list[Compiled]) -> Compiled:
     """The latest recompilation of the function that has most of them."""
-    often = Counter((one.function, one.where) for one in late).most_common(1)[0][0]
-    return [one for one in late if (one.function, one.where) == often][-1]
+    often = Counter((graph.function, graph.where) for graph in late).most_common(1)[0][0]
+    return [graph for graph in late if (graph.function, graph.where) == often][-1]
 
 
-def _action(one: Compiled) -> str:
-    reason = plain(one.reason or "")
+def _action(graph: Compiled) -> str:
+    reason = plain(graph.reason or "")
     changed = dimension(reason)
     if changed is not None:
         name, dim = changed

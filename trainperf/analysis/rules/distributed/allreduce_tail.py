@@ -2,24 +2,17 @@
 
 from math import ceil
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, setting
+from trainperf.analysis.rules.base import Evidence, TraceTime, setting, steady_step_s
 from trainperf.analysis.rules.distributed.base import reduction_fraction, redundant
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import duration, plural, rate, share, size
-from trainperf.core.readings import STEP_MEAN_S
-from trainperf.traces.results import Collective
 
 
 TRACE_TIME: TraceTime = "communication"
 
-MIB = 1024**2
-
 BUCKET_MB = 25
 """What DDP takes by itself."""
-
-MANY_BUCKETS = 4
-"""So many times the buckets that a cap of `BUCKET_MB` would make, and one: too many."""
 
 
 def allreduce_tail(evidence: Evidence) -> Finding | None:
@@ -29,8 +22,8 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     point = next((p for p in summary.synchronisation if p.point == "backward"), None)
-    step_s, most = summary.value(STEP_MEAN_S), reduction_fraction(evidence)
-    if point is None or not step_s or most is None or summary.run.steady_steps < LIMITS.steps:
+    step_s, most = steady_step_s(summary), reduction_fraction(evidence)
+    if point is None or not step_s or most is None:
         return None
     waited = point.transfer_s / step_s * (1 - redundant(summary))
     if waited < LIMITS.notable:
@@ -57,11 +50,11 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
 
 def too_many_buckets(summary: Summary) -> bool:
     """Whether DDP reduces far more buckets than its gradients would fill."""
-    made, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
-    if made is None or gradients is None:
+    buckets, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
+    if buckets is None or gradients is None:
         return False
-    # The first bucket is a small one, so that reducing can begin early.
-    return made > MANY_BUCKETS * (1 + ceil(gradients / (BUCKET_MB * MIB)))
+    # The first bucket is a small one, so that reducing can begin early.  Four times are too many.
+    return buckets > 4 * (1 + ceil(gradients / (BUCKET_MB << 20)))
 
 
 def _remedy(summary: Summary) -> tuple[str, str]:
@@ -80,34 +73,34 @@ def _remedy(summary: Summary) -> tuple[str, str]:
 
 
 def _buckets(summary: Summary) -> tuple[str, ...]:
-    made, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
-    said = []
-    if made and gradients is not None:
-        each = size(gradients / made)
-        said.append(f"{plural(round(made), 'bucket')} of {each} on average")
+    buckets, gradients = setting(summary, "ddp_buckets"), setting(summary, "gradient_bytes")
+    facts = []
+    if buckets and gradients is not None:
+        each = size(gradients / buckets)
+        facts.append(f"{plural(round(buckets), 'bucket')} of {each} on average")
     if setting(summary, "ddp_unused_bytes") == 0:
-        said.append("find_unused_parameters=True, and every parameter is used")
-    return tuple(said)
+        facts.append("find_unused_parameters=True, and every parameter is used")
+    return tuple(facts)
 
 
 def _links(evidence: Evidence) -> tuple[str, ...]:
     """What a capture saw of the all-reduces, against the chip's link to its host."""
-    seen = _slowest(evidence)
-    if seen is None or seen.bus_bytes_per_s is None:
+    slowest = _slowest_bytes_per_s(evidence)
+    if slowest is None:
         return ()
-    said = f"all-reduces move {rate(seen.bus_bytes_per_s)} over the slowest link"
+    fact = f"all-reduces move {rate(slowest)} over the slowest link"
     link = evidence.light.chip.link_bytes_per_s if evidence.light else None
-    return (said if link is None else f"{said}; the link to the host does {rate(link)}",)
+    return (fact if link is None else f"{fact}; the link to the host does {rate(link)}",)
 
 
-def _slowest(evidence: Evidence) -> Collective | None:
+def _slowest_bytes_per_s(evidence: Evidence) -> float | None:
     for capture in reversed(evidence.captures):
-        found = [
-            one
+        rates = [
+            collective.bus_bytes_per_s
             for rank in capture.ranks
-            for one in rank.collectives
-            if one.kind == "all_reduce" and one.bus_bytes_per_s
+            for collective in rank.collectives
+            if collective.kind == "all_reduce" and collective.bus_bytes_per_s
         ]
-        if found:
-            return min(found, key=lambda one: one.bus_bytes_per_s or 0.0)
+        if rates:
+            return min(rates)
     return None

@@ -24,8 +24,8 @@ def reduction_fraction(evidence: Evidence, *, named_only: bool = False) -> float
     The tail is that of one bucket at least; the others compete with backward for a CPU while it
     runs: all of them, or backward as a whole, is a bound there.  On a device it is what a capture
     saw of communication, or else the tail that nothing hides.  What ranks lose to a late one is the
-    straggler's and left out; with *named_only* what they lose in turn, which fewer reductions
-    would save in part, is left in.
+    straggler's and excluded; with *named_only* what they lose in turn, which fewer reductions
+    would save in part, is included.
     """
     summary = evidence.summary
     tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), summary.value(STEP_MEAN_S)
@@ -40,21 +40,19 @@ def reduction_fraction(evidence: Evidence, *, named_only: bool = False) -> float
         buckets = setting(summary, "ddp_buckets")
         most = max(backward - late, 0.0)
         return most if buckets is None else min(most, exposed * buckets)
-    seen = communication_s(evidence)
-    return min(max(exposed, seen / step_s if seen is not None else 0.0), 1.0)
+    return min(max(exposed, (_communication_s(evidence) or 0.0) / step_s), 1.0)
 
 
 def _late_s(summary: Summary, *, named_only: bool) -> float:
-    """What the fastest rank waits beyond the last one for reductions, a step."""
+    """What the fastest rank waits beyond the last one for reductions, per step."""
     points = [point for point in summary.synchronisation if point.point == "backward"]
     return sum(p.lost_s for p in points if p.straggler is not None or not named_only)
 
 
-def communication_s(evidence: Evidence) -> float | None:
+def _communication_s(evidence: Evidence) -> float | None:
     """Device time of communication in a step of the last capture, on the slowest rank."""
     for capture in reversed(evidence.captures):
-        spent = [rank.totals.comm_s for rank in capture.ranks]
-        known = [one for one in spent if one is not None]
-        if known:
-            return max(known)
+        spent = [rank.totals.comm_s for rank in capture.ranks if rank.totals.comm_s is not None]
+        if spent:
+            return max(spent)
     return None

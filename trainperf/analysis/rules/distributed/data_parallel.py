@@ -15,28 +15,28 @@ def data_parallel(evidence: Evidence) -> Finding | None:
     if summary.run.config.get("wrapper") != "DataParallel":
         return None
     devices = round(setting(summary, "data_parallel_devices") or 0)
-    several = devices > 1
-    said = "the model is copied to each of them in every forward, by one process"
-    idle = "there is no second device: the wrapper only passes the batch on"
-    lightning = summary.run.loop is LIGHTNING
+    if devices < 2:
+        return Finding(
+            id="data_parallel",
+            title="DataParallel wraps the model and has no second device",
+            advice="Take the wrapper off",
+            evidence=("there is no second device: the wrapper only passes the batch on",),
+            action="train the model itself",
+            confidence="medium",
+            severity="low",
+            confirm="wrapper is gone from the run's configuration",
+        )
+    processes = f"torchrun --nproc-per-node={devices}, DistributedDataParallel(model) in each"
+    trainer = f'Trainer(strategy="ddp", devices={devices}), and no wrapper in the module'
+    copies = "the model is copied to each of them in every forward, by one process"
     return Finding(
         id="data_parallel",
-        title=f"DataParallel drives {plural(devices, 'device')} from one process"
-        if several
-        else "DataParallel wraps the model and has no second device",
-        advice="Use DistributedDataParallel" if several else "Take the wrapper off",
-        evidence=(f"{plural(devices, 'device')}; {said}" if several else idle,),
-        action=_distributed(devices, lightning=lightning) if several else "train the model itself",
+        title=f"DataParallel drives {plural(devices, 'device')} from one process",
+        advice="Use DistributedDataParallel",
+        evidence=(f"{plural(devices, 'device')}; {copies}",),
+        action=trainer if summary.run.loop is LIGHTNING else f"{processes} process",
         confidence="medium",
-        severity="high" if several else "low",
-        effort="hours" if several else "minutes",
-        confirm="trainperf compare BEFORE AFTER: the step is faster"
-        if several
-        else "wrapper is gone from the run's configuration",
+        severity="high",
+        effort="hours",
+        confirm="trainperf compare BEFORE AFTER: the step is faster",
     )
-
-
-def _distributed(devices: int, *, lightning: bool) -> str:
-    if lightning:
-        return f'Trainer(strategy="ddp", devices={devices}), and no wrapper in the module'
-    return f"torchrun --nproc-per-node={devices}, DistributedDataParallel(model) in each process"

@@ -10,9 +10,6 @@ from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION, STEP_MEAN_S
 
 TRACE_TIME: TraceTime = "communication"
 
-REDUNDANT = 0.25
-"""Share of the all-reduces: two micro-batches per step waste half of them."""
-
 
 def no_sync(evidence: Evidence) -> Finding | None:
     """Gradient accumulation with an all-reduce in every micro-batch: all but the last are wasted.
@@ -21,7 +18,8 @@ def no_sync(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     extra, whole = redundant(summary), reduction_fraction(evidence, named_only=True)
-    if extra < REDUNDANT or whole is None or summary.run.steady_steps < LIMITS.steps:
+    # Two micro-batches per step waste half of them.
+    if extra < 0.25 or whole is None or summary.run.steady_steps < LIMITS.steps:
         return None
     lost = extra * whole
     return Finding(
@@ -31,8 +29,7 @@ def no_sync(evidence: Evidence) -> Finding | None:
         evidence=_evidence(summary),
         action=f"with {summary.run.loop.wrapped_model}.no_sync(): around forward and backward of "
         "all micro-batches but the last",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         confirm="allreduces_per_step in the run's configuration is 1, and the tail is shorter",
     )
 
@@ -41,8 +38,8 @@ def _evidence(summary: Summary) -> tuple[str, ...]:
     reduced = setting(summary, "allreduces_per_step") or 0.0
     passes = setting(summary, "micro_batches_per_step") or 0.0
     tail, step_s = worst(summary, ALLREDUCE_TAIL_FRACTION), summary.value(STEP_MEAN_S)
-    said = (f"{count(reduced)} all-reduces for {count(passes)} micro-batches per step",)
+    fact = f"{count(reduced)} all-reduces for {count(passes)} micro-batches per step"
     if tail is None or not step_s:
-        return said
+        return (fact,)
     waited = f"{duration(tail * step_s)} of {duration(step_s)} per step in their tails"
-    return (*said, f"{waited}, the rest overlaps backward")
+    return fact, f"{waited}, the rest overlaps backward"

@@ -1,11 +1,10 @@
 """Rule about ranks that wait for each other."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, steady_step_s
 from trainperf.analysis.summary.schema import Summary, SyncPoint
-from trainperf.core.findings import LIMITS, Finding, amdahl, severity
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share, words
 from trainperf.core.phases import Phase
-from trainperf.core.readings import STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "communication"
@@ -17,9 +16,8 @@ def straggler(evidence: Evidence) -> Finding | None:
     The bound is the mean of what the fastest rank waits beyond the last one.
     """
     summary = evidence.summary
-    step_s = summary.value(STEP_MEAN_S)
-    points = summary.synchronisation
-    if not step_s or not points or summary.run.steady_steps < LIMITS.steps:
+    step_s, points = steady_step_s(summary), summary.synchronisation
+    if not step_s or not points:
         return None
     lost = _lost_s(summary) / step_s
     named = [point for point in points if point.straggler is not None]
@@ -35,10 +33,7 @@ def straggler(evidence: Evidence) -> Finding | None:
         advice="Even out the ranks" if first is None else f"Look at rank {first.straggler}",
         evidence=tuple(lateness(point) for point in points),
         action=_action(first),
-        fraction=min(lost, 0.99),
-        gain_upper_bound=amdahl(min(lost, 0.99)),
-        confidence="medium" if first is None else "high",
-        severity=severity(lost),
+        **costs(min(lost, 0.99), confidence="medium" if first is None else "high"),
         effort="hours",
         confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls, no rank is named",
     )

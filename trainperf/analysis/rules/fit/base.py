@@ -35,8 +35,7 @@ def gap_finding(summary: Summary, gap: Gap, limit: float, remedy: PauseRemedy) -
         advice=remedy.advice,
         evidence=(f"{duration(spent_s)} in {plural(number, 'pause')}", *_pace(summary, gap)),
         action=remedy.action,
-        **costs(lost),
-        scope="fit",
+        **costs(lost, scope="fit"),
         effort=remedy.effort,
         confirm=f"trainperf report: {gap.label} takes at most {share(AIM)} of the fit",
     )

@@ -9,20 +9,13 @@ from trainperf.core.phases import Gap
 from trainperf.core.readings import STEP_S
 
 
-WORTH = 0.10
-"""Share of the fit."""
-
-LONG_STEPS = 20
-"""A pause as long as so many steps is worth writing in the background."""
-
-
 def checkpoint(evidence: Evidence) -> Finding | None:
     """The fit stands still for checkpoints.
 
     The bound is the whole of it: rarer ones save a part, asynchronous ones nearly all.
     """
     summary = evidence.summary
-    return gap_finding(summary, Gap.CHECKPOINT, WORTH, _remedy(summary))
+    return gap_finding(summary, Gap.CHECKPOINT, 0.10, _remedy(summary))
 
 
 def _remedy(summary: Summary) -> PauseRemedy:
@@ -31,23 +24,14 @@ def _remedy(summary: Summary) -> PauseRemedy:
     every = f"every_n_train_steps={steps * less_often(summary, Gap.CHECKPOINT):,}"
     lightning = summary.run.loop is LIGHTNING
     rarer = f"ModelCheckpoint({every.replace(',', '_')})" if lightning else f"save with {every}"
-    if not _long(summary, number):
+    step_s, spent_s = summary.value(STEP_S), summary.ledger_s.get(Gap.CHECKPOINT.label, 0.0)
+    # A pause as long as twenty steps is worth writing in the background.
+    if not number or not step_s or spent_s / number < 20 * step_s:
         return PauseRemedy(advice="Checkpoint less often", action=rarer)
+    plugin = "Trainer(plugins=[AsyncCheckpointIO()])"
+    background = plugin if lightning else "torch.distributed.checkpoint.async_save(…)"
     return PauseRemedy(
         advice="Write checkpoints in the background",
-        action=f"{_background(lightning=lightning)}, or {rarer}",
+        action=f"{background}, or {rarer}",
         effort="hours",
     )
-
-
-def _background(*, lightning: bool) -> str:
-    if lightning:
-        return "Trainer(plugins=[AsyncCheckpointIO()])"
-    return "torch.distributed.checkpoint.async_save(…)"
-
-
-def _long(summary: Summary, number: int) -> bool:
-    step_s = summary.value(STEP_S)
-    if not number or not step_s:
-        return False
-    return summary.ledger_s[Gap.CHECKPOINT.label] / number >= LONG_STEPS * step_s

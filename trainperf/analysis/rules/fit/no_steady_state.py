@@ -16,9 +16,9 @@ def no_steady_state(evidence: Evidence) -> Finding | None:
     if run.steady_steps or not run.steps or run.state == "running":
         return None
     least = 2 * WINDOW + 1
-    if run.steps < least and run.state != "finished":
-        return None
     if run.steps < least:
+        if run.state != "finished":
+            return None
         return Finding(
             id="no_steady_state",
             title=f"{plural(run.steps, 'step')} are too few for a steady state",

@@ -7,10 +7,6 @@ from trainperf.core.phases import Phase
 from trainperf.core.readings import STEP_IQR_S, STEP_P95_S, STEP_S
 
 
-NOISE = 0.25
-"""Middle half over median; torch.utils.benchmark calls such a measurement worthless."""
-
-
 def noisy_run(evidence: Evidence) -> Finding | None:
     """The middle half of the steady steps lies far apart, and no loader explains it.
 
@@ -21,8 +17,9 @@ def noisy_run(evidence: Evidence) -> Finding | None:
     if not step_s or apart_s is None or summary.run.steady_steps < LIMITS.steps:
         return None
     waited = phase_fraction(summary, Phase.DATA_WAIT) or 0.0
-    # A loader with workers brings batches in bursts, and has a rule of its own.
-    if apart_s / step_s < NOISE or waited >= LIMITS.notable:
+    # From a quarter of the median on torch.utils.benchmark calls a measurement worthless.  A loader
+    # with workers brings batches in bursts, and has a rule of its own.
+    if apart_s / step_s < 0.25 or waited >= LIMITS.notable:
         return None
     last_s = summary.value(STEP_P95_S)
     return Finding(

@@ -24,7 +24,6 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
             f"{duration(last.before_s)} per step before, {duration(last.after_s)} after",
         ),
         action="set TEARDOWN_CUPTI=1, or restart the fit after profiling",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         confirm="trainperf compare with a run without captures: no clear change",
     )

@@ -8,10 +8,6 @@ from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import Gap
 
 
-WORTH = 0.20
-"""Share of the fit."""
-
-
 def validation(evidence: Evidence) -> Finding | None:
     """The fit stands still for validation.
 
@@ -19,7 +15,7 @@ def validation(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     remedy = PauseRemedy(advice="Validate less", action=_action(summary))
-    return gap_finding(summary, Gap.VALIDATION, WORTH, remedy)
+    return gap_finding(summary, Gap.VALIDATION, 0.20, remedy)
 
 
 def _action(summary: Summary) -> str:

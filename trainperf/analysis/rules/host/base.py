@@ -7,12 +7,11 @@ step are laid over the phases of the steady ones, which ran without the audit.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import Evidence, steady_step_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part
-from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import duration
-from trainperf.core.readings import PHASE_OTHER_S, STEP_MEAN_S, phase_reading
+from trainperf.core.readings import PHASE_OTHER_S, phase_reading
 
 
 _GROUPS: tuple[tuple[str, tuple[Part, ...]], ...] = (
@@ -21,14 +20,8 @@ _GROUPS: tuple[tuple[str, tuple[Part, ...]], ...] = (
     ("optimizer", ("optimizer",)),
 )
 
-NEAR = 12
-"""Lines of one file that lie at most so far apart may be one loop."""
-
 LOOP = 8
 """So many calls from one line in one step are a loop."""
-
-OWN_S = 100e-6
-"""The audit is quicker than that between two calls: from its end to its next begin."""
 
 READS = (
     "aten._local_scalar_dense.",
@@ -79,10 +72,8 @@ class HostLines:
 def host_lines(evidence: Evidence) -> HostLines | None:
     """`None` without an audit on a CPU of a step like the others, or with too few steady steps."""
     summary, audit = evidence.summary, evidence.documents.audit
-    step_s = summary.value(STEP_MEAN_S)
+    step_s = steady_step_s(summary)
     if audit is None or audit.device != "cpu" or not step_s:
-        return None
-    if summary.run.steady_steps < LIMITS.steps:
         return None
     rows = audit.operators
     shares: dict[int, float] = {}
@@ -115,21 +106,22 @@ def reads(rows: Iterable[OperatorUse]) -> list[OperatorUse]:
 def read_in_loops(rows: Sequence[OperatorUse]) -> list[OperatorUse]:
     """All that runs about as often as a read that is repeated, in lines near it."""
     chosen: set[str] = set()
+    often = _calls(rows)
     for line, calls in _calls(reads(rows)).items():
         if calls >= LOOP:
-            often = _calls(rows)
-            chosen |= {one for one in often if is_near(one, line) and 2 * often[one] >= calls}
+            chosen |= {
+                place for place in often if is_near(place, line) and 2 * often[place] >= calls
+            }
     return [row for row in rows if row.line in chosen and row.part != "optimizer"]
 
 
-def is_near(one: str, other: str) -> bool:
-    """Whether two lines may belong to one piece of code."""
-    (file, number), (its_file, its_number) = place(one), place(other)
-    return file == its_file and abs(number - its_number) <= NEAR
+def is_near(first: str, second: str) -> bool:
+    """Whether two lines may belong to one piece of code: at most twelve apart in one file."""
+    (file, number), (other_file, other_number) = _split(first), _split(second)
+    return file == other_file and abs(number - other_number) <= 12
 
 
-def place(line: str) -> tuple[str, int]:
-    """File and number of `file:line`."""
+def _split(line: str) -> tuple[str, int]:
     file, _, number = line.rpartition(":")
     return file, int(number) if number.isdecimal() else 0
 
@@ -168,5 +160,5 @@ def _phases(summary: Summary, rows: Sequence[OperatorUse]) -> list[tuple[float, 
 def _before_s(rows: Sequence[OperatorUse]) -> list[float]:
     """What passed before each row's calls, less what the audit itself adds there."""
     before = [row.before_s / row.calls for row in rows if row.before_s > 0]
-    own_s = min([*before, OWN_S])
+    own_s = min([*before, 100e-6])  # the audit is quicker than that from its end to its next begin
     return [max(0.0, row.before_s - own_s * row.calls) for row in rows]

@@ -20,14 +20,14 @@ def callbacks(evidence: Evidence) -> Finding | None:
     if lost < LIMITS.notable:
         return None
     named = list(summary.actions_s.items())[:2]
-    worst_hook = named[0][0] if named else None
+    heaviest = named[0][0] if named else "the callbacks"
     return Finding(
         id="callbacks",
         title=f"callbacks take {share(lost)} of the step",
-        advice=f"Lighten {worst_hook}" if worst_hook else "Lighten the callbacks",
+        advice=f"Lighten {heaviest}",
         evidence=tuple(f"{hook}: {duration(spent_s)} per step" for hook, spent_s in named)
         or ("no hook was timed by name",),
-        action=f"do the work of {worst_hook or 'the callbacks'} every n-th step, or not at all",
+        action=f"do the work of {heaviest} every n-th step, or not at all",
         **costs(lost),
         effort="hours",
         confirm="trainperf compare BEFORE AFTER: phase_callbacks_s falls",

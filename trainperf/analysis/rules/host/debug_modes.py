@@ -7,10 +7,6 @@ from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
 
-IDLE_CORES = 4
-"""On a machine with fewer the loader and the system have use for the others."""
-
-
 def debug_modes(evidence: Evidence) -> Finding | None:
     """Switches of torch that slow a step down, by what was recorded when the fit began.
 
@@ -50,18 +46,19 @@ _ACTIONS = {
 def _switched_on(summary: Summary) -> dict[str, str]:
     """Name to what it does, the most expensive first."""
     config = summary.run.config
-    found: dict[str, str] = {}
+    modes: dict[str, str] = {}
     if config.get("detect_anomaly"):
-        found["detect_anomaly"] = "every operator keeps its Python stack, every gradient is read"
+        modes["detect_anomaly"] = "every operator keeps its Python stack, every gradient is read"
     if config.get("autograd_profiler"):
-        found["the autograd profiler"] = "every operator of every step is recorded"
+        modes["the autograd profiler"] = "every operator of every step is recorded"
     threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
     alone = summary.run.device == "cpu" and summary.run.world_size == 1
-    if alone and threads == 1 and cores is not None and cores >= IDLE_CORES:
-        found["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
+    # On a machine with fewer cores the loader and the system have use for the others.
+    if alone and threads == 1 and cores is not None and cores >= 4:
+        modes["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
     if config.get("deterministic"):
-        found["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"
-    return found
+        modes["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"
+    return modes
 
 
 def _beyond_operators(evidence: Evidence) -> float | None:

@@ -6,13 +6,6 @@ from trainperf.core.formatting.units import duration, share
 from trainperf.core.readings import GC_S
 
 
-WORTH = 0.02
-"""Share of the fit."""
-
-FEWEST = 5
-"""Steps that did little else; fewer are the start of a process, not a habit."""
-
-
 def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector."""
     summary = evidence.summary
@@ -21,7 +14,7 @@ def garbage(evidence: Evidence) -> Finding | None:
         return None
     lost, unusual = paused_s / own_fit_s(summary), summary.excluded.get("gc", 0)
     # A few full collections while a process warms up are a notable part of a short fit only.
-    if lost < WORTH or 0 < unusual < FEWEST:
+    if lost < 0.02 or 0 < unusual < 5:
         return None
     return Finding(
         id="garbage",
@@ -29,7 +22,6 @@ def garbage(evidence: Evidence) -> Finding | None:
         advice="Tame the garbage collector",
         evidence=(f"{duration(paused_s)} of pauses inside steps",),
         action="gc.freeze() after set-up, and gc.collect() only between epochs",
-        **costs(lost),
-        scope="fit",
+        **costs(lost, scope="fit"),
         confirm="trainperf compare BEFORE AFTER: gc_s falls",
     )

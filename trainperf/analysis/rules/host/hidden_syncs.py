@@ -29,9 +29,9 @@ def hidden_syncs(evidence: Evidence) -> Finding | None:
 def _looping(evidence: Evidence) -> Finding | None:
     """On a CPU: Python decides value by value what one operator could do for all."""
     host = host_lines(evidence)
-    rows = read_in_loops(host.rows) if host is not None else []
-    if host is None or not rows:
+    if host is None:
         return None
+    rows = read_in_loops(host.rows)
     lost = host.share(rows)
     if lost < LIMITS.notable:
         return None
@@ -46,8 +46,7 @@ def _looping(evidence: Evidence) -> Finding | None:
         ),
         action="one operator for all of them instead of the loop, e.g. torch.where(scores > 0, "
         "values, 0).sum(); print every n-th step",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         effort="hours",
         where=heaviest(host, reads(rows))[0][0],
         confirm="phase_forward_s falls; on a GPU each such value is a wait for the device too",

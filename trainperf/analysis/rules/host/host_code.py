@@ -12,9 +12,6 @@ from trainperf.core.readings import PHASE_FORWARD_S
 
 TRACE_TIME: TraceTime = "host"
 
-IN_NOISE = 0.30
-"""Share that one audited step must show where the steady ones are noisy."""
-
 
 def host_code(evidence: Evidence) -> Finding | None:
     """Much time passes before an operator that is called a few times: print, numpy, files, sleep.
@@ -22,13 +19,13 @@ def host_code(evidence: Evidence) -> Finding | None:
     Python around many small operators is not meant: that is what launching them takes.
     """
     host = host_lines(evidence)
-    row = _latest(host) if host is not None else None
+    row = None if host is None else _latest(host)
     if host is None or row is None:
         return None
     lost = host.before([row])
     # One audited step may have been interrupted there: the steady ones must lack that time too.
     # Where steps differ widely by themselves, others use the machine and interrupt it anywhere.
-    least = LIMITS.notable if noisy_run(evidence) is None else IN_NOISE
+    least = LIMITS.notable if noisy_run(evidence) is None else 0.30
     if min(lost, _unexplained(evidence, host)) < least:
         return None
     return Finding(
@@ -41,8 +38,7 @@ def host_code(evidence: Evidence) -> Finding | None:
         ),
         action="do it every n-th step (if batch_idx % 50 == 0: …), in the dataset's workers, or "
         "after the fit",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         where=row.line or "",
         confirm="phase_forward_s falls by about that much; trainperf compare BEFORE AFTER",
     )

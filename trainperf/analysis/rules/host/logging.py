@@ -7,10 +7,6 @@ from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase
 
 
-OFTEN = 10
-"""Steps between two writes below which the loggers' part of the loop is said to be logging."""
-
-
 def logging(evidence: Evidence) -> Finding | None:
     """`self.log` in the step, and what the framework does with the values after it.
 
@@ -18,17 +14,16 @@ def logging(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     host = host_lines(evidence)
-    rows = [row for row in host.rows if row.logs] if host is not None else []
+    rows = [] if host is None else [row for row in host.rows if row.logs]
     if host is None or not rows:
         return None
     inside, after = host.share(rows), phase_fraction(summary, Phase.LOOP) or 0.0
     every = setting(summary, "log_every_n_steps")
     lost = min(inside + after, 0.99)
-    mine = inside >= LIMITS.notable / 2 or (every is not None and every < OFTEN)
-    if lost < LIMITS.notable or not mine:
+    # With few steps between two writes the framework's part of the loop is logging, too.
+    logs = inside >= LIMITS.notable / 2 or (every is not None and every < 10)
+    if lost < LIMITS.notable or not logs:
         return None
-    lines = heaviest(host, rows)
-    where = lines[0][0] if lines else ""
     operators = plural(sum(row.calls for row in rows), "operator")
     return Finding(
         id="logging",
@@ -40,8 +35,7 @@ def logging(evidence: Evidence) -> Finding | None:
             + (f", log_every_n_steps={every:.0f}" if every is not None else ""),
         ),
         action="if batch_idx % 50 == 0: self.log_dict(values), and Trainer(log_every_n_steps=50)",
-        **costs(lost),
-        confidence="medium",
-        where=where,
+        **costs(lost, confidence="medium"),
+        where=next((line for line, _ in heaviest(host, rows)), ""),
         confirm="phase_forward_s and phase_loop_s fall; trainperf compare BEFORE AFTER",
     )

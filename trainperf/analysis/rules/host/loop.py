@@ -36,7 +36,6 @@ def loop(evidence: Evidence) -> Finding | None:
         ),
         action="self.log(…, prog_bar=False) and Trainer(log_every_n_steps=50): a value on the "
         "progress bar is read back in every batch",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         confirm="trainperf compare BEFORE AFTER: phase_loop_s falls",
     )

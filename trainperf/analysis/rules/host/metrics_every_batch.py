@@ -43,9 +43,9 @@ def metrics_every_batch(evidence: Evidence) -> Finding | None:
     it has products.
     """
     host = host_lines(evidence)
-    rows = metric_rows(host.rows) if host is not None else []
-    if host is None or not rows:
+    if host is None:
         return None
+    rows = metric_rows(host.rows)
     lost = host.share(rows)
     if lost < LIMITS.notable:
         return None
@@ -59,8 +59,7 @@ def metrics_every_batch(evidence: Evidence) -> Finding | None:
             *host.in_words(rows),
         ),
         action="compute it in validation_step, or every n-th batch: if batch_idx % 50 == 0: …",
-        **costs(lost),
-        confidence="medium",
+        **costs(lost, confidence="medium"),
         where=heaviest(host, rows)[0][0],
         confirm="phase_forward_s falls by about that much; trainperf compare BEFORE AFTER",
     )

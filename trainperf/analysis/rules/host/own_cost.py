@@ -1,9 +1,9 @@
 """Rule about trainperf's own overhead."""
 
-from trainperf.analysis.rules.base import Evidence
-from trainperf.core.findings import LIMITS, Finding, amdahl
+from trainperf.analysis.rules.base import Evidence, steady_step_s
+from trainperf.core.findings import Finding, amdahl
 from trainperf.core.formatting.units import duration, share
-from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
+from trainperf.core.readings import OVERHEAD_S
 
 
 PROMISED = 0.03
@@ -11,10 +11,10 @@ PROMISED = 0.03
 
 
 def own_cost(evidence: Evidence) -> Finding | None:
-    """Our own hooks take more of the step than they may."""
+    """The overhead of trainperf is more of the step than it promises."""
     summary = evidence.summary
-    cost_s, step_s = summary.value(OVERHEAD_S), summary.value(STEP_MEAN_S)
-    if cost_s is None or not step_s or summary.run.steady_steps < LIMITS.steps:
+    cost_s, step_s = summary.value(OVERHEAD_S), steady_step_s(summary)
+    if cost_s is None or not step_s:
         return None
     lost = cost_s / step_s
     if lost < PROMISED:

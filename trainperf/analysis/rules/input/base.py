@@ -23,14 +23,10 @@ from trainperf.core.readings import (
 
 
 MANY_TENSORS = 16
-"""In a batch: from here on handling them stands out beside what is in them."""
+"""In a batch: from here on handling them stands out against what is in them."""
 
 SMALL_TENSOR_BYTES = 1 << 18
 """A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
-
-HANDLING = 12.0
-"""Cost per small tensor, as a multiple of the measured minimum, above which the dataset does real
-work."""
 
 
 def lost_to_loader(summary: Summary) -> float | None:
@@ -68,8 +64,8 @@ def keeping_up(summary: Summary) -> Summary:
 
 def micro_batches(summary: Summary) -> int:
     """Batches of a step, by the configuration; one where it does not say."""
-    known = summary.run.config.get("accumulate_grad_batches")
-    return known if isinstance(known, int) and known > 0 else 1
+    number = summary.run.config.get("accumulate_grad_batches")
+    return number if isinstance(number, int) and number > 0 else 1
 
 
 def small_tensors(anatomy: LoaderAnatomy) -> bool:
@@ -78,12 +74,11 @@ def small_tensors(anatomy: LoaderAnatomy) -> bool:
     A dataset that does more for a sample than to put its tensors together has another fault.
     """
     tensors = anatomy.tensors
-    if tensors < MANY_TENSORS or anatomy.batch_bytes >= tensors * SMALL_TENSOR_BYTES:
+    large = tensors < MANY_TENSORS or anatomy.batch_bytes >= tensors * SMALL_TENSOR_BYTES
+    if large or anatomy.tensor_s is None:
         return False
-    if anatomy.tensor_s is None:
-        return False
-    handling_s = HANDLING * anatomy.tensor_s * tensors * max(1.0, anatomy.samples)
-    return anatomy.making_s <= handling_s
+    # Twelve times the measured minimum per small tensor: beyond that the dataset does real work.
+    return anatomy.making_s <= 12 * anatomy.tensor_s * tensors * max(1.0, anatomy.samples)
 
 
 def small_tensors_wait(summary: Summary) -> bool:
@@ -167,15 +162,16 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
     get, collate = anatomy.getitem.mean_s, anatomy.collate.mean_s
     where = f"{duration(get)} in {_getitem(anatomy)}, {duration(collate)} in collate_fn"
     alone = "" if anatomy.workers or not anatomy.timed_workers else " in a process of its own"
-    said = [f"a batch takes {duration(anatomy.making_s)} to make{alone}: {where}"]
+    facts = [f"a batch takes {duration(anatomy.making_s)} to make{alone}: {where}"]
     if anatomy.workers and anatomy.transport is not None:
-        said.append(
+        tensors = plural(math.ceil(anatomy.tensors), "tensor")
+        facts.append(
             f"{duration(anatomy.transport.mean_s)} to arrive from its worker: "
-            f"{size(anatomy.batch_bytes)} in {_tensors(anatomy)}"
+            f"{size(anatomy.batch_bytes)} in {tensors}"
         )
     if anatomy.pinning is not None:
-        said.append(f"{duration(anatomy.pinning.mean_s)} to pin")
-    return tuple(said)
+        facts.append(f"{duration(anatomy.pinning.mean_s)} to pin")
+    return tuple(facts)
 
 
 def _waited_s(summary: Summary) -> float:
@@ -189,8 +185,8 @@ def _slower_here(summary: Summary, anatomy: LoaderAnatomy) -> tuple[str, ...]:
     waited_s, threads = _waited_s(summary), setting(summary, "threads")
     if anatomy.workers or not anatomy.timed_workers or waited_s < UNEVEN * anatomy.making_s:
         return ()
-    beside = f", which computes with {plural(int(threads), 'thread')}" if threads else ""
-    return (f"{duration(waited_s)} in the training process{beside}",)
+    computing = f", which computes with {plural(int(threads), 'thread')}" if threads else ""
+    return (f"{duration(waited_s)} in the training process{computing}",)
 
 
 def _here_s(anatomy: LoaderAnatomy) -> float:
@@ -202,13 +198,10 @@ def _here_s(anatomy: LoaderAnatomy) -> float:
 def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> LoaderRemedy:
     # Without workers nothing is prefetched; two batches of each are enough while batches are even.
     uneven = ", prefetch_factor=4" if _uneven(anatomy) else ""
-    had = f"num_workers={anatomy.workers}"
+    needs = f"num_workers={anatomy.workers}; a batch every {duration(available_s)} needs {needed}"
     return LoaderRemedy(
         advice=f"Give the loader {plural(needed, 'worker')}",
-        evidence=(
-            *parts(anatomy),
-            f"{had}; a batch every {duration(available_s)} needs {needed}",
-        ),
+        evidence=(*parts(anatomy), needs),
         action=f"DataLoader(num_workers={needed}, persistent_workers=True{uneven})",
         part=_largest(anatomy),
         where=_where(anatomy),
@@ -248,13 +241,11 @@ def _cheaper(anatomy: LoaderAnatomy, why: str) -> LoaderRemedy:
 
 
 def _no_workers(anatomy: LoaderAnatomy) -> LoaderRemedy:
-    received, made = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
+    received, making = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
+    why = f"{received} of them in the training process, which could make one in {making}"
     return LoaderRemedy(
         advice="Make the batches without workers",
-        evidence=(
-            *parts(anatomy),
-            f"{received} of them in the training process, which could make one in {made}",
-        ),
+        evidence=(*parts(anatomy), why),
         action="DataLoader(num_workers=0), or send much less: smaller dtypes, fewer tensors",
         part="transport",
     )
@@ -264,12 +255,12 @@ def _send_less(anatomy: LoaderAnatomy) -> LoaderRemedy:
     pinning_s = anatomy.pinning.mean_s if anatomy.pinning is not None else 0.0
     receiving_s = anatomy.receiving_s or 0.0
     if pinning_s > receiving_s:
-        part, said = "pinning", f"{duration(pinning_s)} of them in the thread that pins"
+        part, why = "pinning", f"{duration(pinning_s)} of them in the thread that pins"
     else:
-        part, said = "transport", f"{duration(receiving_s)} of them in the training process"
+        part, why = "transport", f"{duration(receiving_s)} of them in the training process"
     return LoaderRemedy(
         advice="Send less from the workers",
-        evidence=(*parts(anatomy), f"{said}: more workers do not help"),
+        evidence=(*parts(anatomy), f"{why}: more workers do not help"),
         action="send smaller dtypes, e.g. uint8 until the device, and fewer tensors per batch",
         effort="hours",
         part=part,
@@ -296,7 +287,3 @@ def _uneven(anatomy: LoaderAnatomy) -> bool:
 
 def _getitem(anatomy: LoaderAnatomy) -> str:
     return "__getitem__" if anatomy.kind == "map" else "__iter__"
-
-
-def _tensors(anatomy: LoaderAnatomy) -> str:
-    return plural(math.ceil(anatomy.tensors), "tensor")

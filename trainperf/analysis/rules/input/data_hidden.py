@@ -7,10 +7,6 @@ from trainperf.core.phases import Phase
 from trainperf.core.readings import DATA_STALL_FRACTION
 
 
-HIDDEN = 0.25
-"""A stall below this share of the host's data wait: the device hides the rest."""
-
-
 def data_hidden(evidence: Evidence) -> Finding | None:
     """The loader takes much of the host's time and none of the device's: nothing is to be done.
 
@@ -21,7 +17,8 @@ def data_hidden(evidence: Evidence) -> Finding | None:
     stalled = worst(summary, DATA_STALL_FRACTION)
     if waited is None or stalled is None or summary.run.device == "cpu":
         return None
-    if waited < LIMITS.notable or stalled >= min(LIMITS.notable, HIDDEN * waited):
+    # A stall below a quarter of the host's data wait: the device hides the rest.
+    if waited < LIMITS.notable or stalled >= min(LIMITS.notable, waited / 4):
         return None
     return Finding(
         id="data_hidden",

@@ -1,6 +1,7 @@
 """Rule about steps that wait for data."""
 
 import math
+import sys
 
 from trainperf.analysis.rules.base import (
     Evidence,
@@ -52,9 +53,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        **costs(lost),
         # Workers share the processor with the model where the model runs on it too.
-        confidence="medium" if summary.run.device == "cpu" else "high",
+        **costs(lost, confidence="medium" if summary.run.device == "cpu" else "high"),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
@@ -95,31 +95,23 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
             evidence=("the loader's settings are unknown",),
             action="give the DataLoader more workers",
         )
-    asked = _to_ask(summary)
+    look = f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
     if workers == 0:
         # Workers only have to make a batch in the time the rest of the step takes.
-        needed = _capped(math.ceil(lost / rest), cpus)
-        made = f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
+        needed = max(1, min(math.ceil(lost / rest), int(cpus or sys.maxsize)))
+        spent = f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
         return LoaderRemedy(
-            evidence=(made, asked),
+            evidence=(spent, look),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True)",
         )
     needed = math.ceil(workers / rest)
     if cpus is None or needed <= cpus:
         return LoaderRemedy(
-            evidence=(f"num_workers={workers:.0f}: too few or too slow", asked),
+            evidence=(f"num_workers={workers:.0f}: too few or too slow", look),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True, prefetch_factor=4)",
         )
     return LoaderRemedy(
-        evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", asked),
+        evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", look),
         action="make a sample cheaper: cache or preprocess what __getitem__ and collate_fn compute",
         effort="hours",
     )
-
-
-def _to_ask(summary: Summary) -> str:
-    return f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
-
-
-def _capped(needed: int, cpus: float | None) -> int:
-    return max(1, needed if cpus is None else min(needed, int(cpus)))

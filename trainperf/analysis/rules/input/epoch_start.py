@@ -2,24 +2,17 @@
 
 from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import Finding, costs
+from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.loop_kind import PLAIN
 from trainperf.core.readings import DATA_WAIT_ALL_FRACTION, DATA_WAIT_FRACTION
-
-
-WORTH = 0.05
-"""Share of the fit that starting epochs takes: between them and in their first batches."""
-
-NOT_OURS = 2.0
-"""Starting the workers explains what lies between epochs if it takes no less than half of it."""
 
 
 def epoch_start(evidence: Evidence) -> Finding | None:
     """The loader's workers end with every epoch, and the next one waits for new ones.
 
     Counted are the gaps between epochs, in which Lightning starts them, and what the first batches
-    of the epochs wait beyond the others, which steady steps leave out.
+    of the epochs wait beyond the others, which steady steps exclude.
     """
     summary = evidence.summary
     epochs, workers = summary.gaps.get("epoch_boundary", 0), setting(summary, "num_workers")
@@ -29,22 +22,23 @@ def epoch_start(evidence: Evidence) -> Finding | None:
     first_s, between_s = _first_batches_s(summary), _between_s(summary)
     if first_s is None:
         return None
-    lost = (first_s + between_s) / fit_s
-    if lost < WORTH or not _explained(summary, first_s + between_s, epochs):
+    spent_s = first_s + between_s
+    lost = spent_s / fit_s
+    loader = summary.loader
+    # Starting the workers explains it if it takes no less than half of it, as far as it was timed.
+    if lost < LIMITS.worth or (loader and 2 * loader.start_s * epochs < spent_s):
         return None
-    each_s = (first_s + between_s) / epochs
+    parts = f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
     return Finding(
         id="epoch_start",
         title=f"{share(lost)} of the fit goes into starting epochs",
         advice="Keep the loader's workers",
         evidence=(
-            f"{duration(each_s)} in each of {plural(epochs, 'epoch')}: {_said(first_s, between_s)}",
+            f"{duration(spent_s / epochs)} in each of {plural(epochs, 'epoch')}: {parts}",
             *_started(summary),
         ),
         action="DataLoader(persistent_workers=True)",
-        **costs(lost),
-        scope="fit",
-        confidence="medium",
+        **costs(lost, confidence="medium", scope="fit"),
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "
         "in the ledger shrink",
     )
@@ -67,17 +61,6 @@ def _between_s(summary: Summary) -> float:
     if summary.run.loop is PLAIN and summary.loader is None:
         return 0.0
     return summary.ledger_s.get("epoch_boundary", 0.0)
-
-
-def _explained(summary: Summary, lost_s: float, epochs: int) -> bool:
-    """Whether starting the workers takes that long, as far as it was timed."""
-    if summary.loader is None:
-        return True
-    return summary.loader.start_s * epochs * NOT_OURS >= lost_s
-
-
-def _said(first_s: float, between_s: float) -> str:
-    return f"{duration(between_s)} between epochs and {duration(first_s)} for their first batches"
 
 
 def _started(summary: Summary) -> tuple[str, ...]:

@@ -7,13 +7,6 @@ from trainperf.core.formatting.units import count, share
 from trainperf.core.readings import DATA_WAIT_FRACTION, PADDING_FRACTION
 
 
-WORTH = 0.20
-"""Share of the tokens; ordinary batches of unequal documents have 30–66 % (parcae#8)."""
-
-ROOMY = 0.75
-"""Share of the padded length below which even the longest sequence leaves room."""
-
-
 def padding(evidence: Evidence) -> Finding | None:
     """Many of the tokens that are computed are padding.
 
@@ -24,7 +17,8 @@ def padding(evidence: Evidence) -> Finding | None:
     summary = evidence.summary
     wasted = summary.value(PADDING_FRACTION)
     waited = summary.value(DATA_WAIT_FRACTION) or 0.0
-    if wasted is None or wasted < WORTH or summary.run.steady_steps < LIMITS.steps:
+    # Ordinary batches of unequal documents have 30–66 % (parcae#8).
+    if wasted is None or wasted < 0.20 or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)
     squared = attention_share(evidence) if quadratic else 0.0
@@ -66,7 +60,7 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
         )
     longest = max(lengths)
     capacity = max(padded_to or 0, longest)
-    if longest <= ROOMY * capacity:
+    if longest <= 0.75 * capacity:  # even the longest sequence leaves room
         return (
             "Pad less",
             f"pad to the longest of the batch, or to {longest:,} tokens instead of {capacity:,.0f}",
@@ -102,9 +96,9 @@ def _lengths(summary: Summary) -> tuple[str, ...]:
 
 def _quantile(lengths: dict[int, int], part: float) -> int:
     """Upper edge of the bin in which that part of the sequences is reached."""
-    least, seen = part * sum(lengths.values()), 0
+    least, total = part * sum(lengths.values()), 0
     for edge in sorted(lengths):
-        seen += lengths[edge]
-        if seen >= least:
+        total += lengths[edge]
+        if total >= least:
             return edge
     return max(lengths)

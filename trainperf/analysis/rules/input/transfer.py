@@ -19,7 +19,7 @@ from trainperf.core.readings import (
 def transfer(evidence: Evidence) -> Finding | None:
     """The host-to-device copy takes a notable part of the step.
 
-    What a trace shows to run beside computing is not counted.  A batch of many small tensors has a
+    What a trace shows to overlap computation is not counted.  A batch of many small tensors has a
     rule of its own.
     """
     summary = evidence.summary
@@ -30,24 +30,23 @@ def transfer(evidence: Evidence) -> Finding | None:
     lost *= 1.0 - overlapped
     if lost < LIMITS.notable:
         return None
-    said = [f"{duration(lost * step_s)} of {duration(step_s)} per step", *_evidence(summary)]
+    facts = [f"{duration(lost * step_s)} of {duration(step_s)} per step", *_evidence(summary)]
     if overlapped:
-        said.append(f"{share(overlapped)} of the copying overlaps computation: not counted")
+        facts.append(f"{share(overlapped)} of the copying overlaps computation: not counted")
     return Finding(
         id="transfer",
         title=f"moving the batch to the device takes {share(lost)} of the step",
         advice="Make the batch transfer cheaper",
-        evidence=tuple(said),
+        evidence=tuple(facts),
         action=_action(summary),
-        **costs(lost),
-        confidence="high" if summary.value(H2D_FRACTION) is not None else "medium",
+        **costs(lost, confidence="medium" if summary.value(H2D_FRACTION) is None else "high"),
         effort="minutes" if _pageable(summary) else "hours",
         confirm=f"h2d_fraction below {share(LIMITS.notable)}, h2d_bytes_per_s near the link's rate",
     )
 
 
 def _overlapped(evidence: Evidence) -> float:
-    """Share of the copying that ran beside kernels, in the latest trace; 0 where none says so."""
+    """Share of the copying that overlapped kernels, in the latest trace; 0 where none says so."""
     for capture in reversed(evidence.captures):
         for rank in capture.ranks:
             if rank.totals.h2d_overlap_fraction is not None:
@@ -59,16 +58,16 @@ def _evidence(summary: Summary) -> list[str]:
     copied, speed = summary.value(H2D_BYTES), summary.value(H2D_BYTES_PER_S)
     tensors, pinned = summary.value(H2D_TENSORS), setting(summary, "pin_memory")
     chip = chip_of(str(summary.run.hardware.get("device_name", "")))
-    said = []
+    facts = []
     if copied is not None:
-        said.append(f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""))
+        facts.append(f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""))
     if speed and chip is not None and chip.link_bytes_per_s:
-        said.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
+        facts.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
     if tensors is not None:
-        said.append(f"{count(tensors)} tensors per step")
+        facts.append(f"{count(tensors)} tensors per step")
     if pinned is not None:
-        said.append(f"pin_memory={bool(pinned)}")
-    return said
+        facts.append(f"pin_memory={bool(pinned)}")
+    return facts
 
 
 def _pageable(summary: Summary) -> bool:

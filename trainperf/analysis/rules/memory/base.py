@@ -13,12 +13,6 @@ from trainperf.core.readings import (
 )
 
 
-LEAK_BYTES = 32 << 20
-"""Growth over the steady steps; less may be an allocator's (TraceML looks from 100 MB on)."""
-
-LEAK_STEPS = 100_000
-"""A fit of ordinary length; memory that is full later is no leak that matters."""
-
 HELD = 0.5
 """Share of the steps from which something is held, and of the growth that a container explains."""
 
@@ -38,20 +32,19 @@ class Growth:
 def growth(evidence: Evidence) -> Growth | None:
     """The growth that matters; `None` where there is none, or not enough was seen of it."""
     summary = evidence.summary
-    slope, capacity = (
-        summary.reading(MEMORY_SLOPE_BYTES_PER_STEP),
-        setting(summary, "device_memory_bytes"),
-    )
+    slope = summary.reading(MEMORY_SLOPE_BYTES_PER_STEP)
+    capacity = setting(summary, "device_memory_bytes")
     if slope is None or slope.value is None or slope.low is None or slope.high is None:
         return None
     grown = slope.value * summary.run.steady_steps
-    if slope.low <= 0 or grown < LEAK_BYTES or summary.run.steady_steps < LIMITS.steps:
+    # Less than 32 MiB may be an allocator's (TraceML looks from 100 MB on).
+    if slope.low <= 0 or grown < 32 << 20 or summary.run.steady_steps < LIMITS.steps:
         return None
     held = summary.value(MEMORY_PEAK_BYTES) or summary.value(RESIDENT_PEAK_BYTES)
     if capacity is None or held is None:
         return None
     left = max(0.0, capacity - held) / slope.value
-    if left > LEAK_STEPS:
+    if left > 100_000:  # longer than an ordinary fit: no leak that matters
         return None
     return Growth(bytes_per_step=slope.value, low=slope.low, high=slope.high, steps_left=left)
 
@@ -61,30 +54,28 @@ def graphs_held(evidence: Evidence) -> Holder | None:
     memory, steps = evidence.documents.memory, evidence.summary.run.steps
     if memory is None or steps < LIMITS.steps:
         return None
-    return next((one for one in memory.held if one.graphs >= HELD * steps), None)
+    return next((holder for holder in memory.held if holder.graphs >= HELD * steps), None)
 
 
-def gathered(evidence: Evidence, found: Growth) -> Holder | None:
+def gathered(evidence: Evidence, leak: Growth) -> Holder | None:
     """A container that has something of nearly every step, and enough to explain the growth."""
-    memory, steps = evidence.documents.memory, evidence.summary.run.steps
-    least = HELD * found.low * evidence.summary.run.steady_steps
-    fits = (
-        one
-        for one in (memory.held if memory is not None else ())
-        if one.count >= HELD * steps and one.size_bytes >= least
-    )
-    return next(fits, None)
+    memory, run = evidence.documents.memory, evidence.summary.run
+    for holder in memory.held if memory is not None else ():
+        explains = holder.size_bytes >= HELD * leak.low * run.steady_steps
+        if holder.count >= HELD * run.steps and explains:
+            return holder
+    return None
 
 
-def pace(found: Growth) -> str:
+def pace(leak: Growth) -> str:
     """How fast, and how long it can go on."""
     return (
-        f"{size(found.bytes_per_step)} per step (95 % CI {size(found.low)}–{size(found.high)}): "
-        f"memory is full in {count(round(found.steps_left, -2))} steps"
+        f"{size(leak.bytes_per_step)} per step (95 % CI {size(leak.low)}–{size(leak.high)}): "
+        f"memory is full in {count(round(leak.steps_left, -2))} steps"
     )
 
 
-def said(holder: Holder) -> str:
+def holding(holder: Holder) -> str:
     """Who holds what, in one line."""
     graphs = f", {count(holder.graphs)} with their graph" if holder.graphs else ""
     named = f"{holder.kind} {holder.name}" if holder.name else f"an unnamed {holder.kind}"

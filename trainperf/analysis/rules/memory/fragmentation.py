@@ -6,27 +6,18 @@ from trainperf.core.formatting.units import share, size
 from trainperf.core.readings import FRAGMENTATION_BYTES, MEMORY_RESERVED_PEAK_BYTES
 
 
-UNUSED = 0.20
-"""Share of the reserved memory that no tensor ever used."""
-
-RESERVED = 0.80
-"""Share of the memory; holes in less of it do no harm."""
-
-
 def fragmentation(evidence: Evidence) -> Finding | None:
     """The allocator holds much more than tensors ever did, and nearly all that there is.
 
     Below that the holes do no harm.  An upper bound: the two peaks need not fall together.
     """
     summary = evidence.summary
-    holes, reserved = (
-        summary.value(FRAGMENTATION_BYTES),
-        summary.value(MEMORY_RESERVED_PEAK_BYTES),
-    )
+    holes = summary.value(FRAGMENTATION_BYTES)
+    reserved = summary.value(MEMORY_RESERVED_PEAK_BYTES)
     capacity = setting(summary, "device_memory_bytes")
     if holes is None or not reserved or not capacity:
         return None
-    if holes < UNUSED * reserved or reserved < RESERVED * capacity:
+    if holes < 0.20 * reserved or reserved < 0.80 * capacity:
         return None
     return Finding(
         id="fragmentation",

@@ -1,12 +1,12 @@
 """Rule about containers that keep the autograd graph of every step."""
 
 from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.memory.base import graphs_held, growth, pace, said
+from trainperf.analysis.rules.memory.base import graphs_held, growth, holding, pace
 from trainperf.core.findings import Finding
 
 
 def graph_held(evidence: Evidence) -> Finding | None:
-    """A container has gathered tensors that hang on a graph, about one a step or more.
+    """A container has gathered tensors that hang on a graph, about one per step or more.
 
     It costs memory and no time, until there is none left: so there is no gain to promise.
     """
@@ -15,12 +15,12 @@ def graph_held(evidence: Evidence) -> Finding | None:
         return None
     grows = growth(evidence)
     name = holder.name or f"a {holder.kind}"
-    made = (f"made at {holder.made}",) if holder.made else ()
+    origin = (f"made at {holder.made}",) if holder.made else ()
     return Finding(
         id="graph_held",
         title=f"{name} keeps the autograd graph of every step",
         advice="Detach what is kept",
-        evidence=(said(holder), *((pace(grows),) if grows else ()), *made),
+        evidence=(holding(holder), *((pace(grows),) if grows else ()), *origin),
         action=f"store value.detach() in {name}, or clear it when the step is over",
         severity="high" if grows else "low",
         urgent=grows is not None,

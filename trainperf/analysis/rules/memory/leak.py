@@ -1,7 +1,7 @@
 """Rule about memory that grows until it is full."""
 
 from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.memory.base import gathered, graphs_held, growth, pace, said
+from trainperf.analysis.rules.memory.base import gathered, graphs_held, growth, holding, pace
 from trainperf.core.findings import Finding
 
 
@@ -11,15 +11,16 @@ def leak(evidence: Evidence) -> Finding | None:
     Says nothing where a graph is known to be held: that rule knows the cause.  What gathers is
     named where the fit's end found it.
     """
-    found = growth(evidence)
-    if found is None or graphs_held(evidence) is not None:
+    grows = growth(evidence)
+    if grows is None or graphs_held(evidence) is not None:
         return None
-    holder = gathered(evidence, found)
+    holder = gathered(evidence, grows)
+    held = holding(holder) if holder else "no container was found that holds it"
     return Finding(
         id="leak",
         title="memory grows with every step" + (f" in {holder.name}" if holder else ""),
         advice="Stop the accumulation",
-        evidence=(pace(found), said(holder) if holder else "no container was found that holds it"),
+        evidence=(pace(grows), held),
         action=f"clear {holder.name} after use, or keep a running sum instead of all values"
         if holder and holder.name
         else "look for tensors, arrays or batches kept in a list: "

@@ -3,17 +3,9 @@
 from trainperf.analysis.roofline.memory_savings import savings
 from trainperf.analysis.rules.base import Evidence, setting, worst
 from trainperf.analysis.rules.memory.out_of_memory import out_of_memory
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import share, size
 from trainperf.core.readings import MEMORY_PEAK_BYTES, RESIDENT_PEAK_BYTES
-
-
-NEAR = 0.92
-"""Share of the memory (TraceML's pressure bands: 0.92 and 0.97)."""
-
-CRITICAL = 0.97
-"""Severe from here on."""
 
 
 def memory_limit(evidence: Evidence) -> Finding | None:
@@ -23,15 +15,17 @@ def memory_limit(evidence: Evidence) -> Finding | None:
     allocator merely reserved it would give back.  Room costs no time, so no gain is promised.
     """
     summary, memory = evidence.summary, evidence.documents.memory
-    used = _used(summary)
+    reading = RESIDENT_PEAK_BYTES if summary.run.device == "cpu" else MEMORY_PEAK_BYTES
+    used = worst(summary, reading) or summary.value(reading)
     capacity = setting(summary, "device_memory_bytes")
-    if used is None or not capacity or used / capacity < NEAR:
+    # TraceML's pressure bands: 0.92 and 0.97.
+    if used is None or not capacity or used / capacity < 0.92:
         return None
     if out_of_memory(evidence) is not None:
         return None
     saved = [
-        f"{one.what} saves up to {size(one.size_bytes)}, and {one.costs}"
-        for one in (savings(memory) if memory is not None else ())
+        f"{saving.what} saves up to {size(saving.size_bytes)}, and {saving.costs}"
+        for saving in (savings(memory) if memory is not None else ())
     ]
     return Finding(
         id="memory_limit",
@@ -40,14 +34,6 @@ def memory_limit(evidence: Evidence) -> Finding | None:
         evidence=(f"{size(used)} of {size(capacity)} at the peak", *saved[:2]),
         action=f"a smaller micro-batch with {summary.run.loop.accumulation}, or "
         "torch.utils.checkpoint around the blocks",
-        severity="high" if used / capacity >= CRITICAL else "medium",
-        confirm=f"trainperf compare BEFORE AFTER shows a {_reading(summary)} that is lower",
+        severity="high" if used / capacity >= 0.97 else "medium",
+        confirm=f"trainperf compare BEFORE AFTER shows a {reading} that is lower",
     )
-
-
-def _reading(summary: Summary) -> str:
-    return RESIDENT_PEAK_BYTES if summary.run.device == "cpu" else MEMORY_PEAK_BYTES
-
-
-def _used(summary: Summary) -> float | None:
-    return worst(summary, _reading(summary)) or summary.value(_reading(summary))

@@ -35,12 +35,12 @@ def out_of_memory(evidence: Evidence) -> Finding | None:
         return _unexplained(summary)
     filled = filling(memory, ended)
     blamed = "workspace" if ended.workspace else max(filled, key=lambda name: filled[name])
-    saved = [f"{one.what} saves up to {size(one.size_bytes)}" for one in savings(memory)[:1]]
+    saved = [f"{each.what} saves up to {size(each.size_bytes)}" for each in savings(memory)[:1]]
     return Finding(
         id="out_of_memory",
         title=f"the fit ran out of memory in {_during(ended)}: {blamed} filled it",
         advice="Make room in memory" if blamed == "workspace" else f"Shrink the {blamed}",
-        evidence=(_asked(ended, memory), _parts(memory), *saved),
+        evidence=(_request(ended, memory), _parts(memory), *saved),
         action=_REMEDIES[blamed].format(loop=summary.run.loop),
         confidence="high" if ended.during != "elsewhere" else "medium",
         severity="high",
@@ -53,12 +53,12 @@ def out_of_memory(evidence: Evidence) -> Finding | None:
 
 def filling(memory: MemoryLedger, ended: OutOfMemory) -> dict[str, int]:
     """Bytes by what they are for at the end, the failed request with what asked for it."""
-    asked = ended.requested_bytes or 0
+    requested = ended.requested_bytes or 0
     beyond = max(0, (ended.allocated_bytes or 0) - memory.static_bytes)
     stepping = ended.during == "optimizer"
     return {
-        "activations": max(memory.activations_bytes or 0, beyond) + (0 if stepping else asked),
-        "optimizer state": memory.optimizer_bytes + (asked if stepping else 0),
+        "activations": max(memory.activations_bytes or 0, beyond) + (0 if stepping else requested),
+        "optimizer state": memory.optimizer_bytes + (requested if stepping else 0),
         "parameters": memory.parameters_bytes + memory.buffers_bytes,
         "gradients": memory.gradients_bytes,
     }
@@ -84,19 +84,19 @@ def _during(ended: OutOfMemory) -> str:
     return {"optimizer": "the update", "elsewhere": "the loop"}.get(ended.during, ended.during)
 
 
-def _asked(ended: OutOfMemory, memory: MemoryLedger) -> str:
-    asked = f"{size(ended.requested_bytes)} more" if ended.requested_bytes else "more"
+def _request(ended: OutOfMemory, memory: MemoryLedger) -> str:
+    more = f"{size(ended.requested_bytes)} more" if ended.requested_bytes else "more"
     held = f", {size(ended.allocated_bytes)} allocated at most" if ended.allocated_bytes else ""
     limit = f", of {size(memory.capacity_bytes)} in total" if memory.capacity_bytes else ""
-    return f"{asked} was requested{held}{limit}"
+    return f"{more} was requested{held}{limit}"
 
 
 def _parts(memory: MemoryLedger) -> str:
     """What there was without the request that failed."""
-    known = {
+    parts = {
         "parameters": memory.parameters_bytes,
         "gradients": memory.gradients_bytes,
         "optimizer state": memory.optimizer_bytes,
         "activations": memory.activations_bytes or 0,
     }
-    return "held: " + ", ".join(f"{name} {size(of)}" for name, of in known.items() if of)
+    return "held: " + ", ".join(f"{name} {size(part)}" for name, part in parts.items() if part)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from math import prod
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, total_s
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -23,26 +22,21 @@ def attention(evidence: Evidence) -> Finding | None:
     rows = [] if step is None else attention_rows(step.operators)
     if step is None or not rows:
         return None
-    spent_s = total_s(rows)
     kept_s = sum(row.floor.compute_s or 0.0 for row in rows if row.use.kind == "matmul")
-    lost = step.fraction(spent_s - kept_s)
+    lost = step.fraction(total_s(rows) - kept_s)
     if lost < LIMITS.notable:
         return None
     softmax = [row for row in rows if row.use.short_name in SOFTMAX]
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
     return Finding(
         id="attention",
-        title=f"attention with scores in memory takes {share(spent_s / step.step_s)} of the step",
+        title=f"attention with scores in memory takes {step.share(rows)} of the step",
         advice="Use fused attention",
-        evidence=(
-            f"scores of {shape} in memory: {duration(spent_s)} of {duration(step.step_s)} per step",
-            *step.lines(rows, 2),
-            step.stands_on(),
-        ),
         action="torch.nn.functional.scaled_dot_product_attention(q, k, v), is_causal=True for a "
         'causal mask; in transformers attn_implementation="sdpa"',
-        **step.costs(lost),
-        where=place_of(softmax),
+        **step.fields(
+            rows, lost, f"scores of {shape} in memory: {step.spent(rows)}", lines=2, at=softmax
+        ),
         confirm="trainperf compare BEFORE AFTER; the next audit has no softmax between two bmm",
     )
 
@@ -99,11 +93,11 @@ def _kinds(uses: Sequence[OperatorUse]) -> Iterator[Scores]:
         if len(shape) < 3 or min(shape[-2:]) < SMALLEST:
             continue
         kind = Scores(rows=shape[-2], columns=shape[-1], number=prod(shape))
-        if _made(kind, uses) and _used(kind, uses):
+        if _is_result(kind, uses) and _used(kind, uses):
             yield kind
 
 
-def _made(kind: Scores, uses: Iterable[OperatorUse]) -> bool:
+def _is_result(kind: Scores, uses: Iterable[OperatorUse]) -> bool:
     """Whether a product has such a result."""
     return any(result_of_product(use) == kind.number for use in uses if use.part == "forward")
 

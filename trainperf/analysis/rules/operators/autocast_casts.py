@@ -8,11 +8,9 @@ from trainperf.analysis.rules.operators.base import (
     AuditedStep,
     Timed,
     audited,
-    place_of,
     total_s,
 )
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share
 from trainperf.core.loop_kind import LoopKind
 
 
@@ -27,22 +25,15 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
     if step is None:
         return None
     rows = [row for row in step.operators if is_cast(row)]
-    spent_s = total_s(rows)
-    if step.fraction(spent_s) < LIMITS.notable:
+    if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="autocast_casts",
-        title=f"conversions to another dtype take {share(spent_s / step.step_s)} of the step",
+        title=f"conversions to another dtype take {step.share(rows)} of the step",
         advice="Convert once",
-        evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} per step: {_kinds(rows)}",
-            *step.lines(rows),
-            step.stands_on(),
-        ),
         action=_action(rows, step, evidence.summary.run.loop),
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(rows, lost, f"{step.spent(rows)}: {_kinds(rows)}"),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
     )
 

@@ -11,16 +11,15 @@ from typing import Literal
 
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import family, traced_operators
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import Evidence, steady_step_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
-from trainperf.core.findings import LIMITS, Costs, Level, amdahl, severity
-from trainperf.core.formatting.units import duration, plural
+from trainperf.core.findings import Costs, costs
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.readings import (
     FLOPS_PER_S,
     PHASE_OPTIMIZER_S,
     PHASE_OTHER_S,
-    STEP_MEAN_S,
     phase_reading,
 )
 
@@ -62,15 +61,16 @@ class Timed:
         return max(0.0, self.time_s - self.floor.floor_s)
 
 
-class AuditedCosts(Costs):
-    """What a finding about audited operators costs, and how sure that is."""
+class AuditedFields(Costs):
+    """What a finding about audited operators costs, with its evidence and its place."""
 
-    confidence: Level
+    evidence: tuple[str, ...]
+    where: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedStep:
-    """The audited step beside the steady ones."""
+    """The audited step, with the times of the steady ones."""
 
     audit: StepAudit
     light: Roofline
@@ -92,18 +92,42 @@ class AuditedStep:
         """A share of the step, at most all of it."""
         return min(max(saved_s, 0.0) / self.step_s, 1.0)
 
-    def bound(self, fraction: float) -> float | None:
-        """Amdahl's law; `None` where the times are no more than a model."""
-        return None if self.basis == "modelled" else amdahl(fraction)
+    def share(self, rows: Iterable[Timed]) -> str:
+        """Of the step that some rows take, in words."""
+        return share(total_s(rows) / self.step_s)
 
-    def costs(self, lost: float) -> AuditedCosts:
+    def spent(self, rows: Iterable[Timed]) -> str:
+        """Time of some rows, e.g. `1.2 ms of 9.8 ms per step`."""
+        return f"{duration(total_s(rows))} of {duration(self.step_s)} per step"
+
+    def costs(self, lost: float) -> Costs:
         """As `findings.costs`, no surer than the times are; no bound where they are a model."""
-        confidence: Level = "low" if self.basis == "modelled" else "medium"
-        return AuditedCosts(
-            fraction=lost,
-            gain_upper_bound=self.bound(lost),
-            severity=severity(lost),
-            confidence=confidence,
+        if self.basis == "modelled":
+            return {**costs(lost, confidence="low"), "gain_upper_bound": None}
+        return costs(lost, confidence="medium")
+
+    def fields(
+        self,
+        rows: Sequence[Timed],
+        lost: float,
+        *facts: str,
+        lines: int = 3,
+        then: str = "",
+        at: Sequence[Timed] = (),
+    ) -> AuditedFields:
+        """`Finding(**step.fields(…), …)`: what the rows cost, their evidence and their place.
+
+        Args:
+            rows: What the finding is about.
+            lost: Share of the step that would be saved.
+            facts: First lines of the evidence.
+            lines: How many of the rows' source lines follow.
+            then: What is added after them.
+            at: Those of the rows whose place is shown; by default the heaviest.
+        """
+        evidence = (*facts, *self.lines(rows, lines), then, self.stands_on())
+        return AuditedFields(
+            **self.costs(lost), evidence=tuple(filter(None, evidence)), where=place_of(at or rows)
         )
 
     def with_aftermath_s(self, rows: Sequence[Timed]) -> float:
@@ -112,8 +136,8 @@ class AuditedStep:
         Memory for a result has to be got and given back, and it pushes others out of the cache:
         no more than moving it twice through memory.
         """
-        made = sum(row.use.written_bytes for row in rows)
-        return total_s(rows) + 2 * made / self.light.chip.memory_bytes_per_s
+        written = sum(row.use.written_bytes for row in rows)
+        return total_s(rows) + 2 * written / self.light.chip.memory_bytes_per_s
 
     def stands_on(self) -> str:
         """Where the times are from."""
@@ -144,10 +168,8 @@ def audited(evidence: Evidence) -> AuditedStep | None:
     like the others.
     """
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
-    step_s = summary.value(STEP_MEAN_S)
+    step_s = steady_step_s(summary)
     if audit is None or light is None or not step_s or summary.value(FLOPS_PER_S) is None:
-        return None
-    if summary.run.steady_steps < LIMITS.steps:
         return None
     own = [floor for floor in light.operators if floor.use.place == "device"]
     work_s = _work_s(summary)
@@ -203,7 +225,7 @@ def _each_s(use: OperatorUse) -> float:
 
 def _smallest_s(own: Iterable[OperatorFloor], usual_s: float) -> float:
     """The shortest call: a launch on a machine as busy as it was, and what the audit adds."""
-    shortest_s = min((_each_s(one.use) for one in own), default=usual_s)
+    shortest_s = min((_each_s(row.use) for row in own), default=usual_s)
     return min(max(shortest_s, usual_s), 6 * usual_s)
 
 
@@ -235,10 +257,10 @@ def _on_host(own: Sequence[OperatorFloor], summary: Summary, light: Roofline) ->
     if not _told_apart(own, parts):
         whole_s = _work_s(summary) + (summary.value(PHASE_OTHER_S) or 0.0)
         return _shared_out(own, whole_s, light)
-    backward = [one for one in own if one.use.part in ("backward", "recompute")]
+    backward = [row for row in own if row.use.part in ("backward", "recompute")]
     timed = _shared_out(backward, parts["backward"], light)
     for part in ("forward", "optimizer"):
-        mine = [one for one in own if one.use.part == part]
+        mine = [row for row in own if row.use.part == part]
         timed += _shared_out(mine, parts[part], light)
     return timed
 
@@ -248,28 +270,28 @@ def _told_apart(own: Sequence[OperatorFloor], parts: dict[Part, float]) -> bool:
 
     A plain loop without brackets, or a `backward()` that nobody announced, has all in one phase.
     """
-    whole_s = sum(_busy_s(one.use) for one in own)
-    seen = dict.fromkeys(_PHASES.values(), 0.0)
-    for one in own:
-        seen[_PHASES[one.use.part]] += _busy_s(one.use)
+    whole_s = sum(_busy_s(row.use) for row in own)
+    busy_s = dict.fromkeys(_PHASES.values(), 0.0)
+    for row in own:
+        busy_s[_PHASES[row.use.part]] += _busy_s(row.use)
     return all(
-        parts[part] >= seen[name] / 4
+        parts[part] >= busy_s[name] / 4
         for part, name in _PHASES.items()
-        if seen[name] > 0.05 * whole_s
+        if busy_s[name] > 0.05 * whole_s
     )
 
 
 def _shared_out(floors: Sequence[OperatorFloor], phase_s: float, light: Roofline) -> list[Timed]:
     """In proportion to what they took under the audit, and the rest by calls."""
-    seen_s, calls = sum(_busy_s(one.use) for one in floors), sum(one.use.calls for one in floors)
+    seen_s, calls = sum(_busy_s(row.use) for row in floors), sum(row.use.calls for row in floors)
     if seen_s <= 0 or not calls:
-        return [Timed(floor=one, time_s=0.0) for one in floors]
+        return [Timed(floor=row, time_s=0.0) for row in floors]
     factor = min(phase_s / seen_s, BUSY)
     # Python around a call takes some launches' time; a phase that sleeps is nobody's work.
     call_s = min((phase_s - factor * seen_s) / calls, 10 * launch_s(light))
     return [
-        Timed(floor=one, time_s=factor * _busy_s(one.use) + call_s * one.use.calls)
-        for one in floors
+        Timed(floor=row, time_s=factor * _busy_s(row.use) + call_s * row.use.calls)
+        for row in floors
     ]
 
 
@@ -285,8 +307,8 @@ def _on_device(own: Sequence[OperatorFloor], work_s: float, evidence: Evidence) 
     weight_s = sum(map(_least_s, own))
     if weight_s <= 0:
         return []
-    modelled = [Timed(floor=one, time_s=work_s * _least_s(one) / weight_s) for one in own]
-    traced = {one.name: one.measured_s for one in traced_operators(evidence.captures)}
+    modelled = [Timed(floor=row, time_s=work_s * _least_s(row) / weight_s) for row in own]
+    traced = {row.name: row.measured_s for row in traced_operators(evidence.captures)}
     if not traced:
         return modelled
     # What is not among the longest operators of a trace takes less than each of them.

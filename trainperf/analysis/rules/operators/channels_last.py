@@ -1,9 +1,9 @@
 """Rule about convolutions on channels-first images."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import audited, total_s
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share
+from trainperf.core.formatting.units import share
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -38,14 +38,8 @@ def channels_last(evidence: Evidence) -> Finding | None:
         id="channels_last",
         title=f"convolutions on channels-first images take {share(spent)} of the step",
         advice="Put the channels last",
-        evidence=(
-            f"{duration(total_s(rows))} of {duration(step.step_s)} per step",
-            *step.lines(rows, 2),
-            step.stands_on(),
-        ),
         action="model.to(memory_format=torch.channels_last), and the images likewise after the "
         "copy to the device",
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(rows, lost, step.spent(rows), lines=2),
         confirm="trainperf compare BEFORE AFTER",
     )

@@ -1,9 +1,8 @@
 """Rule about constants rebuilt in every step."""
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import audited, total_s
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -18,22 +17,15 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
     if step is None:
         return None
     rows = [row for row in step.operators if row.use.constant and row.use.part == "forward"]
-    spent_s = total_s(rows)
-    if step.fraction(spent_s) < LIMITS.notable:
+    if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="constant_rebuilt",
-        title=f"{share(spent_s / step.step_s)} of the step rebuilds constants",
+        title=f"{step.share(rows)} of the step rebuilds constants",
         advice="Build the constants once",
-        evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} per step, computed from numbers only",
-            *step.lines(rows),
-            step.stands_on(),
-        ),
         action='build it in __init__ with register_buffer("mask", …, persistent=False) for the '
         "longest input, and slice it in forward",
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(rows, lost, f"{step.spent(rows)}, computed from numbers only"),
         confirm="trainperf compare BEFORE AFTER",
     )

@@ -10,17 +10,13 @@ from trainperf.analysis.rules.operators.base import (
     Timed,
     audited,
     is_large,
-    place_of,
     total_s,
 )
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share, size
+from trainperf.core.formatting.units import size
 
 
 TRACE_TIME: TraceTime = "operators"
-
-HANDED_ON = 0.25
-"""Share of what elementwise operators move that one kernel would not; a pair hands on a third."""
 
 
 def elementwise_chain(evidence: Evidence) -> Finding | None:
@@ -33,29 +29,25 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
     if step is None:
         return None
     rows = _chained(step)
-    spent_s = total_s(rows)
-    lost = step.fraction(spent_s - sum(row.floor.fused_floor_s for row in rows))
+    lost = step.fraction(total_s(rows) - sum(row.floor.fused_floor_s for row in rows))
     inner = sum(row.use.inner_bytes for row in rows)
-    if lost < LIMITS.notable or inner < HANDED_ON * _moved(rows):
+    moved = sum(row.use.moved_bytes for row in rows)
+    # Share of what they move that one kernel would not: a pair hands on a third.
+    if lost < LIMITS.notable or inner < 0.25 * moved:
         return None
     return Finding(
         id="elementwise_chain",
-        title=f"unfused elementwise operators take {share(spent_s / step.step_s)} of the step",
+        title=f"unfused elementwise operators take {step.share(rows)} of the step",
         advice="Fuse the elementwise chain",
-        evidence=(
-            (
-                f"{duration(spent_s)} of {duration(step.step_s)} per step; {size(inner)} of the "
-                f"{size(_moved(rows))} they move pass between them"
-            ),
-            *step.lines(rows),
-            _near_roof(step, rows),
-            step.stands_on(),
-        ),
         action="torch.compile(model), or the fused form, e.g. torch.nn.functional.gelu(x, "
         'approximate="tanh") instead of its formula',
-        **step.costs(lost),
+        **step.fields(
+            rows,
+            lost,
+            f"{step.spent(rows)}; {size(inner)} of the {size(moved)} they move pass between them",
+            then=_near_roof(step, rows),
+        ),
         effort="hours",
-        where=place_of(rows),
         confirm="trainperf compare BEFORE AFTER",
     )
 
@@ -72,10 +64,6 @@ def _chained(step: AuditedStep) -> list[Timed]:
     ]
     others = {id(row) for row in attention_rows(step.operators)}
     return [row for row in mine if id(row) not in others]
-
-
-def _moved(rows: Sequence[Timed]) -> int:
-    return sum(row.use.moved_bytes for row in rows)
 
 
 def _near_roof(step: AuditedStep, rows: Sequence[Timed]) -> str:

@@ -45,16 +45,14 @@ def half_sensitive(evidence: Evidence) -> Finding | None:
     losses = [row for row in rows if row.use.short_name in LOSSES]
     names = ", ".join(sorted({row.use.short_name for row in losses or rows}))
     kinds = "/".join(sorted({row.use.dtypes[0] for row in losses or rows}))
+    calls = sum(row.use.calls for row in losses or rows)
     what = "the loss" if losses else "a norm or softmax"
     return Finding(
         id="half_sensitive",
         title=f"{what} is computed in {kinds}",
         advice=f"Compute {what} in fp32",
         evidence=(
-            (
-                f"{names} in {plural(sum(row.use.calls for row in losses or rows), 'call')} of the "
-                "audited step"
-            ),
+            f"{names} in {plural(calls, 'call')} of the audited step",
             "bf16 keeps 8 bits of a number, fp16 11: small differences between losses are lost"
             if losses
             else "fp16 overflows beyond 65,504",

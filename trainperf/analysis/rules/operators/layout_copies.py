@@ -2,9 +2,8 @@
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.autocast_casts import is_cast
-from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, total_s
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -16,23 +15,16 @@ def layout_copies(evidence: Evidence) -> Finding | None:
     if step is None:
         return None
     rows = [row for row in step.operators if is_layout_copy(row)]
-    spent_s = total_s(rows)
-    if step.fraction(spent_s) < LIMITS.notable:
+    if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
     return Finding(
         id="layout_copies",
-        title=f"copies to another memory layout take {share(spent_s / step.step_s)} of the step",
+        title=f"copies to another memory layout take {step.share(rows)} of the step",
         advice="Keep one memory layout",
-        evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} per step",
-            *step.lines(rows),
-            step.stands_on(),
-        ),
         action="make the batch in the layout that the model wants, in the dataset; drop "
         "contiguous() and clone() where the next operator takes strides",
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(rows, lost, step.spent(rows)),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer clone and copy_",
     )
 

@@ -1,23 +1,16 @@
 """Rule about matrix products in a slow precision."""
 
-from collections.abc import Sequence
-
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import AuditedStep, Timed, audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import AuditedStep, audited, total_s
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.formatting.units import count
 from trainperf.core.loop_kind import LoopKind
 
 
 TRACE_TIME: TraceTime = "operators"
 
-FASTER = 2.0
-"""Multiple of the fp32 peak from which another precision is worth its digits (A100's TF32: 8)."""
-
 SHORTER = ("tf32", "bf16", "fp16")
 """What fp32 products may be computed in instead, the least different first."""
-
-TERA = 1e12
 
 
 def matmul_precision(evidence: Evidence) -> Finding | None:
@@ -44,13 +37,11 @@ def _double(step: AuditedStep) -> Finding | None:
         return None
     return Finding(
         id="matmul_precision",
-        title=f"{share(total_s(rows) / step.step_s)} of the step computes in double precision",
+        title=f"{step.share(rows)} of the step computes in double precision",
         advice="Compute in fp32",
-        evidence=_evidence(step, rows),
         action="model.float(), and make batches with dtype=torch.float32: numpy's default is "
         "float64",
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(rows, lost, step.spent(rows), lines=2),
         confirm="trainperf compare BEFORE AFTER; the next audit has no fp64",
     )
 
@@ -58,7 +49,8 @@ def _double(step: AuditedStep) -> Finding | None:
 def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
     peaks = step.light.chip.flops_per_s
     slow = peaks.get("fp32")
-    faster = [name for name in SHORTER if slow and peaks.get(name, 0.0) >= FASTER * slow]
+    # Twice the fp32 peak is worth the digits (A100's TF32: eight times).
+    faster = [name for name in SHORTER if slow and peaks.get(name, 0.0) >= 2 * slow]
     rows = [
         row for row in step.operators if row.use.kind == "matmul" and row.use.precision == "fp32"
     ]
@@ -71,12 +63,10 @@ def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
     peak = f"{step.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(best)} in "
     return Finding(
         id="matmul_precision",
-        title=f"fp32 products take {share(total_s(rows) / step.step_s)} of the step",
+        title=f"fp32 products take {step.share(rows)} of the step",
         advice="Use the tensor cores" if step.audit.device == "cuda" else "Multiply in bf16",
-        evidence=(peak + faster[-1], *_evidence(step, rows)),
         action=_faster_action(faster[0], loop),
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(rows, lost, peak + faster[-1], step.spent(rows), lines=2),
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )
 
@@ -89,13 +79,5 @@ def _faster_action(precision: str, loop: LoopKind) -> str:
     }[precision]
 
 
-def _evidence(step: AuditedStep, rows: Sequence[Timed]) -> tuple[str, ...]:
-    return (
-        f"{duration(total_s(rows))} of {duration(step.step_s)} per step",
-        *step.lines(rows, 2),
-        step.stands_on(),
-    )
-
-
 def _rate(flops_per_s: float) -> str:
-    return f"{count(round(flops_per_s / TERA, 1))} TFLOP/s"
+    return f"{count(round(flops_per_s / 1e12, 1))} TFLOP/s"

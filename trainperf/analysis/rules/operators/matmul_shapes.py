@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import Timed, audited, place_of, total_s
+from trainperf.analysis.rules.operators.base import Timed, audited, total_s
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import duration, share
+from trainperf.core.formatting.units import share
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -36,17 +36,10 @@ def matmul_shapes(evidence: Evidence) -> Finding | None:
         id="matmul_shapes",
         title=f"products of odd sizes take {share(spent)} of the step",
         advice="Pad the odd sizes",
-        evidence=(
-            (
-                f"sizes {', '.join(map(str, sizes[:4]))}: {duration(total_s(rows))} of "
-                f"{duration(step.step_s)} per step"
-            ),
-            *step.lines(rows, 2),
-            step.stands_on(),
-        ),
         action=_action(sizes[0], rows),
-        **step.costs(lost),
-        where=place_of(rows),
+        **step.fields(
+            rows, lost, f"sizes {', '.join(map(str, sizes[:4]))}: {step.spent(rows)}", lines=2
+        ),
         confirm="trainperf compare BEFORE AFTER",
     )
 

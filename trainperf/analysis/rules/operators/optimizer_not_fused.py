@@ -3,7 +3,7 @@
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import Timed, audited, total_s
 from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import count, duration, share
+from trainperf.core.formatting.units import count
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -23,18 +23,17 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
     update = [row for row in rows if row.use.kind in ELEMENTWISE]
     if not update or any(row.use.short_name.startswith("_fused_") for row in rows):
         return None
-    spent_s = total_s(update)
-    lost = step.fraction(spent_s - sum(row.floor.fused_floor_s for row in update))
+    lost = step.fraction(total_s(update) - sum(row.floor.fused_floor_s for row in update))
     if lost < LIMITS.notable:
         return None
     calls = sum(row.use.calls for row in update)
     each = _is_foreach(update)
     return Finding(
         id="optimizer_not_fused",
-        title=f"an unfused optimizer update takes {share(spent_s / step.step_s)} of the step",
+        title=f"an unfused optimizer update takes {step.share(update)} of the step",
         advice="Fuse the optimizer",
         evidence=(
-            f"{duration(spent_s)} of {duration(step.step_s)} per step in {count(calls)} operators",
+            f"{step.spent(update)} in {count(calls)} operators",
             "lists of tensors (foreach)" if each else "one tensor after the other (foreach=False)",
             step.stands_on(),
         ),

@@ -9,9 +9,6 @@ from trainperf.core.readings import LOSS_SCALE, OVERFLOW_RATE
 RATE = 0.02
 """Share of the updates; a scaler that settled skips one in its growth interval of 2,000."""
 
-FEWEST = 10
-"""A scale that starts at 2¹⁶ may be halved so often before it fits."""
-
 
 def overflow(evidence: Evidence) -> Finding | None:
     """A storm of overflows, beyond the few with which a scaler finds its scale.
@@ -23,7 +20,7 @@ def overflow(evidence: Evidence) -> Finding | None:
     if lost is None or lost < RATE:
         return None
     steps = summary.readings[OVERFLOW_RATE].n
-    if lost * steps <= FEWEST:
+    if lost * steps <= 10:  # a scale that starts at 2¹⁶ may be halved so often before it fits
         return None
     scale = summary.value(LOSS_SCALE)
     return Finding(

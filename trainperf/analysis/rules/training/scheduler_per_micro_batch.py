@@ -5,10 +5,6 @@ from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count, times
 
 
-FAST = 1.5
-"""Scheduler steps per update; one is right, and less is a schedule by the epoch."""
-
-
 def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
     """The scheduler steps with every micro-batch, or more than once an update.
 
@@ -21,16 +17,18 @@ def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
     if stepped is None or not updates or passes is None or updates < LIMITS.steps:
         return None
     fast = stepped / updates
-    if fast < FAST:
+    if fast < 1.5:  # one is right, and less is a schedule by the epoch
         return None
     with_each = abs(stepped - passes) <= LIMITS.notable * passes
-    groups = f"{count(passes)} micro-batches make these updates"
     names = summary.run.config.get("schedulers") or "the scheduler"
     return Finding(
         id="scheduler_per_micro_batch",
         title=f"the learning-rate schedule runs {times(fast)} as fast as the updates",
         advice="Step the scheduler once per update" if with_each else "Step the scheduler less",
-        evidence=(f"{names}: {count(stepped)} steps in {count(updates)} updates", groups),
+        evidence=(
+            f"{names}: {count(stepped)} steps in {count(updates)} updates",
+            f"{count(passes)} micro-batches make these updates",
+        ),
         action="call scheduler.step() only after optimizer.step(), not in every micro-batch"
         if with_each
         else "call scheduler.step() once after each optimizer.step()",

@@ -1,4 +1,4 @@
-"""What do all our pages have in common?  One file, printable, light and dark, nothing loaded.
+"""Markup that all our pages share.  One file, printable, light and dark, nothing loaded.
 
 Pieces are `Markup`: text that is already safe.  Everything else is escaped where it is put in.
 """
