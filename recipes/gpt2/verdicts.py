@@ -15,7 +15,7 @@ from trainperf.comparison.results import Comparison
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.units import duration, plural, scale_factor, share
-from trainperf.reports.comparison.rows import speed
+from trainperf.reports.comparison import speed
 
 
 def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> StageOutcome:

@@ -16,8 +16,15 @@ from scripts.bench.compare_record import PAIRS, RecordedRun
 from scripts.bench.compare_turns import PAIRS as TURN_PAIRS
 from trainperf.comparison.compared_run import estimates
 from trainperf.core.phases import PHASES, Phase
-from trainperf.core.stats.bootstrap import Estimate, RatioInterval, paired_interval, ratio_interval
-from trainperf.core.stats.machine_pace import Slowdown, including, slowdown
+from trainperf.core.stats.bootstrap import (
+    Estimate,
+    RatioInterval,
+    Slowdown,
+    including,
+    paired_interval,
+    ratio_interval,
+    slowdown,
+)
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import CORE_COLUMNS
 

@@ -21,7 +21,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
 from trainperf.recording.profiling.options import ScheduledProfile
-from trainperf.reports.trace import text as trace_text
+from trainperf.reports.trace.view import trace_text
 from trainperf.traces.job_report import report
 from trainperf.traces.results import AnalysisOptions
 
@@ -88,7 +88,7 @@ def main() -> None:
         "report": msgspec.to_builtins(said),
     }
     write_json(given.json, {**written, "trace": figures})
-    print(trace_text.render(said))
+    print(trace_text(said))
 
 
 if __name__ == "__main__":

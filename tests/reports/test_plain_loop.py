@@ -14,7 +14,7 @@ from trainperf.analysis.doctor import Case, examined
 from trainperf.analysis.rules import RULES
 from trainperf.analysis.run.directory import Run
 from trainperf.core.loop_kind import LIGHTNING, PLAIN
-from trainperf.reports.doctor import text as doctor_text
+from trainperf.reports.doctor import checkup_text
 from trainperf.reports.html.run import load_page_data
 from trainperf.reports.html.run import render as page
 from trainperf.reports.run import markdown
@@ -46,7 +46,7 @@ def shown_of(run: Run) -> Iterator[tuple[str, str]]:
     yield "html", page(data)
     yield "tab", msgspec.json.encode(run_view(summary)).decode()
     checkup = examined(Case(evidence=data.evidence))
-    yield "doctor", doctor_text.render(checkup, "run")
+    yield "doctor", checkup_text(checkup, "run")
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

@@ -11,7 +11,7 @@ from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import parity
-from trainperf.core.artifacts.base import Document, write_document
+from trainperf.core.artifacts import Document, write_document
 from trainperf.core.run_directory import ANALYSIS_SUFFIX
 from trainperf.core.steps.records import Scalar, StepRecord
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport, write

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from trainperf.analysis.roofline.roofline import Roofline, roofline
+from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.audit import Kind, MeasuredChip, OperatorUse, Part, StepAudit
-from trainperf.core.artifacts.base import write_document
 from trainperf.core.machine.chips import Chip
 
 

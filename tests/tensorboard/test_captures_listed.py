@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from support.tab import TRACE, a_report, a_run, write_capture
 
 from trainperf.core.errors import RunError
+from trainperf.tensorboard.captures import MOST_SLICES, picture
 from trainperf.tensorboard.data import NotFoundError, Store, View
-from trainperf.tensorboard.picture import MOST_SLICES, picture
 from trainperf.traces.results import Collective, Operator, RankTrace, Slice, TraceLane, TraceTotals
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from support.traces import Launches, event, table_of
 
 from trainperf.reports.layout.json import trace_json
-from trainperf.reports.trace import markdown as trace_markdown
-from trainperf.reports.trace import text as trace_text
+from trainperf.reports.trace.view import trace_markdown, trace_text
 from trainperf.traces.event_table import Kind
 from trainperf.traces.findings import findings
 from trainperf.traces.headline import answer
@@ -71,8 +70,8 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     assert_sound(trace)
     found = TraceReport(ranks=(trace,))
     said = TraceReport(ranks=(trace,), findings=findings(found), answer=answer(found))
-    assert trace_text.render(said)
-    assert trace_markdown.render(said)
+    assert trace_text(said)
+    assert trace_markdown(said)
     assert "NaN" not in trace_json(said)
 
 

@@ -12,17 +12,15 @@ from trainperf.core.errors import RunError
 from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE
-from trainperf.reports.comparison import markdown as compare_markdown
-from trainperf.reports.comparison import text as compare_text
-from trainperf.reports.comparison.rows import answer
+from trainperf.reports.comparison import answer, comparison_markdown, comparison_text
 from trainperf.reports.html.compare import Pair, read
 from trainperf.reports.html.compare import render as page
 from trainperf.reports.layout.json import comparison_json
 
 
 _RENDER = {
-    "text": compare_text.render,
-    "markdown": compare_markdown.render,
+    "text": comparison_text,
+    "markdown": comparison_markdown,
     "json": comparison_json,
 }
 _MACHINE_READ = frozenset({"json", "html"})

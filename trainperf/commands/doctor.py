@@ -59,8 +59,7 @@ def _checked(path: Path, name: str | None, given: argparse.Namespace) -> Command
     from trainperf.analysis.run.directory import Run
     from trainperf.analysis.summarize import examine
     from trainperf.analysis.summary.loss_parity import parity
-    from trainperf.reports.doctor import markdown as doctor_markdown
-    from trainperf.reports.doctor import text as doctor_text
+    from trainperf.reports.doctor import checkup_markdown, lines
     from trainperf.reports.layout.json import checkup_json
     from trainperf.reports.layout.terminal import styled, width_of
 
@@ -79,9 +78,9 @@ def _checked(path: Path, name: str | None, given: argparse.Namespace) -> Command
     if given.format == "json":
         text = checkup_json(checkup)
     elif given.format == "markdown":
-        text = doctor_markdown.render(checkup, title)
+        text = checkup_markdown(checkup, title)
     else:
-        text = styled(doctor_text.lines(checkup, title, width_of(sys.stdout)), sys.stdout)
+        text = styled(lines(checkup, title, width_of(sys.stdout)), sys.stdout)
     return CommandResult(text=text, code=1 if given.strict and checkup.number("fail") else 0)
 
 

@@ -36,12 +36,12 @@ def _run(given: argparse.Namespace) -> str:
 
         return trace_json(job)
     if given.format == "markdown":
-        from trainperf.reports.trace import markdown as trace_markdown
+        from trainperf.reports.trace.view import trace_markdown
 
-        return trace_markdown.render(job)
-    from trainperf.reports.trace import text as trace_text
+        return trace_markdown(job)
+    from trainperf.reports.trace.view import trace_text
 
-    return trace_text.render(job)
+    return trace_text(job)
 
 
 COMMAND = Command(

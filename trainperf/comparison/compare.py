@@ -20,10 +20,12 @@ from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
     RatioInterval,
+    Slowdown,
+    including,
     paired_interval,
     ratio_interval,
+    slowdown,
 )
-from trainperf.core.stats.machine_pace import Slowdown, including, slowdown
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 

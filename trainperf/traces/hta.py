@@ -6,15 +6,13 @@ work; communication is what is called `nccl…Kernel`.
 """
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Column, EventTable, Kind
-from trainperf.traces.metrics.intervals import Spans, both
 from trainperf.traces.metrics.links import launches_of
-from trainperf.traces.metrics.steps import Mask, Rows, present
+from trainperf.traces.metrics.spans import Rows, Spans, both, by_name
 from trainperf.traces.results import HtaBreakdown, HtaStream
 
 
@@ -35,8 +33,8 @@ def hta_breakdown(table: EventTable) -> HtaBreakdown | None:
     if not len(rows):
         return None
     everything = _merged(clock, rows)
-    compute = _merged(clock, rows[_named(table, rows, _is_compute)])
-    communication = _merged(clock, rows[_named(table, rows, _is_communication)])
+    compute = _merged(clock, rows[by_name(table, rows, _is_compute)])
+    communication = _merged(clock, rows[by_name(table, rows, _COMMUNICATION.match)])
     whole = int(everything.end[-1] - everything.start[0])
     idle = whole - everything.total
     return HtaBreakdown(
@@ -85,19 +83,7 @@ def _device_rows(table: EventTable, clock: Spans) -> Rows:
 
 
 def _is_compute(name: str) -> bool:
-    vague = _MEMORY.match(name) is not None
-    return not vague and _NOT_COMPUTE.match(name) is None
-
-
-def _is_communication(name: str) -> bool:
-    return _COMMUNICATION.match(name) is not None
-
-
-def _named(table: EventTable, rows: Rows, says: Callable[[str], bool]) -> Mask:
-    wanted = np.zeros(len(table.names), bool)
-    for code in present(table.name[rows]):
-        wanted[code] = says(table.names[code])
-    return np.asarray(wanted[table.name[rows]], bool)
+    return not _MEMORY.match(name) and not _NOT_COMPUTE.match(name)
 
 
 def _merged(clock: Spans, rows: Rows) -> Spans:

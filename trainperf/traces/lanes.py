@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable
+from trainperf.traces.metrics.columns import sums
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
+from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.idle import IdleSplit
-from trainperf.traces.metrics.intervals import Spans
-from trainperf.traces.metrics.steps import Rows, StepSpans
+from trainperf.traces.metrics.spans import Rows, Spans, StepSpans
 from trainperf.traces.results import Slice, TraceLane
 
 
@@ -128,8 +128,7 @@ def _busiest(
     of: npt.NDArray[np.int64] | npt.NDArray[np.int32], length: Column, most: int
 ) -> list[int]:
     values, group = np.unique(of, return_inverse=True)
-    total = np.zeros(len(values), np.int64)
-    np.add.at(total, group, length)
+    total = sums(group, length, len(values))
     return [int(values[place]) for place in np.argsort(-total, kind="stable")[:most]]
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trainperf.traces.event_table import NONE, EventTable
-from trainperf.traces.metrics.backward import backward_windows
 from trainperf.traces.metrics.collectives import Collectives
+from trainperf.traces.metrics.communication import backward_windows
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.steps import StepSpans
+from trainperf.traces.metrics.spans import StepSpans
 from trainperf.traces.results import CollectiveKey, RankCollectives, Straggler
 
 

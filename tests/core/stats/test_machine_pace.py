@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainperf.core.stats.bootstrap import RatioInterval
-from trainperf.core.stats.machine_pace import Slowdown, including, slowdown
+from trainperf.core.stats.bootstrap import RatioInterval, Slowdown, including, slowdown
 
 
 def found(ratio: float, by: float = 1.1) -> RatioInterval:

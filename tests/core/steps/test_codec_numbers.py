@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainperf.core.steps.block import StepSchema
-from trainperf.core.steps.codec import decode_steps
-from trainperf.core.steps.codec_numbers import Matrix, matrix_of
+from trainperf.core.steps.codec import Matrix, decode_steps, matrix_of
 from trainperf.core.steps.records import CORE_COLUMNS
 
 

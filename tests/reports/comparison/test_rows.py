@@ -6,7 +6,7 @@ import pytest
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.results import Comparison, Noise, Side, Speedup, TraceDifference
 from trainperf.core.stats.bootstrap import Source
-from trainperf.reports.comparison.rows import causes, notes, speed
+from trainperf.reports.comparison import causes, notes, speed
 
 
 def comparison(noise: Noise, *, fastest: float | None, runs: int = 1) -> Comparison:

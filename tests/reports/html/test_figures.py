@@ -15,8 +15,7 @@ from support.tab import a_run, steps_of
 
 from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts.memory import MemoryLedger
-from trainperf.core.formatting.html.scales import Axis, Unit, moment, short
-from trainperf.core.formatting.html.svg import WIDE
+from trainperf.core.formatting.html.figures import WIDE, Axis, Unit, moment, short
 from trainperf.core.phases import Tag
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.records import StepRecord

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainperf.analysis.summary.loss_parity import LossCurve
-from trainperf.reports.html.losses import line
+from trainperf.reports.html.compare import line
 
 
 def test_groups_are_of_equal_work_and_hold_means() -> None:

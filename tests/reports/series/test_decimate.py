@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trainperf.core.steps.block import Column
-from trainperf.reports.series.decimate import Groups
+from trainperf.reports.series.columns import Groups
 
 
 def observed(values: Column, *, most: int = 64, block: int = 100, first: int = 0) -> Groups:

@@ -200,8 +200,7 @@ def only_group(directory: Path) -> dict[str, float | None]:
     """The charts' values when all steps are in one group."""
     from trainperf.analysis.run.replay import Replay
     from trainperf.reports.series.charts import charts
-    from trainperf.reports.series.columns import columns
-    from trainperf.reports.series.decimate import Groups
+    from trainperf.reports.series.columns import Groups, columns
 
     run = Run.open(directory)
     groups = Groups(most=1)

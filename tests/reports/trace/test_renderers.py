@@ -11,9 +11,8 @@ import pytest
 from support.tab import a_report, a_run, write_capture
 
 from trainperf.reports.html.captures import capture_section
-from trainperf.reports.trace import markdown, text
 from trainperf.reports.trace.tables import ROWS
-from trainperf.reports.trace.view import trace_view
+from trainperf.reports.trace.view import trace_markdown, trace_text, trace_view
 from trainperf.tensorboard.data import Store
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.results import Collective, SyncSite, TraceReport, TraceTotals
@@ -39,12 +38,12 @@ def a_full_report() -> TraceReport:
 
 def in_text(report: TraceReport, _: Path) -> str:
     """The words of the terminal report."""
-    return text.render(report)
+    return trace_text(report)
 
 
 def in_markdown(report: TraceReport, _: Path) -> str:
     """The words of the markdown report."""
-    return re.sub(r"\\(?=[^a-zA-Z0-9\s])|[|*·]", "", html.unescape(markdown.render(report)))
+    return re.sub(r"\\(?=[^a-zA-Z0-9\s])|[|*·]", "", html.unescape(trace_markdown(report)))
 
 
 def on_the_page(report: TraceReport, _: Path) -> str:

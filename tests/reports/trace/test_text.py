@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from trainperf.reports.trace.text import WIDTH, render
+from trainperf.core.formatting.wrap import WIDTH
+from trainperf.reports.trace.view import trace_text
 from trainperf.traces.results import Collective, RankTrace, TraceReport, TraceStep, TraceTotals
 
 
@@ -20,7 +21,7 @@ def test_no_line_is_too_long_and_none_ends_between_a_number_and_its_unit(words: 
     """Whatever the length of what is said before."""
     said = f"{'word ' * words}takes 12.5 ms or 17 % of it, at most 1.51× faster, 3.0 GiB"
 
-    lines = render(report_of(answer=said, warnings=(said,))).splitlines()
+    lines = trace_text(report_of(answer=said, warnings=(said,))).splitlines()
 
     assert max(map(len, lines)) <= WIDTH
     assert not any(line.rstrip().endswith(("12.5", "17", "1.51", "3.0")) for line in lines)
@@ -34,7 +35,9 @@ def test_a_step_says_which_of_its_times_the_shares_are_of() -> None:
     uneven = msgspec.structs.replace(rank, steps=(*slow, slow[0]))
     lagging = msgspec.structs.replace(rank, steps=(slow[0],))
     told = [
-        next(line for line in render(TraceReport(ranks=(one,))).splitlines() if "median" in line)
+        next(
+            line for line in trace_text(TraceReport(ranks=(one,))).splitlines() if "median" in line
+        )
         for one in (rank, uneven, lagging)
     ]
 
@@ -50,19 +53,21 @@ def test_tables_of_several_steps_and_ranks_say_whose_they_are() -> None:
     kind = Collective(kind="all_reduce", count=6, total_s=0.5, exposed_s=0.25)
     rank = msgspec.structs.replace(report_of().ranks[0], rank=3, collectives=(kind,))
     other = msgspec.structs.replace(rank, rank=4)
-    alone, several = (render(TraceReport(ranks=ranks)) for ranks in ((rank,), (rank, other)))
+    alone, several = (trace_text(TraceReport(ranks=ranks)) for ranks in ((rank,), (rank, other)))
 
     assert "\n  collectives, sum of 2 steps\n" in alone
     assert "in detail" not in alone
     assert several.index("\n  ranks\n") < several.index("  in detail: a.json · rank 3 · ")
     assert several.index("in detail") < several.index("\n  collectives, sum of 2 steps\n")
-    row = next(line for line in render(TraceReport(ranks=(rank,))).splitlines() if "all_re" in line)
+    row = next(
+        line for line in trace_text(TraceReport(ranks=(rank,))).splitlines() if "all_re" in line
+    )
     assert row.split()[:6] == ["all_reduce", "6", "500", "ms", "250", "ms"]
 
 
 def test_it_begins_with_the_answer_and_ends_with_what_is_next() -> None:
     """Warnings are said in between, one by one."""
-    lines = render(report_of(answer="This is it.", warnings=("one", "two"))).splitlines()
+    lines = trace_text(report_of(answer="This is it.", warnings=("one", "two"))).splitlines()
 
     assert lines[:3] == ["trainperf trace · a.json · no device · 2 steps", "", "  This is it."]
     assert [line for line in lines if line.startswith("  note  ")] == [

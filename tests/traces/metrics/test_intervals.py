@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainperf.traces.metrics.intervals import (
+from trainperf.traces.metrics.spans import (
     Spans,
     both,
     clipped,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainperf.traces.reading.packed import Packed
+from trainperf.traces.reading.source import Packed
 
 
 # Neither blanks nor noise: some 8 to 1, as traces are.
@@ -91,9 +91,9 @@ def test_it_works_as_well_without_the_fast_inflater(tmp_path: Path) -> None:
     path.write_bytes(damaged)
     program = (
         "import sys, zlib; sys.modules['isal'] = None\n"
-        "from trainperf.traces.reading import packed\n"
-        "assert packed._FAULT is zlib.error\n"
-        "found = packed.Packed(open(sys.argv[1], 'rb'), 10_000, lambda read, given: None)\n"
+        "from trainperf.traces.reading import source\n"
+        "assert source._FAULT is zlib.error\n"
+        "found = source.Packed(open(sys.argv[1], 'rb'), 10_000, lambda read, given: None)\n"
         "sys.stdout.buffer.write(b''.join(found.blocks()))"
     )
 

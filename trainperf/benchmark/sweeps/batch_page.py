@@ -3,12 +3,22 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from trainperf.benchmark.sweeps.batch_points import SweepPoint, SweepPoints
-from trainperf.benchmark.sweeps.batch_text import sweep_text
+from trainperf.benchmark.sweeps.batch_results import SweepPoint, SweepPoints, sweep_text
+from trainperf.core.formatting.html.figures import (
+    Axis,
+    Frame,
+    Unit,
+    curve,
+    dot,
+    keys,
+    level,
+    note,
+    short,
+    top,
+    upright,
+)
 from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, tag, text
 from trainperf.core.formatting.html.palette import COLOURS
-from trainperf.core.formatting.html.scales import Axis, Unit, short, top
-from trainperf.core.formatting.html.svg import Frame, curve, dot, keys, level, note, upright
 
 
 _DOT, _KNEE_DOT = 6.0, 11.0

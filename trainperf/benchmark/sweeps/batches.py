@@ -22,8 +22,7 @@ from trainperf.benchmark.memory import peak_memory
 from trainperf.benchmark.results import PeakMemory, StepBenchmark
 from trainperf.benchmark.steps import benchmark_step
 from trainperf.benchmark.sweeps.batch_page import sweep_page
-from trainperf.benchmark.sweeps.batch_points import SweepPoint, SweepPoints
-from trainperf.benchmark.sweeps.batch_text import sweep_text
+from trainperf.benchmark.sweeps.batch_results import SweepPoint, SweepPoints, sweep_text
 from trainperf.benchmark.timing import graphs_built, seconds_of, synchronised_clock
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.units import size

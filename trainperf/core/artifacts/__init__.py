@@ -1,6 +1,58 @@
-"""Documents about what was inspected once in a fit, and how they are kept.  One file per kind."""
+"""Artifacts: what was examined once in a fit, as one JSON file each in its run directory.
 
-from trainperf.core.artifacts.base import Document, read_document, write_document
+Records are written step by step; a document is written whole, and again when it is known better.
+One file here per kind of document.
+"""
+
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+from trainperf.core.errors import RunError
+from trainperf.core.run_directory import write_atomically
 
 
-__all__ = ["Document", "read_document", "write_document"]
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of one such file; a subclass names it and its version."""
+
+    file: ClassVar[str]
+    """Its name in the run directory."""
+    version: ClassVar[int]
+    schema: int
+    """The version that a file was written with."""
+
+
+D = TypeVar("D", bound=Document)
+
+
+def write_document(document: Document, run: Path) -> Path:
+    """Write it into a run directory, whole or not at all.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    return write_atomically(run / document.file, msgspec.json.encode(document) + b"\n")
+
+
+def read_document(kind: type[D], run: Path) -> D | None:
+    """The one of that kind in a run directory; `None` if there is none.
+
+    Raises:
+        RunError: The file is damaged or of another version.
+    """
+    path = run / kind.file
+    if not path.is_file():
+        return None
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        raise RunError(
+            f"{kind.file}: damaged ({error}); delete it, the next fit writes its own"
+        ) from None
+    if document.schema != kind.version:
+        raise RunError(
+            f"{kind.file}: version {document.schema}, this trainperf reads version {kind.version}; "
+            "install the release that wrote it"
+        )
+    return document

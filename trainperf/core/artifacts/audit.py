@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from trainperf.core.artifacts.base import Document
+from trainperf.core.artifacts import Document
 from trainperf.core.machine.chips import Chip
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from trainperf.core.artifacts.base import Document
+from trainperf.core.artifacts import Document
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainperf.core.artifacts import D, read_document
 from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
-from trainperf.core.artifacts.base import D, read_document
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger

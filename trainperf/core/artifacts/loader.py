@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from trainperf.core.artifacts.base import Document
+from trainperf.core.artifacts import Document
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

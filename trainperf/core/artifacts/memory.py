@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from trainperf.core.artifacts.base import Document
+from trainperf.core.artifacts import Document
 
 
 Category = Literal[
@@ -46,7 +46,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that hold an autograd graph."""
     size_bytes: int
     """Their own memory; what a graph keeps besides is not in it."""
-    made: str = ""
+    made_at: str = msgspec.field(default="", name="made")
     """`file:line` that made the ones of the audited step, if it is known."""
 
 

@@ -6,14 +6,14 @@ Nothing here imports torch.
 """
 
 from trainperf.core.interleaving.baton import Baton
-from trainperf.core.interleaving.environment import (
+from trainperf.core.interleaving.referee import STEPS, Referee
+from trainperf.core.interleaving.wire import (
     VARIABLE,
     Participant,
     directory,
     new_address,
     this_participant,
 )
-from trainperf.core.interleaving.referee import STEPS, Referee
 
 
 __all__ = [

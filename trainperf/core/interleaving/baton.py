@@ -9,8 +9,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from trainperf.core.interleaving.environment import Participant
-from trainperf.core.interleaving.wire import Connection, Hello, Refusal, Turn, TurnOver
+from trainperf.core.interleaving.wire import Connection, Hello, Participant, Refusal, Turn, TurnOver
 
 
 _STAT = Path("/proc/thread-self/stat")

@@ -5,6 +5,10 @@ resampled, long enough to hold most of what neighbours have in common.  No resam
 shows what changes from run to run.  Repeats do, best of all in turns.  Without them three things
 stand in: an assumed figure, the drift inside the runs, and the fastest steps, which a busy machine
 slows least and which must agree.
+
+A host that lends out its processors gives a run between half and all of their speed, often from
+its first step to its last, and nothing inside the run shows it.  The same small piece of work,
+timed at either end of each run, does: `slowdown` and `including` correct the ratio for it.
 """
 
 import math
@@ -186,14 +190,7 @@ def ratio_interval(
     fastest = _interval(first, second, assumed)
     # What slowed the other steps more has slowed the fastest too, by an unknown part of it.
     doubt = _Z95 * abs(math.log(overall.ratio / fastest.ratio))
-    down = math.hypot(math.log(fastest.ratio / fastest.low), doubt)
-    up = math.hypot(math.log(fastest.high / fastest.ratio), doubt)
-    return replace(
-        overall,
-        low=min(overall.low, fastest.ratio * math.exp(-down)),
-        high=max(overall.high, fastest.ratio * math.exp(up)),
-        fastest=fastest.ratio,
-    )
+    return replace(_including(overall, fastest.ratio, fastest, doubt), fastest=fastest.ratio)
 
 
 def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> RatioInterval:
@@ -308,3 +305,57 @@ def _pooled(*groups: Sequence[Estimate]) -> float:
     repeated = [[run.log for run in runs] for runs in groups if len(runs) > 1]
     squares = sum((len(logs) - 1) * variance(logs) for logs in repeated)
     return squares / sum(len(logs) - 1 for logs in repeated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """How many times as long the same work took at the second run, with its variance."""
+
+    log: float
+    variance: float
+    """Of the logarithm; large for a machine that changed its speed during a run."""
+
+    @property
+    def ratio(self) -> float:
+        """Above 1: the machine was slower during the second run."""
+        return math.exp(self.log)
+
+
+def slowdown(before: Sequence[float], after: Sequence[float]) -> Slowdown | None:
+    """From several timings of the work at each run; `None` with fewer than two."""
+    if min(len(before), len(after)) < 2:
+        return None
+    first, second = ([math.log(value) for value in side] for side in (before, after))
+    return Slowdown(
+        log=mean(second) - mean(first),
+        variance=sum(variance(logs) / len(logs) for logs in (first, second)),
+    )
+
+
+def including(
+    measured: RatioInterval, machine: Slowdown, *, lower_is_faster: bool = True
+) -> RatioInterval:
+    """The same ratio, its interval widened to include the ratio without the machine's slowdown.
+
+    Steps slow down by between half and all of what the work does, so all in between is included.
+
+    Args:
+        measured: The ratio of the runs.
+        machine: The machine's slowdown between them.
+        lower_is_faster: Whether a slow machine makes the statistic larger.
+    """
+    remains = measured.ratio * math.exp(-machine.log if lower_is_faster else machine.log)
+    return _including(measured, remains, measured, _Z95 * math.sqrt(machine.variance))
+
+
+def _including(
+    measured: RatioInterval, ratio: float, like: RatioInterval, doubt: float
+) -> RatioInterval:
+    """*measured*, widened to include *ratio*, as uncertain as *like* and by *doubt* more."""
+    down = math.hypot(math.log(like.ratio / like.low), doubt)
+    up = math.hypot(math.log(like.high / like.ratio), doubt)
+    return replace(
+        measured,
+        low=min(measured.low, ratio * math.exp(-down)),
+        high=max(measured.high, ratio * math.exp(up)),
+    )

@@ -13,7 +13,7 @@ from trainperf.audit.allocations import Allocations
 from trainperf.audit.holders import graphs_made, holders
 from trainperf.audit.memory_ledger import Trained, count, storages, with_step
 from trainperf.audit.out_of_memory import out_of_memory
-from trainperf.core.artifacts.base import write_document
+from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder

@@ -7,8 +7,7 @@ from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.table import or_unknown
 from trainperf.core.formatting.units import duration, plural, step_range, times, words
-from trainperf.reports.html.answer import finding_card
-from trainperf.reports.html.components import heading, missing, shown
+from trainperf.reports.html.components import finding_card, heading, missing, shown
 from trainperf.reports.trace.tables import rows_table
 from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.capture_files import CaptureReport

@@ -1,12 +1,16 @@
 """The page of a comparison: the verdict first, then what it stands on."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison, ReadingChange, TraceDifference
+from trainperf.core.formatting.html.figures import Axis, Frame, Point, bar, box, curve, keys, short
 from trainperf.core.formatting.html.markup import (
     Markup,
     bullets,
@@ -17,11 +21,9 @@ from trainperf.core.formatting.html.markup import (
     tag,
     text,
 )
-from trainperf.core.formatting.html.scales import Axis
-from trainperf.core.formatting.html.svg import bar, keys
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
-from trainperf.reports.comparison.rows import (
+from trainperf.reports.comparison import (
     Row,
     answer,
     causes,
@@ -31,8 +33,7 @@ from trainperf.reports.comparison.rows import (
     setting,
     speed,
 )
-from trainperf.reports.html.components import missing, not_measured
-from trainperf.reports.html.losses import losses
+from trainperf.reports.html.components import SIDES, missing, not_measured
 from trainperf.reports.html.step_times import beside
 from trainperf.reports.run.rows import phase_rows
 from trainperf.reports.series.step_times import WallsFold, pooled
@@ -307,3 +308,66 @@ def _drawn(change: ReadingChange, axis: Axis) -> Markup:
         at = axis.at(change.ratio) * 100
         marks.append(Markup(f'<span class="spot {kind}{ring}" style="left:{at:.1f}%"></span>'))
     return _track(marks, axis.at(1.0))
+
+
+_MOST_REPEATS = 5
+"""Lines a side: more cannot be told apart."""
+
+_GROUPS = 200
+"""Points of a line."""
+
+
+def losses(sides: Sequence[Sequence[LossCurve]], parity: Parity, names: Sequence[str]) -> Markup:
+    """The curves of the repeats of each side, at equal work; or why they are not compared."""
+    unit = parity.unit
+    lines = [] if unit is None else [[line(points, unit) for points in side] for side in sides]
+    drawn = [point for side in lines for points in side for point in points]
+    if unit is None or not drawn:
+        return not_measured(parity.why)
+    frame = _frame(drawn)
+    marks = list(_range(frame, parity))
+    for colour, side in zip(SIDES, lines, strict=True):
+        marks += [
+            curve([(frame.x(x), frame.y(y)) for x, y in points], f"s{colour}")
+            for points in side[:_MOST_REPEATS]
+        ]
+    picture = frame.picture("losses of both runs", marks, names=(unit, "loss"))
+    shaded = " The shade is the range that was compared." if parity.work is not None else ""
+    caption = f"Mean over neighbouring steps, at equal {unit}.{shaded}"
+    named = keys((name, f"k{colour}") for name, colour in zip(names, SIDES, strict=True))
+    return Markup(picture + named + paragraph(caption, "soft small"))
+
+
+def _frame(drawn: Sequence[Point]) -> Frame:
+    works, values = zip(*drawn, strict=True)
+    low, high = min(values), max(values)
+    margin = 0.05 * (high - low) or 0.5
+    return Frame(
+        across=Axis(low=min(works), high=max(works), say=short),
+        up=Axis(low=low - margin, high=high + margin, say=short),
+        height=220,
+    )
+
+
+def _range(frame: Frame, parity: Parity) -> Iterator[Markup]:
+    if parity.since is None or parity.work is None:
+        return
+    left, right = frame.x(parity.since), frame.x(parity.work)
+    yield box((left, 0.0), (right - left, frame.height), "range", parity.why)
+
+
+def line(losses: LossCurve, unit: Unit) -> list[tuple[float, float]]:
+    """Work done and mean loss of each group; only where there is a loss."""
+    if unit not in losses.work:
+        return []
+    work = losses.work[unit]
+    finite = np.isfinite(losses.loss)
+    if not finite.any() or work[-1] <= work[0]:
+        return []
+    loss, done = losses.loss[finite], work[finite]
+    places = ((done - work[0]) / (work[-1] - work[0]) * (_GROUPS - 1)).astype(np.int64)
+    numbers = np.bincount(places, minlength=_GROUPS)
+    there = np.flatnonzero(numbers)
+    means = np.bincount(places, weights=loss, minlength=_GROUPS)[there] / numbers[there]
+    at = np.bincount(places, weights=done, minlength=_GROUPS)[there] / numbers[there]
+    return list(zip(at.tolist(), means.tolist(), strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.table import Table
-from trainperf.reports.layout.finding_view import NEXT, WHERE, FindingRow
+from trainperf.reports.layout.finding_view import NEXT, WHERE, FindingRow, FindingView
 
 
 SIDES = (3, 0)
@@ -27,6 +27,17 @@ def labelled(rows: Sequence[FindingRow]) -> Markup:
 
 def _code_or_words(row: FindingRow) -> Markup:
     return tag("code", text(row.text)) if row.label in (NEXT, WHERE) else text(row.text)
+
+
+def finding_card(finding: FindingView) -> Markup:
+    """A finding: title, gain, evidence, labelled rows."""
+    title = [tag("b", text(finding.title))]
+    if finding.gain:
+        title.append(Markup(f' <span class="gain">{text(finding.gain)}</span>'))
+    lines = [tag("p", *title)]
+    if finding.evidence:
+        lines.append(paragraph("; ".join(finding.evidence), "soft"))
+    return tag("div", *lines, labelled(finding.rows), kind=f"finding {finding.severity}")
 
 
 def heading(words: str) -> Markup:

@@ -7,22 +7,40 @@ from pathlib import Path
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import Summary, SyncPoint
 from trainperf.core.artifacts.memory import MemoryLedger
-from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, table, tag, text
-from trainperf.core.formatting.html.svg import bar, keys
+from trainperf.core.formatting.html.figures import bar, keys
+from trainperf.core.formatting.html.markup import (
+    Markup,
+    bullets,
+    page,
+    paragraph,
+    section,
+    table,
+    tag,
+    text,
+)
+from trainperf.core.formatting.html.palette import FIT_PARTS
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import size
+from trainperf.core.formatting.units import Scale, duration, fine_share, plural, size
+from trainperf.core.readings import ALLREDUCE_TAIL_S
 from trainperf.core.run_directory import REPORT, write_atomically
-from trainperf.reports.html.answer import breakdown, findings, first, fit
 from trainperf.reports.html.captures import captures
-from trainperf.reports.html.components import heading, missing, not_measured, shown
-from trainperf.reports.html.curves import absent, drawable, drawn
-from trainperf.reports.html.phases_over_time import over_time
-from trainperf.reports.html.ranks import ranks
+from trainperf.reports.html.components import (
+    facts,
+    finding_card,
+    heading,
+    labelled,
+    meter,
+    missing,
+    not_measured,
+    shown,
+)
+from trainperf.reports.html.over_time import absent, drawable, drawn, over_time
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import histogram
-from trainperf.reports.run.rows import excluded
+from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.run.rows import PhaseRow, excluded
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_memory, of_step
 from trainperf.reports.series.columns import SeriesFold
@@ -194,3 +212,129 @@ def _settings(summary: Summary) -> Markup:
             grid = table(("\u00a0", "\u00a0"), rows, words=(0, 1))
             grids.append(tag("div", heading(name), grid))
     return tag("div", *grids, kind="grid") if grids else Markup("")
+
+
+MOST_RANKS = 32
+"""In a table; of more the first and the last."""
+
+_POINTS = {"backward": "at the all-reduce, in backward", "loop": "before every fetch, in the loop"}
+
+
+def ranks(summary: Summary, view: RunView) -> Markup:
+    """Waits rank by rank; for a single rank why there are none."""
+    if len(summary.run.ranks) < 2 and summary.run.world_size < 2:
+        return paragraph("One rank: no waiting for other ranks.", "soft")
+    points = "".join(_point(summary, point) for point in summary.synchronisation)
+    nothing = "" if points else missing([("All-reduce tail", _why(summary))])
+    rows = [(str(row.rank), *row.cells) for row in view.rank_rows]
+    return Markup(
+        bullets(view.late)
+        + points
+        + nothing
+        + heading("A steady step, rank by rank")
+        + table(("rank", *view.rank_columns), _some(rows))
+    )
+
+
+def _why(summary: Summary) -> str:
+    reading = summary.readings[ALLREDUCE_TAIL_S]
+    return reading.reason or "not measured in this run"
+
+
+def _point(summary: Summary, point: SyncPoint) -> str:
+    """What each rank waits: the part that even the last one does, and the rest."""
+    longest = max(point.wait_s)
+    if longest <= 0:
+        return ""
+    rows = []
+    for rank, wait in zip(summary.run.ranks, point.wait_s, strict=True):
+        skew = wait - point.transfer_s
+        bars = meter(point.transfer_s / longest, "b7") + meter(skew / longest * 0.98, "b1")
+        rows.append((str(rank), Markup(bars), duration(wait), duration(skew)))
+    caption = (
+        f"Mean over {plural(point.n, 'steady step')}. Grey: the transfer, "
+        f"{duration(point.transfer_s)}, which every rank waits for. Orange: the skew, the wait for "
+        f"the last rank; the first to arrive loses {duration(point.lost_s)} per step on average."
+    )
+    return (
+        heading(f"Wait {_POINTS.get(point.point, f'at {point.point}')}")
+        + table(("rank", "\u00a0", "wait", "skew"), _some(rows), words=(0, 1))
+        + paragraph(caption, "soft small")
+    )
+
+
+def _some(
+    rows: Sequence[tuple[str | Markup, ...]],
+) -> Sequence[tuple[str | Markup, ...]]:
+    """The first and the last of many ranks."""
+    if len(rows) <= MOST_RANKS:
+        return rows
+    half = MOST_RANKS // 2
+    between = (f"… {len(rows) - MOST_RANKS:,} more …", *[""] * (len(rows[0]) - 1))
+    return [*rows[:half], between, *rows[-half:]]
+
+
+def first(view: RunView) -> Markup:
+    """Name, answer, what to do first, how far the run came, single numbers, and notes."""
+    # Seconds and the zone, which is UTC, say nothing to a reader.
+    when = f" · {view.started_at[:16].replace('T', ' ')}" if view.started_at else ""
+    return tag(
+        "header",
+        paragraph(f"trainperf · {view.name}{when}", "soft small"),
+        tag("h1", text(view.headline)),
+        labelled(view.first),
+        paragraph(f"{view.about} · {view.progress}", "soft"),
+        *(paragraph(f"Note: {warning}", "warn") for warning in view.warnings),
+        facts((fact.name, fact.value) for fact in view.facts),
+        bullets(view.remarks),
+    )
+
+
+def findings(view: RunView) -> Markup:
+    """What to change, the one that gains most first."""
+    if not view.findings:
+        return paragraph(NO_FINDING, "soft")
+    return Markup("".join(map(finding_card, view.findings)))
+
+
+def breakdown(view: RunView) -> Markup:
+    """The mean step, phase by phase, as a bar and as rows."""
+    rows = view.phases
+    if not rows:
+        return paragraph("No step was recorded.", "absent")
+    step_s = sum(row.seconds for row in rows)
+    parts = [(row.seconds, row.phase, f"{row.label}: {row.time}") for row in rows]
+    head = ("phase", "time per step", "share", meter(0.0, "aside"), "note")
+    longest = max(row.fraction for row in rows)
+    cells = [_phase(row, longest) for row in rows]
+    step = Scale.fine(step_s).say(step_s)
+    whole = ("step", step, fine_share(1.0), meter(0.0, "aside"), view.phases_of)
+    return Markup(bar(parts, "the mean step") + table(head, [*cells, whole], words=(0, 3, 4)))
+
+
+def fit(view: RunView) -> Markup:
+    """Where the time of the whole fit went."""
+    if not view.fit:
+        return Markup("")
+    parts = [
+        (part.fraction or 0.0, FIT_PARTS[place % len(FIT_PARTS)], f"{part.name}: {part.value}")
+        for place, part in enumerate(view.fit)
+    ]
+    rows = [
+        (Markup(_key(colour) + text(part.name)), part.value, fine_share(fraction))
+        for part, (fraction, colour, _) in zip(view.fit, parts, strict=True)
+    ]
+    whole = ("fit", view.fit_time, "")
+    return Markup(bar(parts, "the time of the fit") + table(("", "time", "share"), [*rows, whole]))
+
+
+def _phase(row: PhaseRow, longest: float) -> tuple[str | Markup, ...]:
+    name = Markup(_key(row.phase) + text(row.label))
+    if row.absent:
+        return (name, "", "", meter(0.0, "aside"), row.absent)
+    share = meter(row.fraction / longest, f"b{row.phase} aside")
+    return (name, row.time, row.share, share, row.note)
+
+
+def _key(colour: int) -> Markup:
+    return Markup(f'<span class="key b{colour}"></span>')

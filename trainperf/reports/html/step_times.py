@@ -5,20 +5,24 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.core.formatting.html.markup import Markup
-from trainperf.core.formatting.html.scales import Axis, Unit, moment, short, top
-from trainperf.core.formatting.html.svg import (
+from trainperf.core.formatting.html.figures import (
+    Axis,
     Frame,
     Lane,
     Point,
+    Unit,
     area,
     box,
     curve,
     keys,
     lanes,
+    moment,
     note,
+    short,
+    top,
     upright,
 )
+from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.block import Column

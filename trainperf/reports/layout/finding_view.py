@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.core.findings import Effort, Finding, Level
+from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import at_most, share
+from trainperf.core.formatting.wrap import wrapped
 
 
 NEXT = "next"
@@ -108,3 +110,26 @@ def return_per_hour(finding: Finding) -> float | None:
 def to_act_on(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that ask for a change; one that gains nothing says what to leave alone."""
     return [finding for finding in findings if finding.urgent or finding.fraction != 0.0]
+
+
+_LABEL = len(CONFIRM) + 2
+
+
+def finding_text(place: int, finding: FindingView, width: int) -> tuple[list[str], list[str]]:
+    """The title after its number; then the evidence, and a line for every label."""
+    number = f"{place}. "
+    hang = " " * len(number)
+    lines = wrapped("; ".join(finding.evidence), width, hang) if finding.evidence else []
+    for row in finding.rows:
+        lines += wrapped(row.text, width, f"{hang}{row.label:<{_LABEL}}")
+    return wrapped(finding.headline, width, number), lines
+
+
+def finding_markdown(place: int, finding: FindingView) -> str:
+    """An item of a numbered list."""
+    gain = f": {safe(finding.gain)}" if finding.gain else ""
+    lines = [f"**{safe(finding.title)}**{gain}"]
+    if finding.evidence:
+        lines.append(safe("; ".join(finding.evidence)))
+    lines += [f"{row.label}: {safe(row.text)}" for row in finding.rows]
+    return f"{place}. " + "  \n   ".join(lines)

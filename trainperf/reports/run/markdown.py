@@ -6,7 +6,7 @@ from itertools import starmap
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.table import Table, markdown_table
-from trainperf.reports.layout.finding_lines import finding_markdown
+from trainperf.reports.layout.finding_view import finding_markdown
 from trainperf.reports.run.rows import PhaseRow
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import tables

@@ -10,8 +10,7 @@ from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, confidence_interval, duration
 from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, words_of
 from trainperf.core.readings import ALLREDUCE_SKEW_S, ALLREDUCE_TAIL_S, PHASE_DATA_WAIT_S
-from trainperf.reports.layout.finding_lines import finding_text
-from trainperf.reports.layout.finding_view import NEXT
+from trainperf.reports.layout.finding_view import NEXT, finding_text
 from trainperf.reports.layout.terminal import flow
 from trainperf.reports.run.rows import PhaseRow, ledger
 from trainperf.reports.run.run_view import RunView, run_view

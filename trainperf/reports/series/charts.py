@@ -22,7 +22,7 @@ from trainperf.core.readings import (
     SAMPLES_PER_S,
 )
 from trainperf.core.steps.block import Column
-from trainperf.reports.series.decimate import Groups, Span, over
+from trainperf.reports.series.columns import Groups, Span, over
 
 
 MOST_RANKS = 8

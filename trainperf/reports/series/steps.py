@@ -15,7 +15,7 @@ from trainperf.core.formatting.units import words
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.core.steps.block import Column
 from trainperf.reports.series.charts import Chart, charts, listed
-from trainperf.reports.series.decimate import Groups, Span
+from trainperf.reports.series.columns import Groups, Span
 
 
 WHY = {

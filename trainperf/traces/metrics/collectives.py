@@ -8,7 +8,7 @@ import numpy as np
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.links import nest
-from trainperf.traces.metrics.steps import Rows, StepSpans, named, present
+from trainperf.traces.metrics.spans import Rows, StepSpans, named, present
 
 
 OTHER = "other"
@@ -116,13 +116,7 @@ def _launched_ns(table: EventTable, launch: Rows, start: Column) -> Column:
 def _above(table: EventTable, launch: Rows) -> list[Rows]:
     """Rows of the ranges around each launch that are about communication, innermost first."""
     ranges = nest(table, named(table, _ANY_HOST, Kind.ANNOTATION, Kind.CPU_OP))
-    place = np.full(len(launch), NONE, np.intp)
-    launched = launch != NONE
-    at = launch[launched]
-    place[launched] = ranges.innermost(table.thread[at], table.start_ns[at])
-    levels = ranges.ancestors(place)
-    if not levels:
-        return []
+    levels = ranges.ancestors(ranges.around(table, launch))
     return [np.where(level == NONE, NONE, ranges.rows[level]) for level in levels]
 
 

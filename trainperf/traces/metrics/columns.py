@@ -6,8 +6,7 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, Codes, Column
 from trainperf.traces.metrics.device import DeviceWork
-from trainperf.traces.metrics.intervals import Spans, union
-from trainperf.traces.metrics.steps import Mask
+from trainperf.traces.metrics.spans import Mask, Rows, Spans, union
 
 
 Value = float | int | None
@@ -53,9 +52,15 @@ def by_step(device: DeviceWork, wanted: Mask, count: int) -> list[Spans]:
     return [union(device.start[mine], device.end[mine]) for mine in groups]
 
 
+def sums(group: Codes | Rows, values: Column | int, count: int) -> Column:
+    """The sum of *values* in each of *count* groups; *group* has the number of each one's."""
+    out = np.zeros(count, np.int64)
+    np.add.at(out, group, values)
+    return out
+
+
 def per_step(step: Codes | Column, count: int, weights: Column | None = None) -> list[int]:
     """How many rows, or the sum of whole *weights*, each step has; rows outside are left out."""
     inside = step != NONE
-    out = np.zeros(count, np.int64)
-    np.add.at(out, step[inside], 1 if weights is None else weights[inside])
-    return [int(value) for value in out]
+    counts = sums(step[inside], 1 if weights is None else weights[inside], count)
+    return [int(value) for value in counts]

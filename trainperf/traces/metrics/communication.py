@@ -1,11 +1,12 @@
 """Communication of each step: total, exposed, and at what bandwidth."""
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from trainperf.traces.event_table import NONE, EventTable
-from trainperf.traces.metrics.backward import tails
+from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.collectives import ALL_REDUCE, Collectives
 from trainperf.traces.metrics.columns import (
     StepColumns,
@@ -18,9 +19,147 @@ from trainperf.traces.metrics.columns import (
 )
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
-from trainperf.traces.metrics.intervals import Spans, overlaps, union
-from trainperf.traces.metrics.steps import Mask, StepSpans
+from trainperf.traces.metrics.spans import Mask, Rows, Spans, StepSpans, overlaps, present, union
 from trainperf.traces.results import Collective
+
+
+_LATE = np.iinfo(np.int64).max
+_EARLY = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """End of the last gradient all-reduce against that of the last backward kernel, in nanoseconds.
+
+    `None` in a step that has no backward kernel or no all-reduce in backward.  Of kernels only:
+    it knows nothing of waiting on the host.
+    """
+
+    after_backward: list[int | None]
+    """Signed: negative where the all-reduce ended first."""
+    to_optimizer: list[int | None]
+    """From the last all-reduce's end to the start of the optimizer's first kernel, signed."""
+
+
+def tails(
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork, reduces: Mask
+) -> Tail:
+    """The tail of every step; *reduces* are the device events that are all-reduces."""
+    launched = device.launch != NONE
+    computes = device.kernel & device.used_for(DeviceUse.COMPUTE)
+    backward = computes & _launched_in_backward(table, device, host)
+    optimizer = computes & _launched_by_optimizer(table, steps, device, host)
+    count = len(steps)
+    first_update = _extreme(device, optimizer, device.start, count, _LATE)
+    last_backward = _extreme(device, backward, device.end, count, _EARLY)
+    mine = reduces & launched & device.in_steps
+    mine[mine] = device.start[mine] < first_update[device.step[mine]]
+    mine &= _launched_by_engine(table, steps, device, host)
+    last_reduce = _extreme(device, mine, device.end, count, _EARLY)
+    has_tail = (last_reduce != _EARLY) & (last_backward != _EARLY)
+    updated = (last_reduce != _EARLY) & (first_update != _LATE)
+    return Tail(
+        after_backward=_signed(last_reduce, last_backward, has_tail),
+        to_optimizer=_signed(first_update, last_reduce, updated),
+    )
+
+
+def _launched_where(device: DeviceWork, holds: Callable[[Rows, Rows], Mask]) -> Mask:
+    """Where *holds* is true of the device events that have a launch, and of their launches."""
+    out = np.zeros(len(device), bool)
+    launched = np.flatnonzero(device.launch != NONE)
+    out[launched] = holds(launched, device.launch[launched])
+    return out
+
+
+def _launched_in_backward(table: EventTable, device: DeviceWork, host: HostWork) -> Mask:
+    """Launched inside a function of the autograd engine, on its thread.
+
+    Not simply after forward: what the reducer copies at the end and what the optimizer does must
+    not count.  Without such functions: inside what is marked as backward.
+    """
+
+    def inside(_: Rows, calls: Rows) -> Mask:
+        out = np.zeros(len(calls), bool)
+        if not len(host.engine):
+            return out if host.backward is None else host.backward.holds(table.start_ns[calls])
+        for thread in present(table.thread[host.engine]):
+            mine = host.engine[table.thread[host.engine] == thread]
+            spans = union(table.start_ns[mine], table.end_ns[mine])
+            on_it = table.thread[calls] == thread
+            out[on_it] = spans.holds(table.start_ns[calls[on_it]])
+        return out
+
+    return _launched_where(device, inside)
+
+
+def _launched_by_engine(
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
+) -> Mask:
+    """Launched in backward: by the engine's own thread, or by any other while backward ran.
+
+    The reducer launches its last bucket after the last function has returned, on that thread.
+    """
+    own = present(table.thread[host.engine])
+    own = own[own != steps.thread]
+    begin, end = backward_windows(table, steps, host)
+
+    def inside(work: Rows, calls: Rows) -> Mask:
+        step, at = device.step[work], table.start_ns[calls]
+        during = step != NONE
+        during[during] = (at[during] >= begin[step[during]]) & (at[during] < end[step[during]])
+        return np.asarray(during | np.isin(table.thread[calls], own), bool)
+
+    return _launched_where(device, inside)
+
+
+def backward_windows(table: EventTable, steps: StepSpans, host: HostWork) -> tuple[Column, Column]:
+    """From the first start to the last end of backward on the host, for each step.
+
+    A step without backward has a window that begins after everything.
+    """
+    begin = np.full(len(steps), _LATE)
+    end = np.full(len(steps), _EARLY)
+    starts, ends = table.start_ns[host.engine], table.end_ns[host.engine]
+    if host.backward is not None and not len(host.engine):
+        starts, ends = host.backward.start, host.backward.end
+    step = steps.holding(starts)
+    held = step != NONE
+    np.minimum.at(begin, step[held], starts[held])
+    np.maximum.at(end, step[held], ends[held])
+    return begin, end
+
+
+def _launched_by_optimizer(
+    table: EventTable, steps: StepSpans, device: DeviceWork, host: HostWork
+) -> Mask:
+    """Launched inside an update, on the thread of the steps where that is known."""
+    updates = host.optimizer
+    if updates is None:
+        return np.zeros(len(device), bool)
+    on_any = steps.thread == NONE
+    return _launched_where(
+        device,
+        lambda _, calls: (
+            updates.holds(table.start_ns[calls]) & (on_any | (table.thread[calls] == steps.thread))
+        ),
+    )
+
+
+def _extreme(device: DeviceWork, wanted: Mask, times: Column, count: int, start: int) -> Column:
+    """The first or the last of *times* among the wanted of each step; *start* where none is."""
+    out = np.full(count, start)
+    rows: Rows = np.flatnonzero(wanted & device.in_steps)
+    fold = np.minimum if start == _LATE else np.maximum
+    fold.at(out, device.step[rows], times[rows])
+    return out
+
+
+def _signed(later: Column, earlier: Column, is_measured: Mask) -> list[int | None]:
+    return [
+        int(end - begin) if sure else None
+        for end, begin, sure in zip(later, earlier, is_measured, strict=True)
+    ]
 
 
 MANY = 32
@@ -100,7 +239,7 @@ def _tail_columns(
 def _kind(
     collectives: Collectives,
     kind: str,
-    mine: "np.typing.NDArray[np.intp]",
+    mine: Rows,
     steps: int,
     computing: Spans,
 ) -> Collective:
@@ -121,9 +260,7 @@ def _kind(
     )
 
 
-def _exposed_s(
-    collectives: Collectives, mine: "np.typing.NDArray[np.intp]", computing: Spans
-) -> float | None:
+def _exposed_s(collectives: Collectives, mine: Rows, computing: Spans) -> float | None:
     # What runs beside a collective of the host is not known.
     if (collectives.work[mine] == NONE).any():
         return None
@@ -131,7 +268,7 @@ def _exposed_s(
     return (spans.total - overlaps([spans], computing)[0]) / 1e9
 
 
-def _bus(collectives: Collectives, kind: str, sized: "np.typing.NDArray[np.intp]") -> float | None:
+def _bus(collectives: Collectives, kind: str, sized: Rows) -> float | None:
     """Bytes over the busiest link a second, by the algorithm that moves least.
 
     `None` for kinds without such a factor, and where the number of ranks is not known.

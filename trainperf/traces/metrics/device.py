@@ -8,9 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Codes, Column, EventTable, Kind
-from trainperf.traces.metrics.intervals import Spans, union
 from trainperf.traces.metrics.links import launches_of
-from trainperf.traces.metrics.steps import WINDOW, Mask, Rows, StepSpans, distinct, present
+from trainperf.traces.metrics.spans import (
+    WINDOW,
+    Mask,
+    Rows,
+    Spans,
+    StepSpans,
+    distinct,
+    present,
+    union,
+)
 
 
 class DeviceUse(IntEnum):

@@ -1,15 +1,29 @@
-"""The work of the host in its steps: the loader, the parts of a step, operators and calls."""
+"""The work of the host in its steps: the loader, the parts of a step, operators, and its waits."""
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainperf.traces.event_table import NONE, EventTable, Kind
-from trainperf.traces.metrics.columns import StepColumns, seconds
+from trainperf.traces.metrics.columns import StepColumns, per_step, seconds
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
-from trainperf.traces.metrics.intervals import Spans, either, union, without
-from trainperf.traces.metrics.steps import Rows, StepSpans, distinct, named, present
+from trainperf.traces.metrics.links import Nest, nest
+from trainperf.traces.metrics.spans import (
+    Rows,
+    Spans,
+    StepSpans,
+    by_name,
+    distinct,
+    either,
+    named,
+    present,
+    union,
+    without,
+)
+from trainperf.traces.results import SyncSite
 
 
 MARKS = re.compile(
@@ -112,17 +126,13 @@ def _blocking_copies(table: EventTable, device: DeviceWork) -> Rows:
     `.item()` spends its wait there, not in the synchronisation that follows.
     """
     copies = np.flatnonzero(device.used_for(DeviceUse.FROM_DEVICE) & (device.launch != NONE))
-    codes = table.name[device.row[copies]]
-    pageable = np.zeros(len(table.names), bool)
-    for code in present(codes):
-        pageable[code] = "Pageable" in table.names[code]
-    return np.asarray(device.launch[copies[pageable[codes]]])
+    pageable = by_name(table, device.row[copies], lambda name: "Pageable" in name)
+    return np.asarray(device.launch[copies[pageable]])
 
 
 def _operators(table: EventTable) -> Rows:
     rows = table.rows(Kind.CPU_OP)
-    marks = np.array([MARKS.match(name) is not None for name in table.names], bool)
-    return rows[~marks[table.name[rows]]] if len(rows) else rows
+    return rows[~by_name(table, rows, MARKS.match)]
 
 
 def _on_thread(table: EventTable, steps: StepSpans, pattern: "re.Pattern[str]") -> Spans:
@@ -193,3 +203,117 @@ def host_columns(steps: StepSpans, host: HostWork, busy: Spans | None) -> StepCo
             for name, spans in parts.items()
         },
     }
+
+
+TOP = 20
+FRAMES = 8
+"""Python frames that are kept of a stack."""
+
+_ITEM = "aten::item"
+_SCALAR = "aten::_local_scalar_dense"
+_BUILT_IN = re.compile(r"<built-in|<string>|nn\.Module: ")
+_LIBRARY = re.compile(
+    r"(.*/)?(torch|lightning|pytorch_lightning|lightning_fabric|accelerate|transformers)/"
+    r"|(.*/)?(threading|contextlib|functools|runpy|_contextlib)\.py\("
+)
+
+
+def sync_columns(
+    table: EventTable, steps: StepSpans, host: HostWork, forest: Nest, *, has_device: bool
+) -> StepColumns:
+    """How often the host waited in each step, its time in these calls, and `.item()` calls.
+
+    Calls inside one operator are one wait: a copy to the host, and the synchronisation after it.
+    """
+    count = len(steps)
+    items = steps.holding(table.start_ns[_items(table, forest)])
+    columns = {"item_calls": per_step(items, count)}
+    if not has_device:
+        return {**columns, "sync_calls": [None] * count, "sync_s": [None] * count}
+    first_of_each = np.unique(_waits(table, host.syncs, forest), return_index=True)[1]
+    waits = host.syncs[first_of_each]
+    step = steps.holding(table.start_ns[waits])
+    return {
+        **columns,
+        "sync_calls": per_step(step, count),
+        "sync_s": seconds(host.syncing.within(steps.start, steps.end)),
+    }
+
+
+def sync_sites(table: EventTable, host: HostWork, forest: Nest) -> tuple[SyncSite, ...]:
+    """Where recorded steps waited, the longest first; only calls in which the host did wait."""
+    rows = host.syncs
+    calls = _calls(table, rows, forest)
+    stacks = _stacks(table, rows) if table.stack is None else _call_stacks(table, rows, forest)
+    waits = _waits(table, rows, forest).tolist()
+    lengths: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+    counted: dict[tuple[str, tuple[str, ...]], set[int]] = defaultdict(set)
+    for place, length in enumerate(table.duration_ns[rows].tolist()):
+        site = calls[place], stacks[place]
+        lengths[site] += length
+        counted[site].add(waits[place])
+    sites = [
+        SyncSite(call=site[0], count=len(counted[site]), total_s=length / 1e9, stack=site[1])
+        for site, length in lengths.items()
+    ]
+    return tuple(sorted(sites, key=lambda site: (-site.total_s, site.call, site.stack))[:TOP])
+
+
+def _waits(table: EventTable, rows: Rows, forest: Nest) -> Rows:
+    """A number for the wait that each call belongs to: calls of one operator are one wait."""
+    place = forest.around(table, rows)
+    return np.where(place == NONE, -1 - np.arange(len(rows)), place)
+
+
+def _items(table: EventTable, forest: Nest) -> Rows:
+    """Each `.item()` once: the operator, and the scalar read that no such operator is around."""
+    code = {name: place for place, name in enumerate(table.names) if name in (_ITEM, _SCALAR)}
+    names = table.name[forest.rows]
+    item = names == code.get(_ITEM, NONE)
+    scalar = names == code.get(_SCALAR, NONE)
+    inside = forest.parent != NONE
+    inside[inside] = item[forest.parent[inside]]
+    return np.asarray(forest.rows[item | (scalar & ~inside)])
+
+
+def _around(table: EventTable, rows: Rows, forest: Nest) -> Iterator[tuple[int, int]]:
+    """Places in *rows*, each with the rows of the events around it, the innermost first."""
+    for level in forest.ancestors(forest.around(table, rows)):
+        for place in np.flatnonzero(level != NONE).tolist():
+            yield place, int(forest.rows[level[place]])
+
+
+def _calls(table: EventTable, rows: Rows, forest: Nest) -> list[str]:
+    """`aten::item` where one is around; else the outermost `aten` operator; else the call."""
+    names = [table.label(int(row)) for row in rows]
+    for place, row in _around(table, rows, forest):
+        name = table.label(row)
+        if name.startswith("aten::") and names[place] != _ITEM:
+            names[place] = name
+    return names
+
+
+def _stacks(table: EventTable, rows: Rows) -> list[tuple[str, ...]]:
+    """Python frames around each row, innermost first; libraries' only where there are no others."""
+    python = table.rows(Kind.PYTHON)
+    python = python[np.isin(table.thread[python], present(table.thread[rows]))]
+    frames: list[list[str]] = [[] for _ in rows]
+    for place, row in _around(table, rows, nest(table, python)):
+        frames[place].append(table.label(row))
+    return [_kept(stack) for stack in frames]
+
+
+def _call_stacks(table: EventTable, rows: Rows, forest: Nest) -> list[tuple[str, ...]]:
+    """The stacks that traces of 2021 give with each operator, of the innermost that has one."""
+    frames: list[list[str]] = [[] for _ in rows]
+    for place, row in _around(table, rows, forest):
+        code = NONE if table.stack is None else int(table.stack[row])
+        if code != NONE and not frames[place]:
+            frames[place] = [frame.strip() for frame in table.texts[code].split(";")]
+    return [_kept(stack) for stack in frames]
+
+
+def _kept(stack: list[str]) -> tuple[str, ...]:
+    frames = [frame for frame in stack if not _BUILT_IN.match(frame)]
+    own = [frame for frame in frames if not _LIBRARY.match(frame)]
+    return tuple((own or frames)[:FRAMES])

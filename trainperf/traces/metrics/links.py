@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
-from trainperf.traces.metrics.steps import Rows, present
+from trainperf.traces.metrics.spans import Rows, present
 
 
 def launches_of(table: EventTable, rows: Rows) -> Rows:
@@ -48,6 +48,13 @@ class Nest:
             place = low + np.searchsorted(self.start[low:high], times[mine], side="right") - 1
             place[place < low] = NONE
             out[mine] = self._climbed(place, times[mine])
+        return out
+
+    def around(self, table: EventTable, rows: Rows) -> Rows:
+        """Position of the innermost event around the start of each row; `NONE` for none."""
+        out = np.full(len(rows), NONE, np.intp)
+        real = rows != NONE
+        out[real] = self.innermost(table.thread[rows[real]], table.start_ns[rows[real]])
         return out
 
     def ancestors(self, place: Rows) -> "list[Rows]":

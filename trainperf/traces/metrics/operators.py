@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind
+from trainperf.traces.metrics.columns import sums
 from trainperf.traces.metrics.device import DeviceWork
 from trainperf.traces.metrics.links import Nest
-from trainperf.traces.metrics.steps import Rows, StepSpans, present
+from trainperf.traces.metrics.spans import Rows, StepSpans, present
 from trainperf.traces.results import Operator
 
 
@@ -51,11 +52,7 @@ def top_operators(
 
 def launching_operators(table: EventTable, device: DeviceWork, forest: Nest) -> Rows:
     """Place in the forest of the operator that launched each device event; `NONE` without one."""
-    place = np.full(len(device), NONE, np.intp)
-    launched = device.launch != NONE
-    rows = device.launch[launched]
-    place[launched] = forest.innermost(table.thread[rows], table.start_ns[rows])
-    return place
+    return forest.around(table, device.launch)
 
 
 def self_times(forest: Nest) -> Column:
@@ -77,15 +74,12 @@ def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest)
     count = len(forest.rows)
     # One more for what no operator launched.
     at = np.where(place == NONE, count, place)[mine]
-    on_device, large = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    np.add.at(on_device, at, length[mine])
-    np.add.at(large, at, np.where(length >= LARGE_NS, length, 0)[mine])
     return _Use(
         name=np.append(names, len(table.names)),
         shapes=np.append(shapes, NONE),
         calls=np.append(recorded.astype(np.int64), 0),
-        device=on_device,
-        large=large,
+        device=sums(at, length[mine], count + 1),
+        large=sums(at, np.where(length >= LARGE_NS, length, 0)[mine], count + 1),
         cpu=np.append(np.where(recorded, self_times(forest), 0), 0),
     )
 
@@ -93,11 +87,11 @@ def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest)
 def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[Operator, ...]:
     codes = present(use.name)
     group = np.searchsorted(codes, use.name)
-    sums = {
-        part: _sum(group, getattr(use, part), len(codes))
+    total = {
+        part: sums(group, getattr(use, part), len(codes))
         for part in ("calls", "device", "large", "cpu")
     }
-    weight = _sum(group, by, len(codes))
+    weight = sums(group, by, len(codes))
     names = [*table.names, OUTSIDE]
     order = sorted(
         np.flatnonzero(weight > 0), key=lambda place: (-weight[place], names[codes[place]])
@@ -106,10 +100,10 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
         Operator(
             name=names[codes[place]],
             shapes=_heaviest_shapes(table, use, by, group == place),
-            calls=int(sums["calls"][place]),
-            self_device_s=int(sums["device"][place]) / 1e9 if measured else None,
-            self_cpu_s=int(sums["cpu"][place]) / 1e9,
-            few_large=_few_large(int(sums["large"][place]), int(sums["device"][place])),
+            calls=int(total["calls"][place]),
+            self_device_s=int(total["device"][place]) / 1e9 if measured else None,
+            self_cpu_s=int(total["cpu"][place]) / 1e9,
+            few_large=_few_large(int(total["large"][place]), int(total["device"][place])),
         )
         for place in order[:TOP]
     )
@@ -126,16 +120,10 @@ def _heaviest_shapes(
     if not has_shapes.any():
         return None
     shapes, group = np.unique(use.shapes[has_shapes], return_inverse=True)
-    weight = _sum(group, by[has_shapes], len(shapes))
+    weight = sums(group, by[has_shapes], len(shapes))
     texts = [table.texts[code] for code in shapes.tolist()]
     heaviest: tuple[int, str] = min(zip((-weight).tolist(), texts, strict=True))
     return heaviest[1]
-
-
-def _sum(group: npt.NDArray[np.intp], values: Column, count: int) -> Column:
-    out = np.zeros(count, np.int64)
-    np.add.at(out, group, values)
-    return out
 
 
 def memory_peak(table: EventTable, forest: Nest) -> tuple[int | None, str | None]:
@@ -150,7 +138,7 @@ def memory_peak(table: EventTable, forest: Nest) -> tuple[int | None, str | None
     rows = on_device if len(on_device) else rows
     if not len(rows):
         return None, None
-    peak = rows[int(np.argmax(table.total_bytes[rows]))]
-    place = forest.innermost(table.thread[[peak]], table.start_ns[[peak]])[0]
+    peak = int(np.argmax(table.total_bytes[rows]))
+    place = forest.around(table, rows[[peak]])[0]
     name = None if place == NONE else table.label(int(forest.rows[place]))
-    return int(table.total_bytes[peak]), name
+    return int(table.total_bytes[rows[peak]]), name

@@ -14,8 +14,14 @@ import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
-from trainperf.traces.reading.interning import Names, Places, Texts
-from trainperf.traces.reading.kinds import MEMORY_CATEGORY, MEMORY_NAME, is_annotation
+from trainperf.traces.reading.interning import (
+    MEMORY_CATEGORY,
+    MEMORY_NAME,
+    Names,
+    Places,
+    Texts,
+    is_annotation,
+)
 from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
 
 
@@ -181,7 +187,7 @@ class Columns:
 
     def _tell_ranges(self, names: Values, kinds: Values) -> None:
         """Make annotations of the operators whose names say that they are."""
-        new = self.names.known[len(self._ranges) :]
+        new = self.names.keys_in_order[len(self._ranges) :]
         self._ranges.extend(is_annotation(str(name)) for name in new)
         ranges = np.frombuffer(self._ranges, dtype=np.bool_)
         kinds[ranges[names] & (kinds == Kind.CPU_OP)] = Kind.ANNOTATION

@@ -1,11 +1,13 @@
-"""A comparison in words: the sentences and rows of every renderer, not yet escaped."""
+"""A comparison in words: sentences and rows for every renderer, laid out as text and markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.results import Comparison, Difference, ReadingChange, Speedup
-from trainperf.core.formatting.table import Table
+from trainperf.core.formatting.escape import markdown as safe
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.table import Table, markdown_table, text_table
 from trainperf.core.formatting.units import (
     count,
     duration,
@@ -17,6 +19,7 @@ from trainperf.core.formatting.units import (
     times,
     words,
 )
+from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import (
     DATA_WAIT_FRACTION,
@@ -264,3 +267,36 @@ def setting(value: object) -> str:
 def listed(comparison: Comparison) -> Sequence[str]:
     """The differences, where they need a list of their own."""
     return list(map(difference, comparison.differences)) if len(comparison.changes) > 1 else []
+
+
+def comparison_text(comparisons: Sequence[Comparison]) -> str:
+    """For a terminal, one below the other: the verdicts first."""
+    return "\n".join(map(_text, comparisons))
+
+
+def _text(comparison: Comparison) -> str:
+    lines = ["", *wrapped(answer(comparison), WIDTH, "  "), ""]
+    lines += [line for note in notes(comparison) for line in wrapped(note, WIDTH, "  - ")]
+    lines += [f"      {plain(change)}" for change in listed(comparison)]
+    for table in tables(comparison):
+        title = [f"  {table.title}"] if table.title else []
+        lines += ["", *title, *(f"  {line}" for line in text_table(table))]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
+    """For a pull request, one below the other; names from users cannot open markup."""
+    return "\n".join(map(_markdown, comparisons))
+
+
+def _markdown(comparison: Comparison) -> str:
+    lines = [f"**{safe(answer(comparison))}**", ""]
+    lines += [f"- {safe(note)}" for note in notes(comparison)]
+    lines += [f"  - {safe(change)}" for change in listed(comparison)]
+    for table in tables(comparison):
+        lines += [
+            "",
+            *([f"*{safe(table.title)}*", ""] if table.title else []),
+            markdown_table(table),
+        ]
+    return "\n".join(lines) + "\n"

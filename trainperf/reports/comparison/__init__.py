@@ -1,1 +1,0 @@
-"""A comparison of runs in words."""
