@@ -47,8 +47,8 @@ def plain(reading: Reading) -> Reading:
         reason = f"not measured: the meter's value is {value}"
         return msgspec.structs.replace(reading, value=None, n=0, low=None, high=None, reason=reason)
     ends = [number(end) for end in (reading.low, reading.high) if end is not None]
-    known = len(ends) == 2 and all(map(math.isfinite, ends))
-    low, high = ends if known else (None, None)
+    bounded = len(ends) == 2 and all(map(math.isfinite, ends))
+    low, high = ends if bounded else (None, None)
     return msgspec.structs.replace(reading, value=value, n=n, low=low, high=high)
 
 
