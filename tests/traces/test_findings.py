@@ -197,6 +197,17 @@ def test_a_step_that_takes_longer_on_the_device_is_said_to() -> None:
     assert "A step of 200 ms on the device spends 50.0 ms (25 %)" in report_of(lagging).answer
 
 
+def test_time_that_a_gpu_waits_for_data_is_not_all_the_wait_for_data() -> None:
+    """Of 40 % in the loader 30 % idle the GPU; without a GPU the wait is all there is."""
+    (hidden,) = report_of(rank_of(data_wait_s=0.04, data_wait_exposed_s=0.03)).findings
+    step = TraceStep(step=1, step_s=0.1)
+    totals = TraceTotals(steps=1, step_s=0.1, data_wait_s=0.04)
+    (bare,) = report_of(RankTrace(file="x", steps=(step,), totals=totals)).findings
+
+    assert hidden.title == "30 % of the step is spent with the GPU idle, waiting for data"
+    assert bare.title == "40 % of the step is spent waiting for data"
+
+
 def test_several_ranks_are_answered_for_by_their_mean() -> None:
     """40 % and 60 % idle are 50 %."""
     ranks = [

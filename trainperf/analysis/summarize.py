@@ -1,5 +1,6 @@
 """Summary of a run: readings, ledger, ranks and findings, from one pass over its directory."""
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,13 @@ from trainperf.traces.capture_files import CaptureReport, read_all
 def summarize(run: Run, *, now_s: float | None = None) -> Summary:
     """The summary of `examine`, findings included."""
     return examine(run, now_s=now_s).summary
+
+
+_EARLIER_OWN_HOOK = re.compile(
+    r"(TrainPerf|ScheduledProfiler|(AllReduceTail|DataWait|GradScaler|H2D|Memory|StepTime"
+    r"|TokenThroughput)Monitor)\W"
+)
+"""Hooks of trainperf itself, which runs of November 2026 and before list among the user's."""
 
 
 class StepObserver(Protocol):
@@ -224,6 +232,8 @@ def _actions_s(replay: Replay) -> dict[str, float]:
     slowest: dict[str, float] = {}
     for journal in replay.journals.values():
         for action, spent_ns in journal.totals.actions_ns.items():
+            if _EARLIER_OWN_HOOK.match(action):
+                continue
             per_step_s = spent_ns / 1e9 / max(1, journal.steps)
             slowest[action] = max(slowest.get(action, 0.0), per_step_s)
     return dict(sorted(slowest.items(), key=lambda item: -item[1]))

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from trainperf.core.errors import TraceError
+from trainperf.core.findings import Finding
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
     TB,
@@ -118,10 +119,48 @@ def groups(run: Path) -> list[list[Path]]:
     return sorted(ordered, key=lambda paths: paths[0].name)
 
 
+class _EarlierFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding as analyses contained it up to November 2026."""
+
+    rule: str
+    what: str
+    evidence: str
+    action: str
+    gain_at_most: float | None = None
+
+    def finding(self) -> Finding:
+        """The same as it is written today."""
+        gain = self.gain_at_most
+        return Finding(
+            id=self.rule,
+            title=self.what,
+            advice=self.action,
+            evidence=(self.evidence,),
+            action=self.action,
+            fraction=1 - 1 / gain if gain else None,
+            gain_upper_bound=gain,
+        )
+
+
+class _EarlierFindings(msgspec.Struct, frozen=True, kw_only=True):
+    findings: tuple[_EarlierFinding, ...]
+
+
 def _read(path: Path) -> CaptureReport | None:
     try:
-        report = msgspec.json.decode(path.read_bytes(), type=CaptureReport)
+        report = _decode(path.read_bytes())
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None  # `trainperf trace` makes another from the trace, which is kept
     ranks = tuple(msgspec.structs.replace(rank, lanes=()) for rank in report.ranks)
     return msgspec.structs.replace(report, ranks=ranks)
+
+
+def _decode(data: bytes) -> CaptureReport:
+    try:
+        return msgspec.json.decode(data, type=CaptureReport)
+    except msgspec.ValidationError:
+        earlier = msgspec.json.decode(data, type=_EarlierFindings).findings
+    parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    findings = [finding.finding() for finding in earlier]
+    parts["findings"] = msgspec.Raw(msgspec.json.encode(findings))
+    return msgspec.json.decode(msgspec.json.encode(parts), type=CaptureReport)

@@ -74,10 +74,11 @@ def _data_wait(rank: RankTrace) -> Finding | None:
     if lost_s is None or not _is_worth(lost_s, whole_s):
         return None
     idle = f", {duration(lost_s)} of it with the GPU idle" if rank.device_worked else ""
+    waiter = "with the GPU idle, " if rank.device_worked else ""
     lost = lost_s / whole_s
     return Finding(
         id="data_wait",
-        title=f"{share(lost)} of the step is spent waiting for data",
+        title=f"{share(lost)} of the step is spent {waiter}waiting for data",
         advice="Speed up the loader",
         evidence=(f"the loop waits {duration(waited_s)} per step in the DataLoader{idle}",),
         action="more workers (num_workers, persistent_workers=True, prefetch_factor), or less work "

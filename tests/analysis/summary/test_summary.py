@@ -17,6 +17,7 @@ from support.runs import (
     summary_of,
 )
 
+import trainperf.lightning
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import save_summary, summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
@@ -359,6 +360,16 @@ def test_hooks_are_listed_with_their_cost_a_step_the_largest_first(tmp_path: Pat
     actions = summary_of(tmp_path, specs).actions_s
 
     assert list(actions.items()) == [("B.y", 0.004), ("A.x", 0.003)]
+
+
+def test_hooks_of_trainperf_that_an_earlier_run_lists_are_not_the_users(tmp_path: Path) -> None:
+    """Every callback that is exported; a name that merely begins like one is the user's."""
+    own = {f"{name}.on_train_batch_end": 300 * MS for name in trainperf.lightning.__all__}
+    totals = Totals(at_step=9, actions_ns={**own, "TrainPerfect.on_train_batch_end": 100 * MS})
+
+    spec = RankSpec(steps=make_steps(100, callbacks=40), totals=totals)
+
+    assert summary_of(tmp_path, [spec]).actions_s == {"TrainPerfect.on_train_batch_end": 0.001}
 
 
 def test_sequence_lengths_of_all_ranks_are_one_histogram(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The report for a terminal: at most 25 lines, the answer first; and the full report below it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -50,7 +50,7 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
         _Section(lines=flow(words_of(view.headline), inner, style="bold"), keep=3, apart=True),
         _Section(lines=_phases(view), keep=8, apart=True),
         _Section(lines=_numbers(summary, view, inner), keep=5, apart=True),
-        _Section(lines=_ranks(summary, view), keep=2),
+        _Section(lines=_ranks(summary, view, inner), keep=3),
         _Section(lines=_findings(view, inner), keep=2),
         _Section(lines=_notes(view.warnings, inner, "yellow"), keep=1),
         _Section(lines=_notes(view.remarks, inner, "dim"), keep=0),
@@ -145,7 +145,7 @@ def _fit(summary: Summary) -> list[str]:
     return [f"fit {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
 
 
-def _ranks(summary: Summary, view: RunView) -> list[Text]:
+def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:
     if len(summary.run.ranks) < 2:
         return []
     spreads = [
@@ -157,7 +157,8 @@ def _ranks(summary: Summary, view: RunView) -> list[Text]:
         interval = confidence_interval(skew.value, skew.low, skew.high)
         spreads.append(f"skew {duration(skew.value)}{interval}")
     measured = [spread for spread in spreads if spread]
-    ranks = [_labelled("ranks", " · ".join(measured))] if measured else []
+    wrapped = flow(measured, width - len(_CONTINUES), " · ")
+    ranks = _hanging("ranks", wrapped)
     return [*ranks, *(_labelled("skew", late, "red") for late in view.late)]
 
 
@@ -189,7 +190,10 @@ def _notes(sentences: Iterable[str], width: int, style: str) -> list[Text]:
 
 
 def _paragraph(label: str, text: str, width: int, style: str) -> list[Text]:
-    wrapped = flow(words_of(text), width - len(_CONTINUES))
+    return _hanging(label, flow(words_of(text), width - len(_CONTINUES)), style)
+
+
+def _hanging(label: str, wrapped: Sequence[Text], style: str = "") -> list[Text]:
     labels = [label, *[""] * (len(wrapped) - 1)]
     return [
         _labelled(label, line.plain, style) for label, line in zip(labels, wrapped, strict=True)

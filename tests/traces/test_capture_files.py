@@ -1,0 +1,57 @@
+"""Analyses of captures on disk, as they are written today and as earlier runs hold them."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from trainperf.core.findings import amdahl
+from trainperf.core.run_directory import ANALYSIS_SUFFIX
+from trainperf.traces.capture_files import CaptureFacts, CaptureReport, read_all, write
+
+
+@pytest.fixture
+def analysis(tmp_path: Path) -> Path:
+    """Where the analysis of a capture of the run *tmp_path* is, or will be."""
+    target = tmp_path / "traces" / f"rank0-step000064-3steps{ANALYSIS_SUFFIX}"
+    target.parent.mkdir()
+    return target
+
+
+def report() -> CaptureReport:
+    """An analysis without ranks."""
+    facts = CaptureFacts(first_step=64, first_index=64, complete_steps=3)
+    return CaptureReport(ranks=(), answer="The GPU is idle.", capture=facts)
+
+
+def test_an_analysis_is_read_as_it_was_written(tmp_path: Path, analysis: Path) -> None:
+    """Word for word."""
+    write(report(), analysis)
+    assert read_all(tmp_path) == [report()]
+
+
+def test_an_analysis_with_findings_of_an_earlier_version_is_read(
+    tmp_path: Path, analysis: Path
+) -> None:
+    """With its answer, its steps and the gain of each finding."""
+    document = json.loads(msgspec.json.encode(report()))
+    earlier = {"rule": "data_wait", "what": "waits", "evidence": "2 ms", "action": "more workers"}
+    document["findings"] = [{**earlier, "gain_at_most": 1.25}, {**earlier, "gain_at_most": None}]
+    analysis.write_text(json.dumps(document))
+
+    (read,) = read_all(tmp_path)
+
+    assert msgspec.structs.replace(read, findings=()) == report()
+    bounded, unbounded = read.findings
+    assert (bounded.id, bounded.title, bounded.evidence) == ("data_wait", "waits", ("2 ms",))
+    assert bounded.fraction is not None
+    assert amdahl(bounded.fraction) == pytest.approx(bounded.gain_upper_bound)
+    assert (unbounded.fraction, unbounded.gain_upper_bound) == (None, None)
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", '{"findings": [{"rule": 1}]}'])
+def test_a_damaged_analysis_is_ignored(tmp_path: Path, analysis: Path, body: str) -> None:
+    """Nothing is raised: the report of the run is shown without it."""
+    analysis.write_text(body)
+    assert read_all(tmp_path) == []
