@@ -99,8 +99,8 @@ class EventDecoder:
             wanted |= ignored
         self._many: msgspec.json.Decoder[list[Decoded]]
         self._many = msgspec.json.Decoder(list[wanted], float_hook=hook)
-        self._one: msgspec.json.Decoder[Decoded]
-        self._one = msgspec.json.Decoder(wanted, float_hook=hook)
+        self._single: msgspec.json.Decoder[Decoded]
+        self._single = msgspec.json.Decoder(wanted, float_hook=hook)
         self._any = msgspec.json.Decoder(float_hook=hook)
 
     def many(self, body: bytes) -> list[Decoded]:
@@ -109,7 +109,7 @@ class EventDecoder:
 
     def decode_event(self, body: bytes) -> Decoded:
         """Decode one event; raises one of `FAULTS`."""
-        return self._one.decode(body)
+        return self._single.decode(body)
 
     def loose(self, body: bytes) -> Decoded | None:
         """Decode one event whose fields have wrong types, without those; `None` if it is none.
