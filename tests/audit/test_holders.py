@@ -180,7 +180,7 @@ def test_where_something_was_made_is_told_if_it_is_known() -> None:
 
     holder = next(one for one in holders(frozenset(), line_of) if "kept" in one.name)
 
-    assert holder.made == "model.py:12"
+    assert holder.made_at == "model.py:12"
 
 
 class Lazy(dict[str, object]):

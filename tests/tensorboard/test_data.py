@@ -184,4 +184,4 @@ def test_runs_that_were_not_looked_at_for_long_are_forgotten_first(
     for name in ("first", "second", "first", "third"):
         store.run(f"{name}/trainperf", View())
 
-    assert list(store._known) == ["first/trainperf", "third/trainperf"]
+    assert list(store._cache) == ["first/trainperf", "third/trainperf"]

@@ -131,7 +131,7 @@ def known_ahead(made: TrainPerfPlugin) -> list[str]:
     """Runs that were read without being asked for."""
     for thread in [thread for thread in threading.enumerate() if thread.name == READER]:
         thread.join()
-    return [run for run, known in made._store._known.items() if known.summary is not None]
+    return [run for run, cached in made._store._cache.items() if cached.summary is not None]
 
 
 def test_the_run_written_last_is_read_before_somebody_asks_for_it(tmp_path: Path) -> None:

@@ -169,13 +169,11 @@ class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch 
         self.timeline.events.append(number)
         self._alive[key] = (number, weakref.ref(storage, partial(self._freed, key, number)))
 
-    def _freed(self, key: int, number: int, storage: object) -> None:
-        del storage
+    def _freed(self, key: int, number: int, _: object) -> None:
         self.timeline.events.append(-number - 1)
         self._alive.pop(key, None)
 
-    def _update(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        del args, kwargs
+    def _update(self, optimizer: Optimizer, *_: object) -> None:
         held: dict[int, int] = {}
         for group in optimizer.param_groups:
             for gradient in (p.grad for p in group["params"] if p.grad is not None):

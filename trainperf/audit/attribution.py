@@ -5,7 +5,6 @@ made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
 from contextlib import ExitStack
-from typing import Any
 
 import torch
 from torch import nn
@@ -94,24 +93,20 @@ class Attribution:
         for path, module in root.named_modules(prefix=type(kept).__name__):
             self._names.setdefault(module, path.replace("._orig_mod", ""))
 
-    def _enter_module(self, module: nn.Module, given: object) -> None:
-        del given
+    def _enter_module(self, module: nn.Module, *_: object) -> None:
         if module not in self._names:
             self._learn(module)
         self._running.append(module)
 
-    def _leave_module(self, module: nn.Module, given: object, result: object) -> None:
-        del given, result
+    def _leave_module(self, module: nn.Module, *_: object) -> None:
         # An exception may have skipped modules inside this one.
         while self._running and self._running.pop() is not module:
             pass
 
-    def _enter_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ANN401 torch's signature
-        del optimizer, args, kwargs
+    def _enter_update(self, *_: object) -> None:
         self._updating += 1
 
-    def _leave_update(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:  # noqa: ANN401 torch's signature
-        del optimizer, args, kwargs
+    def _leave_update(self, *_: object) -> None:
         self._updating -= 1
 
 

@@ -29,9 +29,6 @@ PRECISIONS = {
 _ROUNDS = 2
 """So that a moment in which others use the machine does not hit all runs of one kind."""
 
-_COPIED = {"cpu": 1 << 27}
-"""Bytes of the copy: beyond the caches; on accelerators more, since they are larger and faster."""
-
 
 def chip_here(device: torch.device) -> Chip:
     """The table's row of this device; a measured one if it has none.
@@ -125,7 +122,8 @@ def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float
 
 def _bandwidth(device: torch.device, budget_s: float) -> float:
     """Bytes per second of a copy or of a sum, the faster: a CPU may read before a write."""
-    size = _COPIED.get(device.type, 1 << 30)
+    # Beyond the caches; on accelerators more, since they are larger and faster.
+    size = 1 << 27 if device.type == "cpu" else 1 << 30
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     copy_s, _ = _fastest(lambda: target.copy_(source), device, budget_s / 2)

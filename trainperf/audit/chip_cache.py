@@ -27,9 +27,6 @@ CACHE = "TRAINPERF_CACHE"
 PROBES = 3
 """Runs after which the machine is no longer measured: one of them probably found it idle."""
 
-SHORTEST_S = 100e-6
-"""Shorter operators tell nothing about rates: launch time dominates."""
-
 
 class CachedChip(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one machine, in one file of the cache directory."""
@@ -85,7 +82,8 @@ def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = 2.5) -> Chip 
 
 def reached(audit: StepAudit) -> Chip:
     """The rates that a step's operators reached on the CPU: no limit is below them."""
-    long = [use for use in audit.operators if use.host_s / use.calls >= SHORTEST_S]
+    # Shorter operators tell nothing about rates: launch time dominates.
+    long = [use for use in audit.operators if use.host_s / use.calls >= 100e-6]
     counted = [use for use in long if use.flops and use.precision in PRECISIONS]
     return Chip(
         name=audit.device_name,
@@ -103,14 +101,8 @@ def cache_file(device_name: str) -> Path:
     """Cache file of a device, for this release of torch and number of threads."""
     what = f"{device_name} torch {torch.__version__} {torch.get_num_threads()} threads"
     name = re.sub(r"[^a-z0-9.+]+", "-", what.lower())
-    return _cache() / "chips" / f"{name}.json"
-
-
-def _cache() -> Path:
-    chosen = os.environ.get(CACHE)
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainperf"
+    users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get(CACHE) or users / "trainperf") / "chips" / f"{name}.json"
 
 
 def _fastest(work: Iterable[tuple[int, OperatorUse]]) -> float:

@@ -34,14 +34,10 @@ class Constants:
         read = {access.storage for access in accesses if not access.writes}
         written = {access.storage for access in accesses if access.writes}
         kept = {a.storage for a in accesses if a.writes and not (a.whole or a.new)}
-        constant = bool(written) and not _draws(func) and (read | kept) <= self._held
+        draws = isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags
+        constant = bool(written) and not draws and (read | kept) <= self._held
         if constant:
             self._held |= written
         else:
             self._held -= written
         return constant
-
-
-def _draws(func: Operator) -> bool:
-    """Whether it draws at random."""
-    return isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags

@@ -33,7 +33,8 @@ def elementwise(func: Operator, args: Sequence[object], out: object) -> Operator
     tags = func.tags if isinstance(func, OpOverload) else ()
     if torch.Tag.pointwise in tags or name.startswith("_foreach_"):
         each = _PRIMITIVES.get(name.strip("_"), 1)
-        return OperatorWork(kind="pointwise", flops=each * _widest(args, out))
+        # Elements of the result, or of what is written in place.
+        return OperatorWork(kind="pointwise", flops=each * (numel(out) or _elements(args)))
     return OperatorWork(kind="other", flops=0, counted=name in _NO_ARITHMETIC)
 
 
@@ -57,11 +58,6 @@ def numel(value: object) -> int:
 def _elements(args: Sequence[object]) -> int:
     """Elements of the first tensor or list of tensors."""
     return next((count for count in map(numel, args) if count), 0)
-
-
-def _widest(args: Sequence[object], out: object) -> int:
-    """Elements computed: those of the result, or of what is written in place."""
-    return numel(out) or _elements(args)
 
 
 def _norm_flops(name: str, args: Sequence[object]) -> int:

@@ -12,21 +12,18 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils.flop_counter import flop_registry
 
-from trainperf.audit.elementwise import Operator, elementwise, name_of, numel
+from trainperf.audit.elementwise import Operator, elementwise, name_of, names, numel
 from trainperf.audit.operator_call import OperatorWork
 from trainperf.audit.traffic import tensors_in
 
 
 Shape = Sequence[int]
-Formula = Callable[[Sequence[object], object], int]
-"""From the arguments and the result of a call to its FLOPs."""
+Formula = Callable[[Sequence[object]], int]
+"""From the arguments of a call to its FLOPs."""
 
 
 def work_of(
-    func: Operator,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    out: object,
+    func: Operator, args: Sequence[object], kwargs: Mapping[str, object], out: object
 ) -> OperatorWork:
     """What a call computes, by its operator and the shapes of its arguments."""
     if any(tensor.layout is not torch.strided for tensor in tensors_in(args)):
@@ -34,7 +31,8 @@ def work_of(
     name = name_of(func)
     matmul = _contraction(func, name, args, kwargs, out)
     if matmul is not None:
-        repeated = matmul * _REPEATS.get(name, 0) // 5
+        # Attention that keeps no scores computes them again in backward: one of its five products.
+        repeated = matmul // 5 if name in _REPEATS else 0
         return OperatorWork(
             kind="matmul", flops=matmul, matmul_flops=matmul, repeated_flops=repeated
         )
@@ -50,7 +48,7 @@ def _contraction(
 ) -> int | None:
     ours = _CONTRACTIONS.get(name)
     if ours is not None:
-        return ours(args, out)
+        return ours(args)
     packet = func.overloadpacket if isinstance(func, OpOverload) else func
     theirs = flop_registry.get(packet)
     return None if theirs is None else int(theirs(*args, **kwargs, out_val=out))
@@ -63,40 +61,33 @@ def _shape(value: object) -> Shape:
 # -- contractions that torch's registry lacks -------------------------------------------------
 
 
-def _vector_product(args: Sequence[object], out: object) -> int:
-    del out
+def _vector_product(args: Sequence[object]) -> int:
     return 2 * prod(_shape(args[0]))  # mv(matrix, vector), dot(vector, vector)
 
 
-def _added_vector_product(args: Sequence[object], out: object) -> int:
-    del out
+def _added_vector_product(args: Sequence[object]) -> int:
     return 2 * prod(_shape(args[1]))  # addmv(self, matrix, vector)
 
 
-def _outer(args: Sequence[object], out: object) -> int:
-    del args
-    return 2 * numel(out)  # addr(self, a, b): a product and a sum per element
+def _outer(args: Sequence[object]) -> int:
+    return 2 * numel(args[1]) * numel(args[2])  # addr(self, a, b): a product and a sum per element
 
 
-def _added_product(args: Sequence[object], out: object) -> int:
-    del out
+def _added_product(args: Sequence[object]) -> int:
     return 2 * prod(_shape(args[1])) * _shape(args[2])[-1]  # (self, a, b), batched or not
 
 
-def _product(args: Sequence[object], out: object) -> int:
-    del out
+def _product(args: Sequence[object]) -> int:
     return 2 * prod(_shape(args[0])) * _shape(args[1])[-1]
 
 
-def _attention(args: Sequence[object], out: object) -> int:
+def _attention(args: Sequence[object]) -> int:
     """Scores and weighted sum of values; a causal mask saves nothing, as in torch's counts."""
-    del out
     return _scores(args[0], args[1]) + _weighted(args[0], args[1], args[2])
 
 
-def _attention_backward(args: Sequence[object], out: object) -> int:
+def _attention_backward(args: Sequence[object]) -> int:
     """Five products: scores again, and two gradients for each of the two of forward."""
-    del out
     _, query, key, value = args[:4]
     return 3 * _scores(query, key) + 2 * _weighted(query, key, value)
 
@@ -111,29 +102,26 @@ def _weighted(query: object, key: object, value: object) -> int:
     return 2 * prod(batch) * rows * _shape(key)[-2] * _shape(value)[-1]
 
 
-def _recurrent(args: Sequence[object], out: object) -> int:
+def _recurrent(args: Sequence[object]) -> int:
     """A oneDNN recurrent layer: input and hidden products of every step of every sequence."""
-    del out
     steps_and_batch = prod(_shape(args[0])[:-1])
     return 2 * steps_and_batch * (numel(args[1]) + numel(args[2]))
 
 
-def _recurrent_backward(args: Sequence[object], out: object) -> int:
+def _recurrent_backward(args: Sequence[object]) -> int:
     """Gradients of the input and of the weights, each as much as forward."""
-    return 2 * _recurrent(args, out)
+    return 2 * _recurrent(args)
 
 
-def _cudnn_recurrent(args: Sequence[object], out: object) -> int:
+def _cudnn_recurrent(args: Sequence[object]) -> int:
     """Every matrix of every layer and direction, for every step of every sequence."""
-    del out
     weights = args[1] if isinstance(args[1], list | tuple) else ()
     matrices = sum(numel(weight) for weight in weights if len(_shape(weight)) == 2)
     return 2 * prod(_shape(args[0])[:-1]) * matrices
 
 
-def _cudnn_recurrent_backward(args: Sequence[object], out: object) -> int:
-    """As above."""
-    return 2 * _cudnn_recurrent(args, out)
+def _cudnn_recurrent_backward(args: Sequence[object]) -> int:
+    return 2 * _cudnn_recurrent(args)
 
 
 _CONTRACTIONS: dict[str, Formula] = {
@@ -155,16 +143,11 @@ _CONTRACTIONS: dict[str, Formula] = {
     "_scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
 }
 
-# Attention that keeps no scores computes them again in backward: one of its five products.
-_REPEATS = dict.fromkeys(
-    (
-        "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "_scaled_dot_product_fused_attention_overrideable_backward",
-        "_scaled_dot_product_flash_attention_backward",
-        "_scaled_dot_product_efficient_attention_backward",
-        "_scaled_dot_product_cudnn_attention_backward",
-        "_flash_attention_backward",
-        "_efficient_attention_backward",
-    ),
-    1,
+_REPEATS = names(
+    "_scaled_dot_product_flash_attention_for_cpu_backward "
+    "_scaled_dot_product_fused_attention_overrideable_backward "
+    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_efficient_attention_backward "
+    "_scaled_dot_product_cudnn_attention_backward _flash_attention_backward "
+    "_efficient_attention_backward"
 )
+"""Backward passes of attention that keeps no scores."""

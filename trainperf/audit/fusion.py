@@ -7,7 +7,7 @@ kernel it reads each outer value once, and writes only what somebody else reads 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trainperf.audit.operator_call import Access, Call
+from trainperf.audit.operator_call import Call
 
 
 _FUSED = ("pointwise", "copy")
@@ -60,7 +60,9 @@ def _values(calls: Sequence[Call]) -> list[_Value]:
         for place, access in enumerate(call.accesses):
             value = current.get(access.storage)
             if access.writes:
-                value = _written(access, (index, place), value)
+                if value is not None and access.whole:
+                    value.replaced_by = index
+                value = _Value(writer=(index, place), temporary=access.new)
                 values.append(value)
             elif value is None:
                 value = _Value(writer=None)
@@ -69,12 +71,6 @@ def _values(calls: Sequence[Call]) -> list[_Value]:
             if not access.writes:
                 value.reads.append((index, place))
     return values
-
-
-def _written(access: Access, writer: tuple[int, int], before: _Value | None) -> _Value:
-    if before is not None and access.whole:
-        before.replaced_by = writer[0]
-    return _Value(writer=writer, temporary=access.new)
 
 
 def _drop_repeated_reads(value: _Value, chains: Sequence[int | None], kept: Kept) -> None:

@@ -18,7 +18,7 @@ def rows_of(calls: Sequence[Call], device: str, cache_bytes: int | None) -> tupl
         id(call): _Moved(
             memory_bytes=sum(traffic),
             fused_bytes=sum(compress(traffic, standing)),
-            inner_bytes=_bytes_of(call) - sum(compress(_sizes(call), standing)),
+            inner_bytes=sum(_sizes(call)) - sum(compress(_sizes(call), standing)),
         )
         for call, traffic, standing in zip(own, memory, survives(own), strict=True)
     }
@@ -53,10 +53,6 @@ def _sizes(call: Call) -> list[int]:
     return [access.size_bytes for access in call.accesses]
 
 
-def _bytes_of(call: Call) -> int:
-    return sum(_sizes(call))
-
-
 def place_of(call: Call, device: str) -> Place:
     """Where it runs; on a CPU everything is the device."""
     if call.devices == {device}:
@@ -79,7 +75,10 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         calls=len(calls),
         flops=sum(call.work.flops for call in calls),
         matmul_flops=sum(call.work.matmul_flops for call in calls),
-        repeated_flops=sum(_repeated(call) for call in calls),
+        repeated_flops=sum(
+            call.work.matmul_flops if call.part == "recompute" else call.work.repeated_flops
+            for call in calls
+        ),
         read_bytes=sum(_bytes(call, writes=False) for call in calls),
         written_bytes=sum(_bytes(call, writes=True) for call in calls),
         memory_bytes=sum(each.memory_bytes for each in moved),
@@ -93,10 +92,6 @@ def _row(calls: Sequence[Call], device: str, moved: Sequence[_Moved]) -> Operato
         before_s=sum(call.before_ns for call in calls) / 1e9,
         logs=first.site.logs,
     )
-
-
-def _repeated(call: Call) -> int:
-    return call.work.matmul_flops if call.part == "recompute" else call.work.repeated_flops
 
 
 def _bytes(call: Call, *, writes: bool) -> int:

@@ -167,5 +167,5 @@ def _holder(gathered: _Gathered, line_of: Callable[[int], str | None]) -> Holder
         count=gathered.count,
         graphs=gathered.graphs,
         size_bytes=gathered.size_bytes,
-        made=next(filter(None, lines), ""),
+        made_at=next(filter(None, lines), ""),
     )

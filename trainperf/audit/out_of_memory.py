@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Literal
 
@@ -40,7 +41,9 @@ def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
         workspace=_WORKSPACE.search(message) is not None,
         requested_bytes=_size(requested) if requested else None,
         allocated_bytes=_allocated(),
-        where=next((place(f.f_code.co_filename, n) for f, n in steps if _is_users(f)), ""),
+        where=next(
+            (place(f.f_code.co_filename, n) for f, n in steps if owner(f.f_code) == "user"), ""
+        ),
     )
 
 
@@ -56,11 +59,7 @@ def _size(requested: "re.Match[str]") -> int:
 
 def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
     """Frames and lines of a traceback, the innermost first."""
-    frames = []
-    while trace is not None:
-        frames.append((trace.tb_frame, trace.tb_lineno))
-        trace = trace.tb_next
-    yield from reversed(frames)
+    return reversed(list(walk_tb(trace)))
 
 
 def _during(steps: list[tuple[FrameType, int]]) -> During:
@@ -74,10 +73,6 @@ def _during(steps: list[tuple[FrameType, int]]) -> During:
         if isinstance(instance, nn.Module) and frame.f_code.co_name != "backward":
             return "forward"
     return "elsewhere"
-
-
-def _is_users(frame: FrameType) -> bool:
-    return owner(frame.f_code) == "user"
 
 
 def _allocated() -> int | None:

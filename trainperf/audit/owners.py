@@ -131,14 +131,10 @@ def _global(referrer: object, held: object) -> Owner | None:
 def _name_in(names: object, held: object) -> str | None:
     if not isinstance(names, Mapping):
         return None
-    return next((key for key, value in names.items() if value is held and _is_name(key)), None)
-
-
-def _is_name(key: object) -> bool:
-    return isinstance(key, str) and key.isidentifier()
+    keys = (key for key, value in names.items() if value is held)
+    return next((key for key in keys if isinstance(key, str) and key.isidentifier()), None)
 
 
 def _key(container: object, held: object) -> str:
-    if isinstance(container, dict):
-        return next((repr(key) for key, value in container.items() if value is held), "…")
-    return "…"
+    items = container.items() if isinstance(container, dict) else ()
+    return next((repr(key) for key, value in items if value is held), "…")

@@ -65,13 +65,13 @@ def filled_in(code: CodeType, name: str) -> str:
 
 def filled_as_attribute(file: str, name: str) -> str:
     """The first line of a file that puts something into an attribute *name*; empty if none does."""
-    line = _search(file, rf"\.{re.escape(name)}", 1, len(linecache.getlines(file)))
+    line = _search(file, rf"\.{re.escape(name)}")
     return place(file, line) if line else ""
 
 
 def filled_as_global(file: str, name: str) -> str:
     """The first line of a file that puts something into its global *name*; empty if none does."""
-    line = _search(file, rf"(?<![\w.]){re.escape(name)}", 1, len(linecache.getlines(file)))
+    line = _search(file, rf"(?<![\w.]){re.escape(name)}")
     return place(file, line) if line else ""
 
 
@@ -82,10 +82,7 @@ def _wrapped(dataset: object) -> Iterator[object]:
         dataset = getattr(dataset, "dataset", None)
 
 
-def _search(file: str, name: str, first: int, last: int) -> int | None:
+def _search(file: str, name: str, first: int = 1, last: int | None = None) -> int | None:
     wanted = re.compile(name + _FILLS)
-    lines = linecache.getlines(file)
-    for number in range(first, min(last, len(lines)) + 1):
-        if wanted.search(lines[number - 1]):
-            return number
-    return None
+    lines = enumerate(linecache.getlines(file)[first - 1 : last], start=first)
+    return next((number for number, line in lines if wanted.search(line)), None)

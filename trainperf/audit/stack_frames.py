@@ -50,7 +50,7 @@ _shown_path = lru_cache(maxsize=4096)(shown_path)
 
 
 def frames() -> Iterator[tuple[Owner, FrameType]]:
-    """The running frames from the innermost one, those of the audit left out."""
+    """The running frames from the innermost one, those of the audit excluded."""
     frame = inspect.currentframe()
     while frame is not None:
         if not frame.f_code.co_filename.startswith(_AUDIT):
@@ -91,7 +91,8 @@ def owner(code: CodeType) -> Owner:
         return "framework"
     package = _package(path)
     if package in _FRAMEWORKS:
-        return "logging" if _logs(path, code.co_name) else "framework"
+        logs = _LOGGING in path.parts or (path.name == "module.py" and code.co_name in _LOG)
+        return "logging" if logs else "framework"
     if package is not None:
         return "user"
     return "framework" if path.is_relative_to(_STANDARD) else "user"
@@ -102,10 +103,6 @@ def _part_of_torch(path: str, function: str) -> Owner:
         return "checkpoint"
     updates = path.startswith(_UPDATES) and function not in _NO_UPDATE
     return "update" if updates or function == "zero_grad" else "torch"
-
-
-def _logs(path: Path, function: str) -> bool:
-    return _LOGGING in path.parts or (path.name == "module.py" and function in _LOG)
 
 
 def _package(path: Path) -> str | None:

@@ -32,10 +32,7 @@ def storages_of(value: object) -> set[int]:
 
 
 def accesses_of(
-    func: Operator,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    out: object,
+    func: Operator, args: Sequence[object], kwargs: Mapping[str, object], out: object
 ) -> tuple[Access, ...]:
     """What the call read and wrote; empty for a view or an allocation."""
     name = name_of(func)
@@ -122,31 +119,28 @@ def _storage_bytes(tensor: Tensor) -> int:
 # -- look-ups: what is read of a table is what comes out ---------------------------------------
 
 
-def _rows(read: Sequence[Tensor], results: Sequence[Tensor]) -> Iterator[int]:
+Lookup = Callable[[Sequence[Tensor], Sequence[Tensor]], list[int]]
+"""From what a call reads and its results to the bytes it needs of each tensor read."""
+
+
+def _rows(read: Sequence[Tensor], results: Sequence[Tensor]) -> list[int]:
     """The first tensor is a table, of which the result is read; the others are read whole."""
-    for place, tensor in enumerate(read):
-        result = sum(map(stored_bytes, results))
-        yield min(stored_bytes(tensor), result) if place == 0 else stored_bytes(tensor)
+    table, *others = map(stored_bytes, read)
+    return [min(table, sum(map(stored_bytes, results))), *others]
 
 
-def _written_rows(read: Sequence[Tensor], results: Sequence[Tensor]) -> Iterator[int]:
+def _written_rows(read: Sequence[Tensor], _: Sequence[Tensor]) -> list[int]:
     """A gradient of zeros but for some: the tensor that only lends its shape is not read."""
-    del results
-    for place, tensor in enumerate(read):
-        yield 0 if place == 1 else stored_bytes(tensor)
+    return [0 if place == 1 else stored_bytes(tensor) for place, tensor in enumerate(read)]
 
 
-def _picked(read: Sequence[Tensor], results: Sequence[Tensor]) -> Iterator[int]:
+def _picked(read: Sequence[Tensor], _: Sequence[Tensor]) -> list[int]:
     """One element of each row, chosen by the second tensor."""
-    del results
-    for place, tensor in enumerate(read):
-        if place == 0:
-            yield min(stored_bytes(tensor), read[1].numel() * tensor.element_size())
-        else:
-            yield stored_bytes(tensor)
+    table, *others = map(stored_bytes, read)
+    return [min(table, read[1].numel() * read[0].element_size()), *others]
 
 
-_LOOKUPS: dict[str, Callable[[Sequence[Tensor], Sequence[Tensor]], Iterator[int]]] = {
+_LOOKUPS: dict[str, Lookup] = {
     "embedding": _rows,
     "index": _rows,
     "_unsafe_index": _rows,

@@ -28,9 +28,9 @@ class Updates:
     """Counts updates.  Their sum matters only in that it rises when an optimizer steps."""
 
     def __init__(self, trainer: "pl.Trainer") -> None:
-        self.known: Counter = _GlobalStep(trainer)
+        self.counter: Counter = _GlobalStep(trainer)
         """Updates that Lightning knows of."""
-        self.seen = 0
+        self.hooked = 0
         """Updates that the optimizers' hooks have seen, in manual optimization."""
         self._handles: list[RemovableHandle] = []
 
@@ -47,7 +47,7 @@ class Updates:
         except AttributeError:  # another version of Lightning
             return
         if exact:
-            self.known = counter
+            self.counter = counter
 
     def hear(self, optimizers: Sequence[Optimizer], boundaries: Boundaries, guard: Guard) -> None:
         """Hook the optimizers of a manual optimization, to count and to bracket their steps."""
@@ -57,7 +57,7 @@ class Updates:
 
         def ends(*_: object) -> None:
             boundaries.optimizer_ends()
-            self.seen += 1
+            self.hooked += 1
 
         for optimizer in optimizers:
             self._handles += [

@@ -126,7 +126,7 @@ class Session:
         self.boundaries.counts = True
         self.relay.renew()  # marks and the loop's kind are known only now
         self._updates.start(trainer, module)
-        self._step = self._updates.known.completed
+        self._step = self._updates.counter.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
 
@@ -147,7 +147,7 @@ class Session:
         del trainer, module, batch_idx
         if batch is None or self.boundaries.exhausted:
             return  # nothing ran: Lightning has skipped it, or there was none
-        step = self._updates.known.completed + self._updates.seen
+        step = self._updates.counter.completed + self._updates.hooked
         complete = step != self._step or self._batch_is_step
         self._step = step
         if not complete:

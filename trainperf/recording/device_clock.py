@@ -18,7 +18,7 @@ class DeviceClock:
     def __init__(self, make_event: EventFactory, most: int = MOST_EVENTS) -> None:
         self._make = make_event
         self._most = most
-        self._made = 0
+        self._created = 0
         self._free: list[TimingEvent] = []
         self._ahead: deque[TimingEvent] = deque()
         self.dropped = 0
@@ -31,9 +31,9 @@ class DeviceClock:
         """
         if self._free:
             event = self._free.pop()
-        elif self._made < self._most:
+        elif self._created < self._most:
             event = self._make()
-            self._made += 1
+            self._created += 1
         else:
             self.dropped += 1
             return None
@@ -44,7 +44,7 @@ class DeviceClock:
     @property
     def crowded(self) -> bool:
         """Whether a quarter of the pool is in use: time to write a group and get events back."""
-        return self._made - len(self._free) > self._most // 4
+        return self._created - len(self._free) > self._most // 4
 
     def fence(self) -> TimingEvent:
         """Record an event that is never given up: one a group, whose passing is waited for."""

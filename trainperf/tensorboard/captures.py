@@ -59,7 +59,7 @@ class Captures:
 
     def __init__(self, run: Path) -> None:
         self._folder = run / TRACES
-        self._known: dict[str, tuple[Stamp, TraceReport | str]] = {}
+        self._cache: dict[str, tuple[Stamp, TraceReport | str]] = {}
 
     def listing(self) -> TraceListing:
         """What is there now."""
@@ -88,9 +88,9 @@ class Captures:
     def report(self, name: str, listing: TraceListing) -> TraceReport | str:
         """An analysis that was found, or why it cannot be read."""
         now = listing.analyses[name]
-        entry = self._known.get(name)
+        entry = self._cache.get(name)
         if entry is None or entry[0] != now:
-            entry = self._known[name] = (now, _decoded(self._folder / name, now))
+            entry = self._cache[name] = (now, _decoded(self._folder / name, now))
         return entry[1]
 
     def trace(self, file: str, listing: TraceListing) -> Path | None:

@@ -113,7 +113,7 @@ class Store:
         self._roots = tuple(roots)
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._known: dict[str, _Remembered] = {}
+        self._cache: dict[str, _Remembered] = {}
         self._prepared = False
 
     def any(self) -> bool:
@@ -173,7 +173,7 @@ class Store:
     def _report(self, run_id: str, key: str) -> TraceReport:
         path = self._find(run_id).path
         with self._lock:
-            captures = self._known[run_id].captures if run_id in self._known else Captures(path)
+            captures = self._cache[run_id].captures if run_id in self._cache else Captures(path)
             captured = captures.listing()
             if key not in captured.analyses:
                 raise NotFoundError(f"{key}: no such analysis in this run")
@@ -191,11 +191,11 @@ class Store:
     def _current(self, run_id: str) -> _Remembered:
         """A run as it is now, read again if it changed and was not read just before."""
         path = self._find(run_id).path
-        cached = self._known.pop(run_id, None)
+        cached = self._cache.pop(run_id, None)
         if cached is None or cached.held.path != path:
             cached = _Remembered(HeldRun(path, MOST_HELD_BYTES), Captures(path))
         # The one asked for last is the last to be forgotten.
-        self._known[run_id] = cached
+        self._cache[run_id] = cached
         now_s = self._now_s()
         if cached.summary is None or now_s >= cached.rest_until_s:
             self._refresh(cached, now_s)
@@ -214,11 +214,11 @@ class Store:
         cached.rest_until_s = after_s + _REST * (after_s - now_s)
 
     def _forget(self) -> None:
-        while len(self._known) > 1 and self._held_bytes() > MOST_HELD_BYTES:
-            del self._known[next(iter(self._known))]
+        while len(self._cache) > 1 and self._held_bytes() > MOST_HELD_BYTES:
+            del self._cache[next(iter(self._cache))]
 
     def _held_bytes(self) -> int:
-        return sum(cached.held.held_bytes for cached in self._known.values())
+        return sum(cached.held.held_bytes for cached in self._cache.values())
 
 
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:

@@ -9,17 +9,7 @@ from trainperf.core.formatting.units import count, duration, share
 from trainperf.traces.results import Collective, Operator, RankTrace, Straggler, TraceReport
 
 
-BUSY = 0.75
-"""Share of time computing from which on the kernels themselves are the thing to look at."""
-
-SHORT = 0.5
-"""Share of a step's kernels below 10 µs from which on they are called short."""
-
-FEW_TENSOR_CORES = 0.1
 _MATRIX = ("mm", "conv", "linear", "attention", "matmul", "einsum")
-
-NAME = 80
-"""Longest name in a sentence, in characters: those of templates fill pages."""
 
 AGAIN = "trainperf trace of a new capture: {}"
 
@@ -60,7 +50,7 @@ def _worst(rule: Rule, ranks: Sequence[RankTrace]) -> Finding | None:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+    return name if len(name) <= 80 else name[:79] + "…"  # those of templates fill pages
 
 
 def _is_worth(cost_s: float, whole_s: float) -> bool:
@@ -95,17 +85,14 @@ def _host_bound(rank: RankTrace) -> Finding | None:
     kernels = rank.totals.kernels or 0.0
     short = sum(step.short_kernels or 0 for step in rank.steps)
     of_all = short / (kernels * len(rank.steps)) if kernels else 0.0
-    few = f"; {share(of_all)} of its kernels take less than 10 µs" if of_all >= SHORT else ""
+    few = f"; {share(of_all)} of its kernels take less than 10 µs" if of_all >= 0.5 else ""
+    launches = f"a step launches {count(round(kernels))} kernels, and its operators"
+    busy = duration(rank.totals.cpu_op_s or 0.0)
     return Finding(
         id="host_bound",
         title=f"the GPU is idle {share(fraction)} of the time because launches come too late",
         advice="Launch fewer, larger kernels",
-        evidence=(
-            (
-                f"a step launches {count(round(kernels))} kernels, and its operators keep the "
-                f"host busy for {duration(rank.totals.cpu_op_s or 0.0)}{few}"
-            ),
-        ),
+        evidence=(f"{launches} keep the host busy for {busy}{few}",),
         action="torch.compile, a fused or foreach optimizer, CUDA graphs, or a larger batch",
         **costs(fraction),
         effort="hours",
@@ -198,17 +185,13 @@ def _transfer(rank: RankTrace) -> Finding | None:
     exposed_s = (totals.h2d_s or 0.0) * (1.0 - hidden)
     if not _is_worth(exposed_s, whole_s):
         return None
+    copies = f"{duration(totals.h2d_s or 0.0)} of copies host→device (H2D)"
     lost = exposed_s / whole_s
     return Finding(
         id="transfer",
         title=f"{share(lost)} of the step is copying that no computation hides",
         advice="Overlap the batch transfer",
-        evidence=(
-            (
-                f"{duration(totals.h2d_s or 0.0)} of copies host→device (H2D) per step, "
-                f"{share(hidden)} of it while kernels run"
-            ),
-        ),
+        evidence=(f"{copies} per step, {share(hidden)} of it while kernels run",),
         action="pin_memory=True with non_blocking=True, and copy the next batch on a stream of "
         "its own",
         **costs(lost),
@@ -218,7 +201,8 @@ def _transfer(rank: RankTrace) -> Finding | None:
 
 def _kernels(rank: RankTrace) -> Finding | None:
     fraction = rank.totals.compute_fraction or 0.0
-    if fraction < BUSY or not rank.top_operators:
+    # From three quarters on the kernels themselves are the thing to look at.
+    if fraction < 0.75 or not rank.top_operators:
         return None
     top = rank.top_operators[0]
     busy_s = sum(step.gpu_busy_s or 0.0 for step in rank.steps)
@@ -239,7 +223,7 @@ def _about_kernels(rank: RankTrace, top: Operator) -> str:
     shares = [step.tensor_core_fraction for step in rank.steps]
     measured = [part for part in shares if part is not None]
     by_matrices = any(part in top.name for part in _MATRIX)
-    if by_matrices and measured and max(measured) < FEW_TENSOR_CORES:
+    if by_matrices and measured and max(measured) < 0.1:
         return (
             "lower precision: hardly any kernel looks like a tensor-core kernel (bf16, or TF32 for "
             "float32)"
@@ -262,17 +246,13 @@ def _straggler(report: TraceReport) -> Finding | None:
         return None
     others = sorted(waits.keys() - {rank})
     also = f"; also late: {', '.join(map(str, others))}" if others else ""
+    longest = f"{duration(max(wait.wait_s for wait in late))} in the {late[0].point}"
     lost = cost_s / whole_s
     return Finding(
         id="straggler",
         title=f"the other ranks wait for rank {rank}",
         advice=f"Look at rank {rank}",
-        evidence=(
-            (
-                f"up to {duration(max(wait.wait_s for wait in late))} in the {late[0].point} "
-                f"collectives, late in {len(late)} of {steps} steps{also}"
-            ),
-        ),
+        evidence=(f"up to {longest} collectives, late in {len(late)} of {steps} steps{also}",),
         action=f"find what rank {rank} does before them that the others do not: its data, its "
         "host, its device's clock",
         **costs(lost),

@@ -126,7 +126,7 @@ def test_what_is_kept_of_every_step_is_named_with_the_line_that_made_it(tmp_path
 
     assert (holder.count, holder.graphs) == (12, 12)
     assert "test_memory_ledger.py" in holder.where
-    assert holder.made == holder.where
+    assert holder.made_at == holder.where
 
 
 def test_a_loop_that_never_named_its_model_has_no_ledger(tmp_path: Path) -> None:

@@ -9,10 +9,6 @@ from trainperf.core.readings import OPTIMIZER_STEPS_PER_S, SAMPLES_PER_S
 
 FAILS_ON = ("no_sync", "scheduler_per_micro_batch", "data_parallel", "zero_grad")
 
-APART = 0.25
-"""Relative difference of configured and recorded samples: short last batches explain less, and a
-factor that was forgotten is at least two."""
-
 
 def accumulation(case: Case) -> Outcome:
     """DDP global batch, accumulation and scheduler steps agree.
@@ -22,49 +18,33 @@ def accumulation(case: Case) -> Outcome:
     without sample counts.
     """
     summary = case.summary
-    recorded, product = _recorded(summary), _configured(summary)
+    recorded, batch = _recorded(summary), setting(summary, "batch_size")
     if recorded is None:
-        why = "the samples of a step were not counted"
-        return unknown(why, case.loop.measures["samples"])
-    if product is None:
-        evidence = "batch_size or accumulation is unknown, or varies between updates"
-        return unknown(evidence, "load with a DataLoader of a fixed batch_size")
-    meant = product[0] * product[1] * product[2]
+        return unknown("samples per step were not counted", case.loop.measures["samples"])
+    micro_batches = summary.run.config.get("accumulate_grad_batches") or 1
+    # A text says that it changed from update to update.
+    if not batch or isinstance(micro_batches, str):
+        why = "batch_size or accumulation is unknown, or varies between updates"
+        return unknown(why, "load with a DataLoader of a fixed batch_size")
+    number, ranks = round(float(micro_batches)), summary.run.world_size
+    expected = batch * float(micro_batches) * ranks
+    micro = f"{number:,} micro-batch{'' if number == 1 else 'es'}"
     evidence = (
-        f"{count(meant)} samples per update = batches of {count(product[0])} × "
-        f"{_micro(round(product[1]))} × {plural(round(product[2]), 'rank')}; "
-        f"{count(recorded)} recorded"
+        f"{count(expected)} samples per update = batches of {count(float(batch))} × {micro} × "
+        f"{plural(ranks, 'rank')}; {count(recorded)} recorded"
     )
-    if abs(recorded / meant - 1) > APART:
+    # Short last batches explain less than a quarter, and a forgotten factor is at least two.
+    if abs(recorded / expected - 1) > 0.25:
         return failed(
             "make batch_size × accumulation × ranks the batch you mean, and the learning rate's "
             "schedule count updates",
             evidence,
         )
-    return passed(evidence, _scheduled(summary))
+    schedulers = summary.run.config.get("schedulers")
+    return passed(evidence, f"{schedulers} steps with the updates" if schedulers else "")
 
 
 def _recorded(summary: Summary) -> float | None:
     """Samples of a mean update, over all ranks."""
     samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
     return samples / updates if samples is not None and updates else None
-
-
-def _configured(summary: Summary) -> tuple[float, float, float] | None:
-    """Batch size, micro-batches in an update, ranks."""
-    batch = setting(summary, "batch_size")
-    if not batch:
-        return None
-    micro = summary.run.config.get("accumulate_grad_batches") or 1
-    if isinstance(micro, str):  # it changed from update to update
-        return None
-    return float(batch), float(micro), float(summary.run.world_size)
-
-
-def _scheduled(summary: Summary) -> str:
-    schedulers = summary.run.config.get("schedulers")
-    return f"{schedulers} steps with the updates" if schedulers else ""
-
-
-def _micro(number: int) -> str:
-    return "1 micro-batch" if number == 1 else f"{number:,} micro-batches"

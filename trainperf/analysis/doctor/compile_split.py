@@ -10,12 +10,8 @@ from trainperf.analysis.doctor.base import (
     reason,
     unknown,
 )
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, plural
 from trainperf.core.readings import FIRST_STEP_S, RECOMPILES, STEP_S
-
-
-RULES = ("compile_latency", "first_step")
 
 
 def compile_split(case: Case) -> Outcome:
@@ -30,13 +26,14 @@ def compile_split(case: Case) -> Outcome:
         if built is None and summary.run.config.get("compiled") is not False:
             return unknown(reason(summary, RECOMPILES), f"{case.loop.everything} counts graphs")
         return not_applicable("nothing was compiled in this fit")
-    bad = failed_by(case, RULES)
+    bad = failed_by(case, ("compile_latency", "first_step"))
     if bad is not None:
         return bad
-    step_s = summary.value(STEP_S)
+    step_s, first_s = summary.value(STEP_S), summary.value(FIRST_STEP_S)
     if step_s is None:
         return failed("train past the compilation: no step is steady yet", _graphs(case))
-    return passed(_graphs(case), f"first step {_first(summary)}, steady {duration(step_s)}")
+    first = "not measured" if first_s is None else duration(first_s)
+    return passed(_graphs(case), f"first step {first}, steady {duration(step_s)}")
 
 
 def _graphs(case: Case) -> str:
@@ -46,8 +43,3 @@ def _graphs(case: Case) -> str:
     spent = "" if compilation.compile_s is None else f" in {duration(compilation.compile_s)}"
     breaks = f", {plural(len(compilation.breaks), 'graph break')}" if compilation.breaks else ""
     return f"{plural(compilation.graphs, 'graph')}{spent}{breaks}"
-
-
-def _first(summary: Summary) -> str:
-    first_s = summary.value(FIRST_STEP_S)
-    return "not measured" if first_s is None else duration(first_s)

@@ -7,8 +7,6 @@ from trainperf.core.formatting.units import count, plural
 
 FAILS_ON = ("hidden_syncs", "host_code")
 
-_LISTED = 3
-
 
 def hot_path(case: Case) -> Outcome:
     """No `.item()`, print or CPU copy in the hot path.
@@ -24,7 +22,7 @@ def hot_path(case: Case) -> Outcome:
         )
     rows = sorted(reads(audit.operators), key=lambda row: -row.calls)
     if rows:
-        lines = [f"{row.line}: {plural(row.calls, 'read')} per step" for row in rows[:_LISTED]]
+        lines = [f"{row.line}: {plural(row.calls, 'read')} per step" for row in rows[:3]]
         cheap = "on a CPU they cost little; on a GPU each one stops the step"
         action = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
         return failed(action, *lines, cheap if case.summary.run.device == "cpu" else "")
@@ -41,4 +39,4 @@ def _traced(case: Case) -> str:
     if not calls:
         return ""
     items, syncs = max(calls)
-    return f"{count(items)} .item() and {count(syncs)} synchronising calls a traced step"
+    return f"{count(items)} .item() and {count(syncs)} synchronising calls per traced step"

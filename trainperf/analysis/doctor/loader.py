@@ -8,8 +8,6 @@ from trainperf.core.readings import DATA_STALL_FRACTION, DATA_WAIT_FRACTION
 
 
 FAILS_ON = ("data_wait", "epoch_start")
-MORE_EXACT = ("many_small_tensors", "straggler")
-"""Rules to which `data_wait` leaves a wait whose cause they name."""
 
 
 def loader(case: Case) -> Outcome:
@@ -28,11 +26,11 @@ def loader(case: Case) -> Outcome:
     evidence = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:
         more = failed("give the DataLoader more workers", evidence)
-        return failed_by(case, MORE_EXACT) or more
+        # `data_wait` leaves a wait to the rules that name its cause.
+        return failed_by(case, ("many_small_tensors", "straggler")) or more
     if summary.run.device == "cpu":
         return passed(evidence)
     if stalled is None:
-        return unknown(
-            f"{evidence}; what the device lost to it was not measured", case.loop.everything
-        )
+        why = f"{evidence}; what the device lost to it was not measured"
+        return unknown(why, case.loop.everything)
     return passed(evidence, f"the device idled for data {share(stalled)}")

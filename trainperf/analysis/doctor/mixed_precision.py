@@ -14,10 +14,6 @@ from trainperf.core.formatting.units import duration, size, times
 from trainperf.core.readings import MEMORY_PEAK_BYTES, STEP_S
 
 
-RULES = ("autocast_casts", "half_sensitive")
-"""Asked where a lower precision is used: what it costs or breaks."""
-
-
 def mixed_precision(case: Case) -> Outcome:
     """AMP/bf16 really reduces step time and memory.
 
@@ -29,7 +25,7 @@ def mixed_precision(case: Case) -> Outcome:
     used = precision(summary)
     if used is None:
         return not_applicable("the run computes in fp32")
-    bad = failed_by(case, RULES)
+    bad = failed_by(case, ("autocast_casts", "half_sensitive"))
     if bad is not None:
         return bad
     if base is None:

@@ -18,10 +18,6 @@ from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace, TraceTotals
 
 
-HALF = 0.5
-"""A trace of a few steps supports a share that it sees at least half of."""
-
-
 def profiler_evidence(case: Case) -> Outcome:
     """Profiler evidence supports the current direction.
 
@@ -42,7 +38,8 @@ def profiler_evidence(case: Case) -> Outcome:
     if traced_share is None:
         return not_applicable(f"{first.title}: no trace of a few steps can show that")
     evidence = f"{first.title}; the trace shows {share(traced_share)}"
-    if traced_share < HALF * (first.fraction or LIMITS.notable):
+    # A trace of a few steps supports a share that it sees at least half of.
+    if traced_share < (first.fraction or LIMITS.notable) / 2:
         return failed("look at the trace before you act: trainperf trace", evidence, report.answer)
     return passed(evidence, report.answer)
 

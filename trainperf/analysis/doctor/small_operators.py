@@ -1,7 +1,6 @@
 """Check that launching does not dominate the work."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, not_judged, passed, to_audit, unknown
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import plural, share
 from trainperf.core.readings import HOST_BOUND_FRACTION
 
@@ -17,26 +16,13 @@ def small_operators(case: Case) -> Outcome:
     """
     audit, summary = case.evidence.documents.audit, case.summary
     bound = summary.value(HOST_BOUND_FRACTION) if summary.run.steady_steps else None
-    traced, why = _traced(case), not_judged(case)
-    if why and bound is None and not traced:
+    dimensions, why = summary.dimensions, not_judged(case)
+    traced = dimensions is not None and dimensions.basis.startswith("trace")
+    launching = ""
+    if dimensions is not None and dimensions.launch is not None:
+        launching = f"{share(dimensions.launch)} of the step is launch overhead"
+    if why and bound is None and not (traced and launching):
         return unknown(why, to_audit(case))
     many = "" if audit is None else f"{plural(audit.calls, 'operator call')} per step"
     host = "" if bound is None else f"host-bound in {share(bound)} of the steps"
-    return passed(many, host, traced or _launching(summary))
-
-
-def _traced(case: Case) -> str:
-    """What a trace of a device says of launching; empty without one."""
-    dimensions = case.summary.dimensions
-    return (
-        ""
-        if dimensions is None or not dimensions.basis.startswith("trace")
-        else _launching(case.summary)
-    )
-
-
-def _launching(summary: Summary) -> str:
-    dimensions = summary.dimensions
-    if dimensions is None or dimensions.launch is None:
-        return ""
-    return f"{share(dimensions.launch)} of the step is launch overhead"
+    return passed(many, host, launching)

@@ -15,12 +15,6 @@ from trainperf.core.formatting.units import share
 
 FAILS_ON = ("matmul_precision", "matmul_shapes")
 
-SLOW = ("fp32", "fp64")
-"""Precisions that tensor cores of GPUs are not for."""
-
-SOUNDS = 0.5
-"""Share of a trace's kernel time in kernels that sound of tensor cores: a heuristic."""
-
 
 def tensor_cores(case: Case) -> Outcome:
     """Matmul and convolution shapes use tensor cores.
@@ -30,23 +24,24 @@ def tensor_cores(case: Case) -> Outcome:
     summary, audit = case.summary, case.evidence.documents.audit
     if summary.run.device == "cpu":
         return not_applicable("a CPU has no tensor cores")
-    sounded = _sounds(case)
-    traced = "" if sounded is None else f"{share(sounded)} of kernel time looks like tensor cores"
+    part = _kernel_share(case)
+    traced = "" if part is None else f"{share(part)} of kernel time looks like tensor cores"
     why = not_judged(case)
     if audit is not None and audit.precision is None:
         return not_applicable("the step has no contraction")
     if audit is not None and not why:
         evidence = f"most contractions in {audit.precision}"
-        slow = audit.precision in SLOW
-        worth = f"{evidence}: a faster precision would gain less than {share(LIMITS.notable)}"
-        return passed(worth if slow else f"{evidence}, their sizes fit", traced)
-    if sounded is not None and sounded >= SOUNDS:
+        if audit.precision in ("fp32", "fp64"):  # tensor cores are not for these
+            gain = f"a faster precision would gain less than {share(LIMITS.notable)}"
+            return passed(f"{evidence}: {gain}", traced)
+        return passed(f"{evidence}, their sizes fit", traced)
+    if part is not None and part >= 0.5:  # by the names of kernels: a heuristic
         return passed(traced)
     return unknown(traced or why, to_audit(case))
 
 
-def _sounds(case: Case) -> float | None:
-    """Mean over the traced steps that tell."""
+def _kernel_share(case: Case) -> float | None:
+    """Share of kernel time in kernels named like those of tensor cores, over the traced steps."""
     fractions = [
         step.tensor_core_fraction
         for report in case.evidence.captures

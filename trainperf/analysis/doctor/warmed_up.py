@@ -14,12 +14,7 @@ from trainperf.core.readings import (
 )
 
 
-EVENTS = (
-    DATA_STALL_FRACTION,
-    H2D_S,
-    HOST_BOUND_FRACTION,
-    ALLREDUCE_TAIL_S,
-)
+EVENTS = (DATA_STALL_FRACTION, H2D_S, HOST_BOUND_FRACTION, ALLREDUCE_TAIL_S)
 """Readings that come from timing events of the device."""
 
 

@@ -92,18 +92,14 @@ class TimedCollate:
         """Runs for every batch."""
         begun = monotonic_ns()
         batch = self.collate(samples)
-        ended = monotonic_ns()
+        collate_ns = monotonic_ns() - begun
         info = get_worker_info()
-        getitem_ns, number = self.tally.take()
-        return Parcel(
-            batch,
-            BatchTiming(
-                worker=info.id if info is not None else 0,
-                samples=number,
-                getitem_ns=getitem_ns,
-                collate_ns=ended - begun,
-            ),
+        worker_id = 0 if info is None else info.id
+        getitem_ns, samples_made = self.tally.take()
+        timing = BatchTiming(
+            worker=worker_id, samples=samples_made, getitem_ns=getitem_ns, collate_ns=collate_ns
         )
+        return Parcel(batch, timing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +146,14 @@ class TransportTiming:
     receiving_ns: int
 
 
+@dataclass(slots=True, eq=False)
 class Parcel:
     """A batch on its way, with its timing so far."""
 
-    __slots__ = ("batch", "pinning_ns", "timing", "transport")
-
-    def __init__(
-        self,
-        batch: object,
-        timing: BatchTiming,
-        transport: TransportTiming | None = None,
-        pinning_ns: int | None = None,
-    ) -> None:
-        self.batch = batch
-        self.timing = timing
-        self.transport = transport
-        self.pinning_ns = pinning_ns
+    batch: object
+    timing: BatchTiming
+    transport: TransportTiming | None = None
+    pinning_ns: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Packed in this order: a moment, the batch, a moment; and unpacked in it."""

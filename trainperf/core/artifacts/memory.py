@@ -46,7 +46,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that hold an autograd graph."""
     size_bytes: int
     """Their own memory; what a graph keeps besides is not in it."""
-    made: str = ""
+    made_at: str = msgspec.field(default="", name="made")
     """`file:line` that made the ones of the audited step, if it is known."""
 
 

@@ -53,7 +53,7 @@ class Ring:
         self._copied: deque[tuple[list[tuple[int, int]], _Buffer]] = deque()
         self._copies = 0
         self._groups: deque[int] = deque()
-        self._known: dict[int, list[list[float]]] = {}
+        self._rows_of: dict[int, list[list[float]]] = {}
         self._incomplete: set[int] = set()
         self.dropped = 0
         """Values given up because every buffer was in flight."""
@@ -96,7 +96,7 @@ class Ring:
             steps, buffer = self._copied.popleft()
             rows = buffer.host[: len(steps)].tolist()
             for (step, width), row in zip(steps, rows, strict=True):
-                self._known.setdefault(step, []).append(row[:width])
+                self._rows_of.setdefault(step, []).append(row[:width])
             if buffer.whole.shape[1] == self._width and buffer.whole.device == self._device:
                 buffer.whole.zero_()
                 self._spare.append(buffer)
@@ -104,11 +104,11 @@ class Ring:
     @property
     def holds(self) -> bool:
         """Whether there is anything to take."""
-        return bool(self._known or self._incomplete)
+        return bool(self._rows_of or self._incomplete)
 
     def take(self, step: int) -> list[list[float]]:
         """The rows of a step in the order they were written, once."""
-        rows = self._known.pop(step, [])
+        rows = self._rows_of.pop(step, [])
         if step in self._incomplete:
             self._incomplete.discard(step)
             return []

@@ -31,8 +31,8 @@ class ScalerProbe(Probe):
         self._scaler = scaler
         self._device = device
         self._optimizers = list(optimizers)
-        self._known = {id(optimizer) for optimizer in self._optimizers}
-        self._found = Ring(torch.bool)
+        self._ids = {id(optimizer) for optimizer in self._optimizers}
+        self._flags = Ring(torch.bool)
         self._scales = Ring(torch.float32)
         self._handles: list[RemovableHandle] = []
         self._pending: set[int] = set()
@@ -44,7 +44,7 @@ class ScalerProbe(Probe):
         self._attempts = recorder.column("attempts")
         self._overflows = recorder.column("overflows")
         self._scale = recorder.column("loss_scale")
-        self._one: torch.Tensor | None = None
+        self._unit: torch.Tensor | None = None
         self._handles = [
             optimizer.register_step_pre_hook(self.shield(partial(self._stepping, id(optimizer))))
             for optimizer in self._optimizers
@@ -62,7 +62,7 @@ class ScalerProbe(Probe):
         if draft is None:
             return
         key = id(optimizer)
-        if key not in self._known:  # something that stands for an optimizer
+        if key not in self._ids:  # something that stands for an optimizer
             key = id(getattr(optimizer, "optimizer", optimizer))
         add(draft, self._attempts, 1)
         add(draft, self._overflows, int(key in self._pending))
@@ -88,15 +88,15 @@ class ScalerProbe(Probe):
             draft = self.recorder.draft
             # After the last step none is open, and the scale it left is worth knowing.
             self._read_scale(self.recorder.index if draft is None else draft.index)
-        self._found.seal()
+        self._flags.seal()
         self._scales.seal()
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Fused optimizers: fill in what their kernels found."""
-        self._found.resolve()
+        self._flags.resolve()
         self._scales.resolve()
         for draft in drafts:
-            found_here = self._found.take(draft.index)
+            found_here = self._flags.take(draft.index)
             if found_here:
                 add(draft, self._overflows, sum(bool(row[0]) for row in found_here))
             scale = self._scales.take(draft.index)
@@ -107,7 +107,7 @@ class ScalerProbe(Probe):
 
     def dropped(self) -> int:
         """Fused updates whose outcome could not be kept."""
-        return self._found.dropped
+        return self._flags.dropped
 
     def _stepping(self, key: int, optimizer: Optimizer, args: object, kwargs: object) -> None:
         draft = self.recorder.draft
@@ -117,13 +117,13 @@ class ScalerProbe(Probe):
         flag = getattr(optimizer, "found_inf", None)
         if not isinstance(flag, torch.Tensor):
             return
-        row = self._found.row(draft.index, flag.device)
+        row = self._flags.row(draft.index, flag.device)
         if row is not None:
             torch.gt(flag.reshape(1), 0, out=row)  # a kernel, no allocation, no sync
 
     def _read_scale(self, step: int) -> None:
-        if self._one is None:
-            self._one = torch.ones((), device=self._device)
+        if self._unit is None:
+            self._unit = torch.ones((), device=self._device)
         row = self._scales.row(step, self._device)
         if row is not None:
-            row.copy_(self._scaler.scale(self._one), non_blocking=True)
+            row.copy_(self._scaler.scale(self._unit), non_blocking=True)

@@ -57,7 +57,7 @@ class TokensProbe(RingProbe):
         super().__init__(Ring(torch.int64))
         self._user_mask = mask
         self._note = ""
-        self._found = False
+        self._decided = False
         self._length: int | None = None
         self._kept: torch.Tensor | None = None
         self.lengths: dict[int, int] = {}
@@ -103,7 +103,7 @@ class TokensProbe(RingProbe):
 
     def reasons(self) -> dict[str, str]:
         """Why there are no tokens, if none were found."""
-        if self._found:
+        if self._decided:
             return {}
         return dict.fromkeys(self.facts, NO_MASK)
 
@@ -132,8 +132,8 @@ class TokensProbe(RingProbe):
         return None
 
     def _using(self, marks: torch.Tensor, ignored: int, note: str) -> tuple[torch.Tensor, int]:
-        if not self._found:
-            self._found, self._note = True, note
+        if not self._decided:
+            self._decided, self._note = True, note
             self._length = self._length or _last(marks)
         if marks.ndim == 2:
             return marks, ignored

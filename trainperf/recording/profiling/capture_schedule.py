@@ -151,7 +151,7 @@ class CaptureRequest:
         self._leads = rank == min(ranks)
         self._alone = len(ranks) == 1
         self._interval = Interval(LOOK_EVERY_NS)
-        self._known = "" if self._leads else self._noted()
+        self._answered = "" if self._leads else self._noted()
 
     def look(self, now_ns: int, step: int, step_ns: int) -> int | None:
         """The step at which a capture shall begin, once per request.  Runs every step.
@@ -178,9 +178,9 @@ class CaptureRequest:
 
     def _follow(self) -> int | None:
         noted = self._noted()
-        if noted == self._known:
+        if noted == self._answered:
             return None
-        self._known = noted
+        self._answered = noted
         return int(noted.split()[0])
 
     def _noted(self) -> str:

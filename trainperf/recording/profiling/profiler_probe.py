@@ -79,7 +79,7 @@ class ProfilerProbe(Probe):
         self._capture: _Capture | None = None
         self._marks = Marks()
         self._disturbed = -1
-        self._said: dict[str, str] = {}
+        self._notes: dict[str, str] = {}
         self._listener = _Listener(
             guard.wrap(self.name, self._entered),
             guard.wrap(self.name, self._left),
@@ -114,7 +114,7 @@ class ProfilerProbe(Probe):
             self._say_unfinished()
         self._stop()
         if self._analyst is not None:
-            self._said |= self._analyst.finish()
+            self._notes |= self._analyst.finish()
 
     def notes(self) -> dict[str, str]:
         """Which traces there are, and what was not captured and why."""
@@ -122,7 +122,7 @@ class ProfilerProbe(Probe):
         return {
             **({"captures": ", ".join(written)} if written else {}),
             **({"captures_slow": slow.note()} if slow is not None and slow.steps else {}),
-            **self._said,
+            **self._notes,
         }
 
     # -- the course of a capture --------------------------------------------------------------
@@ -268,8 +268,8 @@ class ProfilerProbe(Probe):
             self._say("captures_unfinished", sentence)
 
     def _say(self, key: str, sentence: str) -> None:
-        if key not in self._said:
-            self._said[key] = sentence
+        if key not in self._notes:
+            self._notes[key] = sentence
             log.warning("trainperf: %s", sentence)
 
     # -- while tracing: as a listener to phases and gaps ---------------------------------------

@@ -184,7 +184,7 @@ class Columns:
 
     def _tell_ranges(self, names: Values, kinds: Values) -> None:
         """Make annotations of the operators whose names say that they are."""
-        new = self.names.in_order[len(self._ranges) :]
+        new = self.names.keys_in_order[len(self._ranges) :]
         self._ranges.extend(is_annotation(str(name)) for name in new)
         ranges = np.frombuffer(self._ranges, dtype=np.bool_)
         kinds[ranges[names] & (kinds == Kind.CPU_OP)] = Kind.ANNOTATION

@@ -67,7 +67,7 @@ class Names(dict[Key, int]):
 
     def __init__(self, most_characters: int) -> None:
         super().__init__()
-        self.in_order: list[Key] = []
+        self.keys_in_order: list[Key] = []
         self._left = most_characters
 
     def __missing__(self, key: Key) -> int:
@@ -77,13 +77,13 @@ class Names(dict[Key, int]):
                 "the names of its events take more memory than those of any real trace; "
                 "raise the limit if you trust it"
             )
-        code = self[key] = len(self.in_order)
-        self.in_order.append(key)
+        code = self[key] = len(self.keys_in_order)
+        self.keys_in_order.append(key)
         return code
 
     def texts(self) -> list[str]:
         """All texts, each at the place of its code."""
-        return [str(key) for key in self.in_order]
+        return [str(key) for key in self.keys_in_order]
 
 
 class Texts:

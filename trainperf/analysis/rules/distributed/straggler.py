@@ -69,8 +69,7 @@ def _action(point: SyncPoint | None) -> str:
         return "give every rank the same work: batches of equal length, the same input speed"
     if point.cause == Phase.DATA_WAIT.label:
         return f"give rank {point.straggler} a loader as fast as the others'"
+    rank = f"rank {point.straggler}"
     if point.cause:
-        return (
-            f"find what rank {point.straggler} does in {words(point.cause)} that the others do not"
-        )
+        return f"find what {rank} does in {words(point.cause)} that the others do not"
     return f"compare the device and host of rank {point.straggler} with the others'"

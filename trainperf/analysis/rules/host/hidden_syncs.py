@@ -62,11 +62,13 @@ def _waiting(evidence: Evidence) -> Finding | None:
         return None
     lines = [f"{row.line}: {_named(row)}, {plural(row.calls, 'time')} per step" for row in rows[:3]]
     host_bound = (summary.value(HOST_BOUND_FRACTION) or 0.0) >= LIMITS.host_bound
+    if summary.run.world_size > 1 and summary.run.loop is LIGHTNING:
+        sites.append("Lightning reads a broadcast flag before every fetch: not yours")
     return Finding(
         id="hidden_syncs",
         title=_title(lost, rows),
         advice="Read values later",
-        evidence=(*lines, *owners, *sites, *_sigterm(summary))[:6],
+        evidence=(*lines, *owners, *sites)[:6],
         action=_action(rows, summary),
         fraction=lost,
         gain_upper_bound=amdahl(lost) if lost is not None else None,
@@ -83,19 +85,20 @@ def _returning_rows(evidence: Evidence) -> list[OperatorUse]:
     audit = evidence.documents.audit
     rows = audit.operators if audit is not None else ()
     values = [row for row in reads(rows) if row.place != "host"]
-    copies = [row for row in rows if row.place == "link" and row.line and _may_return(row)]
+    # The batch is copied elsewhere: a copy over the link in forward may go to the host.
+    copies = [
+        row
+        for row in rows
+        if row.place == "link"
+        and row.line
+        and ((row.part == "forward" and "_to_copy" in row.name) or row.name.startswith(READS))
+    ]
     return sorted([*values, *copies], key=lambda row: -row.calls)
 
 
-def _may_return(copy: OperatorUse) -> bool:
-    """Whether a copy over the link may go to the host: that of a batch is made elsewhere."""
-    return (copy.part == "forward" and "_to_copy" in copy.name) or copy.name.startswith(READS)
-
-
 def _named(row: OperatorUse) -> str:
-    if row.place == "link" and "_to_copy" in row.name:
-        return "a copy between host and device"
-    return row.short_name
+    copies = row.place == "link" and "_to_copy" in row.name
+    return "a copy between host and device" if copies else row.short_name
 
 
 def _title(lost: float | None, rows: Sequence[OperatorUse]) -> str:
@@ -132,11 +135,6 @@ def _scaler_reads(summary: Summary) -> bool:
     """Whether a scaler looks for overflows itself: a fused optimizer would, on the device."""
     config = summary.run.config
     return bool(config.get("grad_scaler")) and config.get("optimizer_fused") in (False, None)
-
-
-def _sigterm(summary: Summary) -> list[str]:
-    several = summary.run.world_size > 1 and summary.run.loop is LIGHTNING
-    return ["Lightning reads a broadcast flag before every fetch: not yours"] if several else []
 
 
 def _idle(evidence: Evidence) -> tuple[float | None, list[str]]:

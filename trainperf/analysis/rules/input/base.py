@@ -38,8 +38,8 @@ def lost_to_loader(summary: Summary) -> float | None:
     if waited is None:
         return None
     stalled = worst(summary, DATA_STALL_FRACTION)
-    on_device = stalled is not None and summary.run.device != "cpu"
-    return min(stalled, waited) if on_device and stalled is not None else waited
+    hidden = stalled is not None and summary.run.device != "cpu"
+    return min(stalled or 0.0, waited) if hidden else waited
 
 
 def rest_s(summary: Summary) -> float | None:
@@ -84,9 +84,8 @@ def small_tensors(anatomy: LoaderAnatomy) -> bool:
 def small_tensors_wait(summary: Summary) -> bool:
     """Whether the step waits for a loader whose batches are many small tensors."""
     lost = lost_to_loader(summary)
-    if lost is None or lost < LIMITS.notable or summary.loader is None:
-        return False
-    return small_tensors(summary.loader)
+    waits = lost is not None and lost >= LIMITS.notable
+    return waits and summary.loader is not None and small_tensors(summary.loader)
 
 
 def moved(summary: Summary) -> float | None:
@@ -176,8 +175,7 @@ def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
 
 def _waited_s(summary: Summary) -> float:
     """For one batch, on the host."""
-    step_s = summary.value(phase_reading(Phase.DATA_WAIT.label)) or 0.0
-    return step_s / micro_batches(summary)
+    return (summary.value(phase_reading(Phase.DATA_WAIT.label)) or 0.0) / micro_batches(summary)
 
 
 def _slower_here(summary: Summary, anatomy: LoaderAnatomy) -> tuple[str, ...]:
@@ -281,8 +279,7 @@ def _where(anatomy: LoaderAnatomy) -> str:
 
 
 def _uneven(anatomy: LoaderAnatomy) -> bool:
-    worst_s = max(anatomy.getitem.p95_s, anatomy.collate.p95_s)
-    return worst_s > UNEVEN * anatomy.making_s
+    return max(anatomy.getitem.p95_s, anatomy.collate.p95_s) > UNEVEN * anatomy.making_s
 
 
 def _getitem(anatomy: LoaderAnatomy) -> str:

@@ -48,8 +48,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
         advice=remedy.advice,
         evidence=(
             f"{duration(waited * step_s)} of {duration(step_s)} per step in the loader's next()",
-            *_late(summary),
-            *_stall(summary),
+            *_details(summary),
             *remedy.evidence,
         ),
         action=remedy.action,
@@ -71,18 +70,14 @@ def _title(lost: float, summary: Summary, part: str) -> str:
     return f"{share(lost)} of the step is spent waiting for data{mainly}{where}"
 
 
-def _late(summary: Summary) -> tuple[str, ...]:
-    more_s = late_s(summary, Phase.DATA_WAIT)
-    if not more_s:
-        return ()
-    return (f"the late rank waits {duration(more_s)} longer: see the straggler finding",)
-
-
-def _stall(summary: Summary) -> tuple[str, ...]:
-    stalled = worst(summary, DATA_STALL_FRACTION)
-    if stalled is None or summary.run.device == "cpu":
-        return ()
-    return (f"the device idled for data {share(stalled)} of the step",)
+def _details(summary: Summary) -> list[str]:
+    facts = []
+    more_s, stalled = late_s(summary, Phase.DATA_WAIT), worst(summary, DATA_STALL_FRACTION)
+    if more_s:
+        facts.append(f"the late rank waits {duration(more_s)} longer: see the straggler finding")
+    if stalled is not None and summary.run.device != "cpu":
+        facts.append(f"the device idled for data {share(stalled)} of the step")
+    return facts
 
 
 def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:

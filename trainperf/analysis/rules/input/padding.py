@@ -28,7 +28,7 @@ def padding(evidence: Evidence) -> Finding | None:
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
         advice=advice,
-        evidence=(*_rates(summary), *_lengths(summary)),
+        evidence=_evidence(summary),
         action=action,
         fraction=lost,
         gain_upper_bound=amdahl(lost),
@@ -66,7 +66,7 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
             f"pad to the longest of the batch, or to {longest:,} tokens instead of {capacity:,.0f}",
             True,
         )
-    if _quantile(lengths, 0.5) <= capacity / 2:
+    if _median(lengths) <= capacity / 2:
         return (
             "Pack the sequences",
             f"put several into one row of {capacity:,.0f} tokens, with attention kept apart",
@@ -79,26 +79,22 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
     )
 
 
-def _rates(summary: Summary) -> tuple[str, ...]:
+def _evidence(summary: Summary) -> tuple[str, ...]:
+    facts = []
     useful, every = (summary.value(f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
-    if useful is None or every is None:
-        return ()
-    return (f"{count(round(useful))} of {count(round(every))} tokens/s are effective",)
-
-
-def _lengths(summary: Summary) -> tuple[str, ...]:
+    if useful is not None and every is not None:
+        facts.append(f"{count(round(useful))} of {count(round(every))} tokens/s are effective")
     lengths = summary.sequence_lengths
-    if not lengths:
-        return ()
-    half, longest = _quantile(lengths, 0.5), max(lengths)
-    return (f"longest ≤ {longest:,}, median ≤ {half:,} tokens",)
+    if lengths:
+        facts.append(f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens")
+    return tuple(facts)
 
 
-def _quantile(lengths: dict[int, int], part: float) -> int:
-    """Upper edge of the bin in which that part of the sequences is reached."""
-    least, total = part * sum(lengths.values()), 0
+def _median(lengths: dict[int, int]) -> int:
+    """Upper edge of the bin in which half of the sequences is reached."""
+    half, total = sum(lengths.values()) / 2, 0
     for edge in sorted(lengths):
         total += lengths[edge]
-        if total >= least:
+        if total >= half:
             return edge
     return max(lengths)

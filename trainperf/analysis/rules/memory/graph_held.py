@@ -15,7 +15,7 @@ def graph_held(evidence: Evidence) -> Finding | None:
         return None
     grows = growth(evidence)
     name = holder.name or f"a {holder.kind}"
-    origin = (f"made at {holder.made}",) if holder.made else ()
+    origin = (f"made at {holder.made_at}",) if holder.made_at else ()
     return Finding(
         id="graph_held",
         title=f"{name} keeps the autograd graph of every step",
@@ -24,6 +24,6 @@ def graph_held(evidence: Evidence) -> Finding | None:
         action=f"store value.detach() in {name}, or clear it when the step is over",
         severity="high" if grows else "low",
         urgent=grows is not None,
-        where=holder.where or holder.made,
+        where=holder.where or holder.made_at,
         confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",
     )

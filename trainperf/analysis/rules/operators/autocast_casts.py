@@ -52,21 +52,20 @@ def _kinds(rows: Sequence[Timed]) -> str:
     """The pairs of dtypes that weigh most."""
     weights: dict[str, float] = {}
     for row in rows:
-        pair = f"{_before(row)} to {_after(row)}"
+        pair = " to ".join(_dtypes(row))
         weights[pair] = weights.get(pair, 0.0) + row.time_s
     return ", ".join(sorted(weights, key=lambda pair: -weights[pair])[:2])
 
 
-def _before(row: Timed) -> str:
-    return row.use.dtypes[-1] if row.use.short_name == "copy_" else row.use.dtypes[0]
-
-
-def _after(row: Timed) -> str:
-    return row.use.dtypes[0] if row.use.short_name == "copy_" else row.use.result_dtype or "another"
+def _dtypes(row: Timed) -> tuple[str, str]:
+    """Before and after the conversion."""
+    if row.use.short_name == "copy_":
+        return row.use.dtypes[-1], row.use.dtypes[0]
+    return row.use.dtypes[0], row.use.result_dtype or "another"
 
 
 def _action(rows: Sequence[Timed], step: AuditedStep, loop: LoopKind) -> str:
-    whole = [row for row in rows if _before(row) not in FLOATS]
+    whole = [row for row in rows if _dtypes(row)[0] not in FLOATS]
     if total_s(whole) >= total_s(rows) / 2:
         return (
             "keep masks and labels in the dtype they are used in: convert them in the dataset, or "
@@ -78,4 +77,4 @@ def _action(rows: Sequence[Timed], step: AuditedStep, loop: LoopKind) -> str:
             "weights are converted in every micro-batch: fewer, larger micro-batches, or "
             f"{loop.bf16_weights}"
         )
-    return "make the tensor in the dtype it is used in, where it is made, and leave out .to(dtype)"
+    return "make the tensor in the dtype it is used in, where it is made, and drop .to(dtype)"

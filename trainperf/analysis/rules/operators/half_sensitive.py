@@ -6,8 +6,6 @@ from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
 
 
-HALF = frozenset({"fp16", "bf16"})
-
 LOSSES = frozenset(
     {
         "_log_softmax",
@@ -69,4 +67,4 @@ def half_sensitive(evidence: Evidence) -> Finding | None:
 
 def _is_sensitive(name: str, dtypes: tuple[str, ...]) -> bool:
     kind = dtypes[0] if dtypes else ""
-    return (name in LOSSES and kind in HALF) or (name in SUMS and kind == "fp16")
+    return (name in LOSSES and kind in ("fp16", "bf16")) or (name in SUMS and kind == "fp16")
