@@ -147,7 +147,7 @@ def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> Tra
     if not analyses:
         why = f": {problems[0]}" if problems else ""
         raise TraceError(f"{files[0].path.parent}: no usable trace in this directory{why}")
-    return _together(analyses, [*notes, *(f"left out: {problem}" for problem in problems)])
+    return _together(analyses, [*notes, *(f"skipped: {problem}" for problem in problems)])
 
 
 def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceReport:

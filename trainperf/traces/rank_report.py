@@ -115,7 +115,7 @@ def _losses(table: EventTable) -> list[str]:
     if losses.truncated:
         warnings.append("the file is cut short: its complete events are used")
     if losses.dropped_events:
-        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
+        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} skipped")
     if losses.repaired_texts:
         warnings.append(f"the text of {plural(losses.repaired_texts, 'event')} was repaired")
     if losses.trailing:

@@ -137,10 +137,10 @@ class Threads(dict[tuple[Key, Key], int]):
         return code
 
 
-Place = tuple[str | None, Key, Key]
+PlaceKey = tuple[str | None, Key, Key]
 
 
-class Places(dict[Place, int]):
+class Places(dict[PlaceKey, int]):
     """Category, process and thread to one code, which stands for a kind and a thread.
 
     One look-up an event for what is two columns.
@@ -154,7 +154,7 @@ class Places(dict[Place, int]):
         self._kinds = Kinds()
         self._codes: dict[tuple[Kind, int], int] = {}
 
-    def __missing__(self, key: Place) -> int:
+    def __missing__(self, key: PlaceKey) -> int:
         category, process, row = key
         kind, thread = self._kinds[category], self.threads[(process, row)]
         code = self._codes.setdefault((kind, thread), len(self._codes))
