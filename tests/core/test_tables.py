@@ -1,5 +1,7 @@
 """The table of every report."""
 
+from dataclasses import replace
+
 from trainperf.core.formatting.table import Table, markdown_table, text_table
 
 
@@ -30,6 +32,16 @@ def test_a_row_that_is_too_wide_loses_letters_of_words_never_of_numbers() -> Non
     assert "…  20.0 ms" in second
     assert [line.split()[-2:] for line in narrow[1:]] == [["1.00", "ms"], ["20.0", "ms"]]
     assert not any("train.py" in line for line in narrow)
+
+
+def test_of_a_stack_the_innermost_frame_is_kept_and_of_a_path_its_end() -> None:
+    """That is the line to look at."""
+    stack = "my/model.py(34): loss ← lib/trainer.py(90): wrapper_of_everything"
+    table = Table(head=("call", "ms", "from"), rows=(("x", "1", stack),), end_words=1)
+    path = replace(table, rows=(("x", "1", "a/very/long/folder/of/somebody/model.py"),))
+
+    assert "my/model.py(34): loss" in text_table(table, 40)[1]
+    assert text_table(path, 30)[1].endswith("model.py")
 
 
 def test_wide_letters_take_two_columns() -> None:

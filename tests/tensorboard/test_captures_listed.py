@@ -79,6 +79,23 @@ def test_a_damaged_analysis_is_said_and_harms_nothing_else(tmp_path: Path, damag
         store(tmp_path).capture(RUN, bad["key"])
 
 
+def test_an_analysis_by_an_earlier_version_is_shown(tmp_path: Path) -> None:
+    """Its findings had other fields: they are shown with their bound."""
+    run = a_run(tmp_path)
+    write_capture(run, a_report())
+    key = "rank0-step000120-3steps.analysis.json"
+    target = run / "traces" / key
+    earlier = {"rule": "x", "what": "waits", "evidence": "2 ms", "gain_at_most": 1.25}
+    document = json.loads(target.read_bytes())
+    document["findings"] = [{**earlier, "action": "more workers"}]
+    target.write_text(json.dumps(document))
+
+    (capture,) = listed(tmp_path)
+
+    assert (capture["key"], capture["problem"]) == (key, "")
+    assert b"at most 1.25" in store(tmp_path).capture(RUN, key).body
+
+
 def test_an_analysis_that_changes_is_read_again(tmp_path: Path) -> None:
     """The numbers on the page are those on the disk."""
     run = a_run(tmp_path)

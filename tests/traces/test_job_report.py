@@ -168,7 +168,7 @@ def test_what_is_no_trace_is_left_out_of_a_directory_and_refused_by_name(tmp_pat
     found = report([tmp_path], FEWER)
 
     assert [trace.file for trace in found.ranks] == ["rank0.json"]
-    assert any(said.startswith("left out: ") for said in found.warnings)
+    assert any(said.startswith("skipped: ") for said in found.warnings)
     with pytest.raises(TraceError, match=r"notes\.json"):
         report([tmp_path / "notes.json"], FEWER)
 
@@ -209,7 +209,7 @@ def test_what_is_no_trace_is_left_out_wherever_it_is_read(
     found = report([job], FEWER)
 
     assert [trace.rank for trace in found.ranks] == [0, 1, 2]
-    left_out = [said for said in found.warnings if said.startswith("left out: ")]
+    left_out = [said for said in found.warnings if said.startswith("skipped: ")]
     assert [said.split(": ")[1] for said in left_out] == [str(job / "a.json"), str(job / "z.json")]
     with pytest.raises(TraceError, match=r"/(a|z)\.json: it holds no events"):
         report([job / "a.json", job / "z.json", job / "rank0.json"], FEWER)

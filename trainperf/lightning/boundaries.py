@@ -7,10 +7,10 @@ action, inside the guard.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import TracebackType
 
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.lightning.actions import Action, Role, role_of
-from trainperf.lightning.epoch_brackets import EpochBracket, UntilExhausted
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.recorder import Recorder
@@ -257,3 +257,53 @@ class Boundaries:
     def _shutdown(self) -> None:
         if self._recorder.ground != Gap.SHUTDOWN:
             self._recorder.rest(Gap.SHUTDOWN)
+
+
+class EpochBracket:
+    """Around an epoch; one that an exception ends has no boundary to the next.
+
+    Needs no guard, as `PhaseBracket`.
+    """
+
+    __slots__ = ("_recorder",)
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._recorder.epoch_ended()
+        else:
+            self._recorder.rest(Gap.SHUTDOWN)
+
+
+class UntilExhausted:
+    """Around a `training_step` that fetches by itself, and may find that there is no more."""
+
+    __slots__ = ("_forward", "_tell")
+
+    def __init__(
+        self, forward: AbstractContextManager[None], tell: Callable[[bool], object]
+    ) -> None:
+        self._forward = forward
+        self._tell = tell
+
+    def __enter__(self) -> None:
+        self._forward.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tell(kind is StopIteration)
+        self._forward.__exit__(kind, error, trace)

@@ -6,18 +6,22 @@ what they want measured.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from typing_extensions import override
 
+from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import FINISHED
 from trainperf.lightning.audit_hooks import Auditing
-from trainperf.lightning.report import announce, report
 from trainperf.lightning.session import Session
+from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
 from trainperf.meters import Measure, Meter
+from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.base import Probe
@@ -136,7 +140,7 @@ class Measurement(Callback):
         session.finish(reason)
         if session.monitor.started:
             self._restored = session.state()
-        report(session, trainer, aloud=self._speaks(trainer), wait=reason == FINISHED)
+        _close(session, trainer, aloud=self._speaks(trainer), wait=reason == FINISHED)
 
     def _start(
         self, session: Session, trainer: "pl.Trainer", pl_module: "pl.LightningModule"
@@ -144,7 +148,7 @@ class Measurement(Callback):
         attached = self._attached(trainer)
         mask = next((c.mask for c in attached if c.mask is not None), None)
         extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
-        say = partial(announce, written=session.run is not None)
+        say = partial(_announce, written=session.run is not None)
         session.start(pl_module, mask, extra, say if self._speaks(trainer) else None)
 
     def _audit(self, auditing: Auditing, measured: Callable[..., object]) -> None:
@@ -285,3 +289,29 @@ class AutoTrainPerf(TrainPerf):
     def state_key(self) -> str:
         """Different from that of `TrainPerf`: Lightning refuses two callbacks of one key."""
         return "trainperf run"
+
+
+def _announce(readings: dict[str, Reading], *, written: bool) -> None:
+    """The first answer, so that nobody waits for the end of the fit."""
+    answer = first_answer(readings, written=written)
+    if answer is not None:
+        rank_zero_info("%s", answer)
+
+
+def _close(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) -> None:
+    """Write the summary and print the report, on rank 0.  After the fit: it may take its time."""
+    run = session.run
+    if run is None or not trainer.is_global_zero:
+        return
+    session.monitor.guard.run("chip", lambda: note_chip(run, measure=wait))
+    ranks = trainer.world_size if wait else 1
+    session.monitor.guard.run("report", lambda: _report(run, trainer, ranks, aloud=aloud))
+
+
+def _report(run: Path, trainer: "pl.Trainer", ranks: int, *, aloud: bool) -> None:
+    summary = close_run(run, ranks=ranks, aloud=aloud)
+    values = of_all_ranks(summary)
+    for logger in trainer.loggers:
+        if values:  # live, each rank knows only its own
+            logger.log_metrics(values, step=trainer.global_step)
+        show(getattr(logger, "experiment", None), summary, trainer.global_step)

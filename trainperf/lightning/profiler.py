@@ -13,7 +13,7 @@ from trainperf.lightning.relay import ProfilerRelay
 from trainperf.lightning.session import Session
 from trainperf.meters import Measure
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.profiling.options import Place, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
 
 
 class ScheduledProfiler(ScheduledProfile, Measurement):
@@ -42,7 +42,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """The probe that captures, on the ranks that shall."""
-        place = Place(
+        place = CaptureRank(
             run=session.run,
             rank=trainer.global_rank,
             world_size=trainer.world_size,

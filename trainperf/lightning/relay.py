@@ -13,7 +13,7 @@ from typing import cast
 import lightning.pytorch as pl
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
 
-from trainperf.recording.guard import Idle
+from trainperf.recording.guard import NoBracket
 
 
 Bracket = AbstractContextManager[object]
@@ -64,7 +64,7 @@ class ProfilerRelay(Profiler):
         self._make = bracket
         self._ours = _Brackets(self._own)
         self._brackets = _Brackets(self._whole)
-        self._nothing = cast("Bracket", Idle())
+        self._nothing = cast("Bracket", NoBracket())
         self._forwards = type(inner) is not PassThroughProfiler
         # Looked up and called some sixty times every step: without a Python call in between.
         self.__dict__["profile"] = self._brackets.__getitem__

@@ -33,7 +33,7 @@ from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.selection import Chosen, Objects
-from trainperf.recording.profiling.options import Place, ScheduledProfile, trace_scalars
+from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
 from trainperf.recording.sinks.base import Outputs, Writer
 
 
@@ -216,7 +216,7 @@ def _profiler(
     if options.profiler is None:
         return []
     writer = outputs.writer if outputs.rank == 0 else None
-    place = Place(
+    place = CaptureRank(
         run=outputs.run,
         rank=outputs.rank,
         world_size=objects.world_size,

@@ -139,7 +139,7 @@ class Guard:
             self.last(f"what follows from the fault of {part}", act)
 
 
-class Idle:
+class NoBracket:
     """A context manager that does nothing, and runs no Python code to do it.
 
     Built-ins that take whatever they are given and return something false: a step of a `Trainer`
@@ -201,12 +201,12 @@ class _Both(_Acts):
 class _AtEntry(_Acts):
     __slots__ = ()
     __enter__ = _Acts.entering
-    __exit__ = Idle.__exit__
+    __exit__ = NoBracket.__exit__
 
 
 class _AtExit(_Acts):
     __slots__ = ()
-    __enter__ = Idle.__enter__
+    __enter__ = NoBracket.__enter__
     __exit__ = _Acts.leaving
 
 

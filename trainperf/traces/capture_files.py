@@ -6,6 +6,7 @@ steps once it has ended.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -24,6 +25,8 @@ from trainperf.traces.reading.source import ReadLimits, Source
 from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
 from trainperf.traces.results import TraceReport
 
+
+Report = TypeVar("Report", bound=TraceReport)
 
 OURS = "trainperf"
 """Key beside the events under which our profiler writes what it knows of the capture."""
@@ -146,21 +149,29 @@ class _EarlierFindings(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[_EarlierFinding, ...]
 
 
+def decode_report(data: bytes, kind: type[Report]) -> Report:
+    """An analysis from its file; the findings of one by an earlier version are brought up to date.
+
+    Raises:
+        msgspec.DecodeError: It is no analysis.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        try:
+            earlier = msgspec.json.decode(data, type=_EarlierFindings).findings
+        except msgspec.ValidationError:
+            raise error from None
+    parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    findings = [finding.finding() for finding in earlier]
+    parts["findings"] = msgspec.Raw(msgspec.json.encode(findings))
+    return msgspec.json.decode(msgspec.json.encode(parts), type=kind)
+
+
 def _read(path: Path) -> CaptureReport | None:
     try:
-        report = _decode(path.read_bytes())
+        report = decode_report(path.read_bytes(), CaptureReport)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None  # `trainperf trace` makes another from the trace, which is kept
     ranks = tuple(msgspec.structs.replace(rank, lanes=()) for rank in report.ranks)
     return msgspec.structs.replace(report, ranks=ranks)
-
-
-def _decode(data: bytes) -> CaptureReport:
-    try:
-        return msgspec.json.decode(data, type=CaptureReport)
-    except msgspec.ValidationError:
-        earlier = msgspec.json.decode(data, type=_EarlierFindings).findings
-    parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    findings = [finding.finding() for finding in earlier]
-    parts["findings"] = msgspec.Raw(msgspec.json.encode(findings))
-    return msgspec.json.decode(msgspec.json.encode(parts), type=CaptureReport)

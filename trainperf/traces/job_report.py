@@ -147,7 +147,7 @@ def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> Tra
     if not analyses:
         why = f": {problems[0]}" if problems else ""
         raise TraceError(f"{files[0].path.parent}: no usable trace in this directory{why}")
-    return _together(analyses, [*notes, *(f"left out: {problem}" for problem in problems)])
+    return _together(analyses, [*notes, *(f"skipped: {problem}" for problem in problems)])
 
 
 def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceReport:
@@ -216,9 +216,7 @@ def _outcome(file: TraceFile, options: AnalysisOptions) -> Outcome:
         return str(error)
 
 
-def _by_rank(
-    analyses: Sequence[RankAnalysis],
-) -> tuple[dict[int, RankCollectives], list[str]]:
+def _by_rank(analyses: Sequence[RankAnalysis]) -> tuple[dict[int, RankCollectives], list[str]]:
     """The ranks to compare, of two traces of one rank the first; and notes about such traces."""
     by_rank: dict[int, RankCollectives] = {}
     files: dict[int, list[str]] = defaultdict(list)

@@ -12,12 +12,7 @@ from trainperf.core.formatting.units import plural, share
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
-from trainperf.traces.metrics.columns import (
-    StepColumns,
-    Value,
-    median,
-    seconds,
-)
+from trainperf.traces.metrics.columns import StepColumns, Value, median, seconds
 from trainperf.traces.metrics.communication import DEVICE_COMM_FIELDS, comm_columns, kinds
 from trainperf.traces.metrics.device import DeviceWork, device_work
 from trainperf.traces.metrics.device_columns import (
@@ -120,7 +115,7 @@ def _losses(table: EventTable) -> list[str]:
     if losses.truncated:
         warnings.append("the file is cut short: its complete events are used")
     if losses.dropped_events:
-        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} left out")
+        warnings.append(f"{plural(losses.dropped_events, 'damaged event')} skipped")
     if losses.repaired_texts:
         warnings.append(f"the text of {plural(losses.repaired_texts, 'event')} was repaired")
     if losses.trailing:

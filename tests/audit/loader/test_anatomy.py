@@ -168,7 +168,7 @@ def test_two_workers_bring_batches_twice_as_often_as_one() -> None:
     """Which `interval_s` shows: nothing else runs."""
     intervals = []
     for workers in (1, 2):
-        loader = DataLoader(Rows(Naps(0.004)), batch_size=4, num_workers=workers)
+        loader = DataLoader(Rows(Naps(0.010)), batch_size=4, num_workers=workers)
         found = loader_anatomy(loader, batches=24)
         assert found.interval_s is not None
         intervals.append(found.interval_s)

@@ -76,7 +76,9 @@ def test_a_recompilation_has_its_step_its_line_and_the_guard_that_failed(tmp_pat
     assert [one.step for one in found.compiled] == [0, 2]
     again = found.recompiled[0]
     assert (again.function, again.where) == ("scaled", line_of("def scaled"))
-    assert again.reason == "tensor 'rows' size mismatch at index 0. expected 3, actual 5"
+    # Torch 2.6 writes the tensor as `L['rows']`.
+    assert again.reason.startswith("tensor ")
+    assert again.reason.endswith(" size mismatch at index 0. expected 3, actual 5")
     assert [one.step for one in found.steps] == [0, 2]
 
 

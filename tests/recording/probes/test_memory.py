@@ -8,8 +8,12 @@ import pytest
 import torch
 from support.live import HostFit
 
-from trainperf.recording.probes.glibc_heap import heap
-from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe, status_bytes
+from trainperf.recording.probes.memory import (
+    DeviceMemoryProbe,
+    ResidentMemoryProbe,
+    heap,
+    status_bytes,
+)
 
 
 def test_the_resident_set_is_sampled_often_at_first_and_less_and_less() -> None:

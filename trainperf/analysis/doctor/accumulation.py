@@ -2,7 +2,6 @@
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, unknown
 from trainperf.analysis.rules.base import setting
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import count, plural
 from trainperf.core.readings import OPTIMIZER_STEPS_PER_S, SAMPLES_PER_S
 
@@ -18,14 +17,16 @@ def accumulation(case: Case) -> Outcome:
     without sample counts.
     """
     summary = case.summary
-    recorded, batch = _recorded(summary), setting(summary, "batch_size")
-    if recorded is None:
+    samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
+    batch = setting(summary, "batch_size")
+    if samples is None or not updates:
         return unknown("samples per step were not counted", case.loop.measures["samples"])
     micro_batches = summary.run.config.get("accumulate_grad_batches") or 1
     # A text says that it changed from update to update.
     if not batch or isinstance(micro_batches, str):
         why = "batch_size or accumulation is unknown, or varies between updates"
         return unknown(why, "load with a DataLoader of a fixed batch_size")
+    recorded = samples / updates
     number, ranks = round(float(micro_batches)), summary.run.world_size
     expected = batch * float(micro_batches) * ranks
     micro = f"{number:,} micro-batch{'' if number == 1 else 'es'}"
@@ -42,9 +43,3 @@ def accumulation(case: Case) -> Outcome:
         )
     schedulers = summary.run.config.get("schedulers")
     return passed(evidence, f"{schedulers} steps with the updates" if schedulers else "")
-
-
-def _recorded(summary: Summary) -> float | None:
-    """Samples of a mean update, over all ranks."""
-    samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
-    return samples / updates if samples is not None and updates else None

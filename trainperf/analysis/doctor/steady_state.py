@@ -1,7 +1,6 @@
 """Check that the step time is that of steady steps."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
-from trainperf.analysis.summary.schema import Summary
 from trainperf.core.formatting.units import duration, plural, times, words
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
@@ -28,9 +27,5 @@ def steady_state(case: Case) -> Outcome:
     first = ""
     if first_s is not None:
         first = f"first step {duration(first_s)}, {times(first_s / step_s)} a steady one"
-    return passed(f"{duration(step_s)} per steady step", first, _left_out(summary))
-
-
-def _left_out(summary: Summary) -> str:
-    reasons = [f"{steps:,} {words(tag)}" for tag, steps in summary.excluded.items()]
-    return f"excluded: {', '.join(reasons)}"
+    excluded = ", ".join(f"{steps:,} {words(tag)}" for tag, steps in summary.excluded.items())
+    return passed(f"{duration(step_s)} per steady step", first, f"excluded: {excluded}")

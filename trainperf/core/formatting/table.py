@@ -104,7 +104,8 @@ def _fitted(cell: str, columns: int, is_words: bool) -> str:  # noqa: FBT001 pri
     if columns_of(cell) <= columns:
         gap = " " * (columns - columns_of(cell))
         return cell + gap if is_words else gap + cell
-    # The end of a path says more than its beginning; of the name of a kernel it is the other way.
-    if "/" in cell:
+    # The end of a path says more than its beginning; of a kernel's name, or of a stack that begins
+    # with its innermost frame, it is the other way.
+    if "/" in cell and " ← " not in cell:
         return "…" + cut(cell[::-1], columns - 1)[::-1]
     return cut(cell, columns - 1) + "…"

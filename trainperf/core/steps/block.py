@@ -126,7 +126,7 @@ class StepBlock:
         return missing
 
     def core(self) -> Column:
-        """The core columns as a matrix, one row a step."""
+        """The core columns as a matrix, one row per step."""
         return self._matrix[:, :_FIRST_FACT]
 
     def host_ns(self, phase: Phase) -> Column:

@@ -1,10 +1,10 @@
 """Feeds the all-reduce tail: from the last gradient being ready to backward having returned.
 
-One Python call a step, from a hook on the parameter whose gradient arrives last.  It runs before
+One Python call per step, from a hook on the parameter whose gradient arrives last.  It runs before
 DDP's own hook and leaves the user's communication hook alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import torch
@@ -14,7 +14,6 @@ from torch.utils.hooks import RemovableHandle
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Probe, add
-from trainperf.recording.probes.ddp_buckets import buckets
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.recorder import Draft, Recorder
 
@@ -103,7 +102,7 @@ class TailProbe(Probe):
             "allreduces_per_step": self._passes / self._steps,
             "micro_batches_per_step": self._micro_batches / self._steps,
         }
-        return {**counted, **buckets(self._module)}
+        return {**counted, **_buckets(self._module)}
 
     def _relearn_soon(self) -> None:
         """The hook was silent: an unused parameter, or compiled anew.  Ever later, if in vain."""
@@ -142,3 +141,23 @@ class TailProbe(Probe):
             self._mark()
         else:
             self._ready_ns = self.recorder.now_ns()
+
+
+def _buckets(module: DistributedDataParallel) -> dict[str, Scalar]:
+    """`ddp_buckets`, the number of them, and `ddp_unused_bytes`, parameters without a gradient.
+
+    The latter is `None` unless DDP was told to look for them.  Torch 2.6 adds it up over steps:
+    there only whether it is 0 means something.
+
+    From DDP's own statistics, read without waiting: filled in its first ten steps, then in every
+    hundredth.  They are not a public interface: where they are gone nothing is said.
+    """
+    read = getattr(module, "_get_ddp_logging_data", None)
+    data: Mapping[str, object] = read() if read is not None else {}
+    sizes = str(data.get("rebuilt_bucket_sizes") or data.get("bucket_sizes") or "")
+    unused = data.get("unused_parameter_size")
+    looked = module.find_unused_parameters and isinstance(unused, int)
+    return {
+        "ddp_buckets": len(sizes.split(",")) if sizes else None,
+        "ddp_unused_bytes": int(str(unused)) if looked else None,
+    }

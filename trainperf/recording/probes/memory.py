@@ -1,5 +1,7 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -9,7 +11,6 @@ import torch
 
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.recording.probes.base import Probe
-from trainperf.recording.probes.glibc_heap import heap
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -110,3 +111,49 @@ def status_bytes(status: Path = _STATUS) -> Resident | None:
 def _size(lines: bytes, name: bytes) -> int | None:
     value = lines.partition(name)[2].split(None, 1)
     return int(value[0]) * 1024 if value else None
+
+
+_PROBE_BYTES = 8 << 20
+"""An allocation that must show, or another allocator is at work."""
+
+
+class _MallInfo2(ctypes.Structure):
+    """As in malloc.h, since glibc 2.33."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    )
+
+
+def heap() -> Callable[[], int] | None:
+    """Tells the bytes that the process's C allocator has handed out, as glibc counts them.
+
+    The resident set cannot tell: what was freed stays in it, and what is allocated next goes there.
+    `None` where nothing tells, or not the truth.
+    """
+    library = ctypes.CDLL(None)
+    ask = getattr(library, "mallinfo2", None)
+    if ask is None:
+        return None
+    ask.restype = _MallInfo2
+
+    def in_use() -> int:
+        info = ask()
+        return int(info.uordblks + info.hblkhd)
+
+    before = in_use()
+    held = bytearray(_PROBE_BYTES)
+    shows = in_use() - before >= len(held)
+    return in_use if shows else None

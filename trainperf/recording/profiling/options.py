@@ -25,8 +25,8 @@ log = logging.getLogger("trainperf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where in a job the captures are made."""
+class CaptureRank:
+    """The rank that captures, and where its traces go."""
 
     run: Path | None
     """The run directory."""
@@ -98,7 +98,7 @@ class ScheduledProfile:
         )
         self._slow_steps()
 
-    def probe(self, place: Place, guard: Guard) -> ProfilerProbe | None:
+    def probe(self, place: CaptureRank, guard: Guard) -> ProfilerProbe | None:
         """The probe that captures; `None` on a rank that shall not, or without a run directory."""
         if min(self.ranks) >= place.world_size:
             log.warning("trainperf: no captures: %s", self.beyond(place.world_size))
@@ -127,7 +127,7 @@ class ScheduledProfile:
         """The sentence for ranks of which the job has none."""
         return f"ranks={self.ranks}: the last rank of this fit is {world_size - 1}; try ranks=(0,)"
 
-    def _analyst(self, place: Place) -> Analyst | None:
+    def _analyst(self, place: CaptureRank) -> Analyst | None:
         if not self.analyse:
             return None
         # Rank 0 reports on all ranks, and must not wait for what the others still read.
@@ -141,7 +141,7 @@ class ScheduledProfile:
             profile_memory=self.profile_memory,
         )
 
-    def _request(self, run: Path, place: Place) -> CaptureRequest | None:
+    def _request(self, run: Path, place: CaptureRank) -> CaptureRequest | None:
         if not self.on_demand:
             return None
         ranks = tuple(rank for rank in self.ranks if rank < place.world_size)

@@ -34,7 +34,7 @@ class JsonlSink(Sink):
         self._write(encode_entry(info))
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """One line a step."""
+        """One line per step."""
         self._write(encode_rows(rows))
 
     def entries(self, entries: Sequence[Entry]) -> None:

@@ -28,11 +28,7 @@ _BY_CATEGORY = {
     "overhead": Kind.OVERHEAD,
 }
 
-_BY_ENDING = (
-    ("_runtime", Kind.RUNTIME),
-    ("_driver", Kind.RUNTIME),
-    ("_sync", Kind.DEVICE_SYNC),
-)
+_BY_ENDING = (("_runtime", Kind.RUNTIME), ("_driver", Kind.RUNTIME), ("_sync", Kind.DEVICE_SYNC))
 """`cuda_runtime`, `hip_runtime`, `xpu_driver`, `cuda_sync` and those of devices to come."""
 
 _ANNOTATION = re.compile(
@@ -141,10 +137,10 @@ class Threads(dict[tuple[Key, Key], int]):
         return code
 
 
-Place = tuple[str | None, Key, Key]
+PlaceKey = tuple[str | None, Key, Key]
 
 
-class Places(dict[Place, int]):
+class Places(dict[PlaceKey, int]):
     """Category, process and thread to one code, which stands for a kind and a thread.
 
     One look-up an event for what is two columns.
@@ -158,7 +154,7 @@ class Places(dict[Place, int]):
         self._kinds = Kinds()
         self._codes: dict[tuple[Kind, int], int] = {}
 
-    def __missing__(self, key: Place) -> int:
+    def __missing__(self, key: PlaceKey) -> int:
         category, process, row = key
         kind, thread = self._kinds[category], self.threads[(process, row)]
         code = self._codes.setdefault((kind, thread), len(self._codes))

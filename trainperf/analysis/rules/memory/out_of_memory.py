@@ -8,9 +8,6 @@ from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import size
 
 
-ENDINGS = frozenset({"OutOfMemoryError", "MemoryError"})
-"""Exceptions that say so by their name."""
-
 _REMEDIES = {
     "activations": "a smaller micro-batch with {loop.accumulation}, shorter sequences, or "
     "torch.utils.checkpoint around the blocks",
@@ -65,7 +62,7 @@ def filling(memory: MemoryLedger, ended: OutOfMemory) -> dict[str, int]:
 
 
 def _unexplained(summary: Summary) -> Finding | None:
-    if summary.run.end_reason not in ENDINGS:
+    if summary.run.end_reason not in ("OutOfMemoryError", "MemoryError"):
         return None
     return Finding(
         id="out_of_memory",

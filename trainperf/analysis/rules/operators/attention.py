@@ -42,8 +42,6 @@ def attention(evidence: Evidence) -> Finding | None:
 
 
 SOFTMAX = ("_softmax", "_safe_softmax")
-SMALLEST = 32
-"""Scores of fewer queries or keys are too small to matter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +88,7 @@ def _kinds(uses: Sequence[OperatorUse]) -> Iterator[Scores]:
         if use.short_name not in SOFTMAX or use.part != "forward" or not use.shapes:
             continue
         shape = use.shapes[0]
-        if len(shape) < 3 or min(shape[-2:]) < SMALLEST:
+        if len(shape) < 3 or min(shape[-2:]) < 32:  # too few queries or keys to matter
             continue
         kind = Scores(rows=shape[-2], columns=shape[-1], number=prod(shape))
         if _is_result(kind, uses) and _used(kind, uses):

@@ -16,8 +16,6 @@ from trainperf.core.loop_kind import LoopKind
 
 TRACE_TIME: TraceTime = "operators"
 
-FLOATS = frozenset({"fp64", "fp32", "fp16", "bf16", "fp8"})
-
 
 def autocast_casts(evidence: Evidence) -> Finding | None:
     """Conversions take a notable part of the step: labels, masks, weights per micro-batch."""
@@ -65,7 +63,7 @@ def _dtypes(row: Timed) -> tuple[str, str]:
 
 
 def _action(rows: Sequence[Timed], step: AuditedStep, loop: LoopKind) -> str:
-    whole = [row for row in rows if _dtypes(row)[0] not in FLOATS]
+    whole = [row for row in rows if _dtypes(row)[0] not in ("fp64", "fp32", "fp16", "bf16", "fp8")]
     if total_s(whole) >= total_s(rows) / 2:
         return (
             "keep masks and labels in the dtype they are used in: convert them in the dataset, or "

@@ -29,18 +29,12 @@ Basis = Literal["measured", "traced", "modelled"]
 PASSES: tuple[Part, ...] = ("forward", "backward", "recompute")
 """Parts of the step that are no update."""
 
-BUSY = 2.0
-"""Largest factor by which others may slow a phase down; what is beyond it is Python's."""
-
 _PHASES: dict[Part, str] = {
     "forward": "forward",
     "backward": "backward",
     "recompute": "backward",
     "optimizer": "optimizer",
 }
-
-
-_AROUND_PASSES = ("forward", "backward", "other")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +234,8 @@ def _work_s(summary: Summary) -> float:
 
 
 def _passes_s(summary: Summary, operators: Iterable[Timed]) -> float:
-    around_s = sum(summary.value(phase_reading(name)) or 0.0 for name in _AROUND_PASSES)
+    around = ("forward", "backward", "other")
+    around_s = sum(summary.value(phase_reading(name)) or 0.0 for name in around)
     if summary.value(PHASE_OPTIMIZER_S):
         return around_s
     # In a loop without brackets the update is in there too.
@@ -286,7 +281,8 @@ def _shared_out(floors: Sequence[OperatorFloor], phase_s: float, light: Roofline
     seen_s, calls = sum(_busy_s(row.use) for row in floors), sum(row.use.calls for row in floors)
     if seen_s <= 0 or not calls:
         return [Timed(floor=row, time_s=0.0) for row in floors]
-    factor = min(phase_s / seen_s, BUSY)
+    # Others slow a phase down by a factor of two at most; what is beyond it is Python's.
+    factor = min(phase_s / seen_s, 2.0)
     # Python around a call takes some launches' time; a phase that sleeps is nobody's work.
     call_s = min((phase_s - factor * seen_s) / calls, 10 * launch_s(light))
     return [

@@ -8,9 +8,6 @@ from trainperf.core.formatting.units import share
 
 TRACE_TIME: TraceTime = "operators"
 
-PRECISIONS = frozenset({"tf32", "fp16", "bf16", "fp8"})
-"""What tensor cores compute in."""
-
 
 def channels_last(evidence: Evidence) -> Finding | None:
     """Convolutions on tensor cores are given channels first, and the library reorders them.
@@ -27,7 +24,7 @@ def channels_last(evidence: Evidence) -> Finding | None:
         row
         for row in step.operators
         if "convolution" in row.use.name
-        and row.use.precision in PRECISIONS
+        and row.use.precision in ("tf32", "fp16", "bf16", "fp8")  # what tensor cores take
         and (row.use.module, row.use.line) in places
     ]
     lost = step.fraction(sum(row.excess_s for row in rows))
