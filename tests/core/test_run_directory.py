@@ -69,6 +69,20 @@ def test_a_restart_goes_on_in_the_run_it_restarts(
     )
 
 
+def test_a_second_fit_of_a_restarted_process_has_a_run_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record file would be the first one's, which is never overwritten: nothing is recorded."""
+    first = made_by_a_run(tmp_path, "trainperf", at=1000)
+    monkeypatch.setenv(RESTARTS, "1")
+
+    chosen = run_directory.choose(tmp_path)
+    run_directory.record_file(chosen, 0, run_directory.attempt()).write_bytes(b"{}\n")
+
+    assert chosen == first
+    assert run_directory.choose(tmp_path).name == "trainperf-1"
+
+
 def test_a_restart_without_a_run_begins_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

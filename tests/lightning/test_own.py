@@ -11,6 +11,7 @@ from support.own import BrokenMeter, Keeper, LineProbe, Lines
 
 from trainperf.core.errors import ConfigError
 from trainperf.lightning import TrainPerf
+from trainperf.lightning.callback import AutoTrainPerf
 
 
 BATCH = {"x": torch.ones(2, 4), "lines": 15}
@@ -49,6 +50,21 @@ def test_a_fault_costs_that_meter_only(tmp_path: Path) -> None:
     assert ran.totals is not None
     assert ran.totals.faults == {"meter broken_meter": "ZeroDivisionError: planted"}
     assert "meter broken_meter" in (ran.totals.readings["broken_meter"].reason or "")
+    assert ran.totals.readings["lines_of_batch"].value == 15
+
+
+def test_the_scripts_own_callback_leads_that_of_trainperf_run(tmp_path: Path) -> None:
+    """Wherever it comes from: those of the module are attached after all others."""
+
+    class Module(Model):
+        def configure_callbacks(self) -> list[TrainPerf]:
+            return [TrainPerf(report=False, meters=[Lines()], probes=[LineProbe()])]
+
+    training = trainer(tmp_path, AutoTrainPerf())
+    training.fit(Module(), Loader(8, batch=BATCH))
+
+    ran = read(tmp_path / "trainperf")
+    assert ran.totals is not None
     assert ran.totals.readings["lines_of_batch"].value == 15
 
 

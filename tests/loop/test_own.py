@@ -1,17 +1,26 @@
 """A user's own meters, probes and sinks in a plain loop, up to every report."""
 
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from support.own import BrokenMeter, BrokenProbe, BrokenSink, ForwardShare, Keeper, LineProbe, Lines
 
 from trainperf.core.errors import ConfigError
+from trainperf.core.stats.reductions import Maximum
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.records import Row
 from trainperf.loop import LoopMonitor
 from trainperf.meters.fold import Reading
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.sinks.base import Sink
+from trainperf.recording.sinks.memory import MemorySink
 from trainperf.testing import FakeClock
 
 
@@ -154,6 +163,120 @@ def test_a_fault_switches_off_that_part_only_and_is_reported(
     assert part in (monitor.run / "report.html").read_text(encoding="utf-8")
 
 
+class Feeds(LineProbe):
+    """Feeds whatever it is given."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def micro_batch(self, batch: object, loss: object) -> None:
+        """Feed it."""
+        assert self.recorder.draft is not None
+        self.recorder.draft.facts[self._column] = self.value  # type: ignore[call-overload]
+
+
+class Gives(ForwardShare):
+    """A meter whose amount is whatever it is given."""
+
+    name = "given"
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def observe(self, block: StepBlock) -> Maximum:  # type: ignore[override]
+        """As it is."""
+        return Maximum(self.value, np.int64(len(block)))  # type: ignore[arg-type]
+
+
+class Says(LineProbe):
+    """A probe of which one hook returns whatever it is given."""
+
+    def __init__(self, hook: str, value: object) -> None:
+        setattr(self, hook, lambda: value)
+
+
+@pytest.mark.parametrize("number", [np.float64(3), np.float32(3), np.int64(3), 3])
+def test_numbers_of_numpy_are_numbers(number: object, tmp_path: Path) -> None:
+    """Which is what a sum over a column is; the record file cannot take them as they are."""
+    monitor = trained(tmp_path, meters=[Lines(), Gives(number)], probes=[Feeds(number)])
+
+    readings = summary(monitor)
+    assert monitor.monitor.guard.faults == {}
+    assert (readings["lines_of_batch"]["value"], readings["lines_of_batch"]["n"]) == (3, 10)
+    assert (readings["given"]["value"], readings["given"]["n"]) == (3, 10)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_is_not_measured(number: float, tmp_path: Path) -> None:
+    """JSON has none; a line with one could not be read back, and all it says would be lost."""
+    monitor = trained(tmp_path, meters=[Lines(), Gives(number)], probes=[Feeds(number)])
+
+    readings = summary(monitor)
+    assert readings["lines_of_batch"]["value"] is None
+    assert readings["given"]["value"] is None
+    assert str(number) in str(readings["given"]["reason"])
+
+
+@pytest.mark.parametrize(
+    ("own", "part"),
+    [
+        ({"probes": [Feeds("12")]}, "line counter"),
+        ({"probes": [Feeds([1])]}, "line counter"),
+        ({"probes": [Feeds(torch.tensor(2.0))]}, "line counter"),
+        ({"meters": [Gives("12")]}, "meter given"),
+        ({"meters": [Gives(torch.tensor(2.0))]}, "meter given"),
+        ({"probes": [Says("reasons", "text")]}, "line counter"),
+        ({"probes": [Says("notes", "text")]}, "line counter"),
+        ({"probes": [Says("config", "text")]}, "line counter"),
+        ({"probes": [Says("dropped", "many")]}, "line counter"),
+    ],
+)
+def test_what_is_no_number_or_text_costs_that_part_only(
+    own: dict[str, object], part: str, tmp_path: Path
+) -> None:
+    """The steps are written and read back, and closing the monitor raises nothing."""
+    monitor = trained(tmp_path, **own)
+
+    assert list(monitor.monitor.guard.faults) == [part]
+    assert summary(monitor)["first_step_s"]["value"] == pytest.approx(0.004, rel=0.01)
+    assert monitor.run is not None
+    assert part in (monitor.run / "report.html").read_text(encoding="utf-8")
+
+
+def test_objects_that_a_probe_notes_are_written_as_texts(tmp_path: Path) -> None:
+    """And cost nobody the record file."""
+    monitor = trained(tmp_path, probes=[Says("config", {"lines_of": Path("a"), "n": np.int64(2)})])
+
+    assert monitor.monitor.guard.faults == {}
+    assert monitor.run is not None
+    text = (monitor.run / "steps-rank0.jsonl").read_text(encoding="utf-8")
+    assert '"lines_of":"a"' in text
+
+
+def test_a_sink_cannot_change_what_the_meters_see(tmp_path: Path) -> None:
+    """It gets a sequence that refuses."""
+
+    class Clears(Keeper):
+        name = "clears"
+
+        def rows(self, rows: Sequence[Row]) -> None:
+            rows.clear()  # type: ignore[attr-defined]
+
+    monitor = trained(tmp_path, meters=[ForwardShare()], sinks=[Clears()])
+
+    assert list(monitor.monitor.guard.faults) == ["clears"]
+    assert summary(monitor)["forward_fraction"]["n"] == 10
+
+
+def test_members_may_come_from_a_generator_and_a_sink_from_trainperf(tmp_path: Path) -> None:
+    """Checked and used, not checked and gone."""
+    sink = MemorySink()
+    monitor = trained(tmp_path, meters=(kind() for kind in (ForwardShare,)), sinks=[sink])
+
+    assert len(sink.step_rows) == 10
+    assert summary(monitor)["forward_fraction"]["value"] == 0.75
+
+
 class NoName(Probe):
     """Forgot its name."""
 
@@ -169,6 +292,42 @@ class Taken(ForwardShare):
     """Has the name of ours."""
 
     name = "step_s"
+
+
+class Core(LineProbe):
+    """Feeds what every step has anyway."""
+
+    facts = ("forward_ns",)
+
+
+class OneText(LineProbe):
+    """Forgot the comma."""
+
+    facts = "lines"  # type: ignore[assignment]
+
+
+class AllSteps(ForwardShare):
+    """Has a text where an enumeration's member belongs."""
+
+    scope = "all"  # type: ignore[assignment]
+
+
+class Untitled(ForwardShare):
+    """Has no text for a title."""
+
+    title = None  # type: ignore[assignment]
+
+
+class LineSink(Sink):
+    """Has the name of a probe."""
+
+    name = "line counter"
+
+
+class LossSink(Sink):
+    """Has the name of a probe of ours."""
+
+    name = "loss"
 
 
 class Miles(ForwardShare):
@@ -191,6 +350,12 @@ class Miles(ForwardShare):
         ({"probes": [Twice()]}, "'samples'.*has a probe already"),
         ({"probes": [LineProbe(), LineProbe()]}, "'line counter' is taken"),
         ({"sinks": [print]}, "not a Sink"),
+        ({"sinks": [LossSink()]}, "'loss' is taken"),
+        ({"sinks": [LineSink()], "probes": [LineProbe()]}, "'line counter' is taken"),
+        ({"probes": [Core()]}, "'forward_ns'.*has a probe already"),
+        ({"probes": [OneText()]}, "facts='lines'.*must be a tuple of names"),
+        ({"meters": [AllSteps()]}, "scope='all'.*must be Scope.STEADY or Scope.ALL"),
+        ({"meters": [Untitled()]}, "title=None.*must be a text"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

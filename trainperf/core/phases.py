@@ -76,8 +76,3 @@ TAGS = tuple(Tag)
 # An overflowing step does all the work of a step except the update, and how often that happens is
 # part of what the run is; every other tag says that something else ran inside the step.
 DISQUALIFYING = int(~Tag.OVERFLOW & sum(TAGS, Tag(0)))
-
-
-def tag_labels(bits: int) -> list[str]:
-    """Labels of the tags set in *bits*, in the order of `Tag`."""
-    return [tag.label for tag in TAGS if bits & tag]

@@ -41,11 +41,15 @@ _CAPTURE = re.compile(
 def choose(base: Path) -> Path:
     """The directory of a new run, or of the one an elastic launcher is restarting.
 
+    A further fit of the restarted process has a directory of its own.
+
     Raises:
         OSError: The directory cannot be made.
     """
     before = latest(base) if attempt() else None
-    return before if before is not None else create(base)
+    if before is None or record_file(before, 0, attempt()).exists():
+        return create(base)
+    return before
 
 
 def create(base: Path) -> Path:

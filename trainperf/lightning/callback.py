@@ -45,6 +45,8 @@ class Measurement(Callback):
 
     measures: ClassVar[frozenset[Measure]] = frozenset()
     """What this callback asks for."""
+    yields: ClassVar[bool] = False
+    """Whether it leads, and its options hold, only where no other callback of ours does."""
 
     def __init__(self) -> None:
         self.session: Session | None = None
@@ -198,7 +200,8 @@ class Measurement(Callback):
 
     @staticmethod
     def _attached(trainer: "pl.Trainer") -> "list[Measurement]":
-        return [c for c in trainer.callbacks if isinstance(c, Measurement)]
+        ours = [c for c in trainer.callbacks if isinstance(c, Measurement)]
+        return sorted(ours, key=lambda callback: callback.yields)
 
     @classmethod
     def _leader(cls, trainer: "pl.Trainer") -> "Measurement":
@@ -278,6 +281,8 @@ class TrainPerf(Measurement):
 
 class AutoTrainPerf(TrainPerf):
     """The callback of `trainperf run`; where the script has a `TrainPerf` too, that one leads."""
+
+    yields = True
 
     @property
     @override

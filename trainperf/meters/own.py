@@ -5,7 +5,12 @@ the process that trains writes what its own meters say, and this combines the ra
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
+from numbers import Real
+
+import msgspec
+import numpy as np
 
 from trainperf.core.stats.reductions import (
     First,
@@ -29,9 +34,42 @@ _SMALL = (Ratio, Rate, SharedRate, Total, Maximum, First, Last, LargestLast)
 _BY_NAME: dict[str, Callable[..., Reduction]] = {kind.__name__: kind for kind in _SMALL}
 
 
+def plain(reading: Reading) -> Reading:
+    """*reading* in Python's own numbers; one that is NaN or infinite has no value, but a reason.
+
+    Raises:
+        TypeError: Something in it is not a number.
+    """
+    if reading.value is None:
+        return reading
+    value, n = number(reading.value), int(number(reading.n))
+    if not math.isfinite(value):
+        reason = f"not measured: the meter's value is {value}"
+        return msgspec.structs.replace(reading, value=None, n=0, low=None, high=None, reason=reason)
+    ends = [number(end) for end in (reading.low, reading.high) if end is not None]
+    bounded = len(ends) == 2 and all(map(math.isfinite, ends))
+    low, high = ends if bounded else (None, None)
+    return msgspec.structs.replace(reading, value=value, n=n, low=low, high=high)
+
+
+def number(value: object) -> float:
+    """A number of any kind, NumPy's among them, as Python's own.
+
+    Raises:
+        TypeError: It is none; a tensor is none, because reading one may wait for the device.
+    """
+    if not isinstance(value, Real | np.bool_):
+        raise TypeError(f"{type(value).__name__} is not a number: give a float")
+    return float(value)
+
+
 def kept(meter: Meter, fold: Fold, info: RunInfo) -> OwnReading:
-    """What *meter* says of the steps that *fold* has seen."""
-    reading = readings([fold], info)[meter.name]
+    """What *meter* says of the steps that *fold* has seen.
+
+    Raises:
+        TypeError: Something of it is not a number.
+    """
+    reading = plain(readings([fold], info)[meter.name])
     reduction = fold.reduction(meter.name)
     state = _state(reduction)
     return OwnReading(
@@ -96,4 +134,5 @@ def _state(reduction: Reduction | None) -> tuple[float, ...]:
     # A user's own class may add a field, or combine ranks in another way.
     if not isinstance(reduction, _SMALL) or type(reduction) not in _SMALL:
         return ()
-    return dataclasses.astuple(reduction)
+    state = tuple(number(field) for field in dataclasses.astuple(reduction))
+    return state if all(map(math.isfinite, state)) else ()

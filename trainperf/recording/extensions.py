@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.readings import NAMES
-from trainperf.core.steps.records import FACTS
-from trainperf.meters import METERS, Meter
+from trainperf.core.steps.records import CORE_COLUMNS, FACTS
+from trainperf.meters import METERS, Meter, Scope
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.sinks.base import Sink
 
@@ -18,6 +18,7 @@ UNITS = ("1", "s", "B", "B/s", "1/s", "J", "W", "Hz")
 
 _PARTS = frozenset(
     {
+        "Lightning relay",
         "chip",
         "device clock",
         "first answer",
@@ -55,21 +56,26 @@ class Extensions:
         Raises:
             ConfigError: One is of the wrong kind, or its name, unit or fact is refused.
         """
-        _demand_kind("meters", meters, Meter)
-        _demand_kind("sinks", sinks, Sink)
-        _demand_kind("probes", probes, Probe)
-        _demand_names("probes", probes, _builtin_names(Probe) | _PARTS)
-        _demand_names("sinks", sinks, {*_builtin_names(Sink), *_PARTS, Sink.name})
-        _demand_names("meters", meters, {*(meter.name for meter in METERS), *NAMES})
-        facts = _facts(probes)
-        for meter in meters:
+        own = cls(
+            meters=_members("meters", meters, Meter),
+            sinks=_members("sinks", sinks, Sink),
+            probes=_members("probes", probes, Probe),
+        )
+        parts = {*_builtin_names(Probe), *_builtin_names(Sink), *_PARTS, Sink.name}
+        parts -= {sink.name for sink in own.sinks if _is_ours(type(sink))}
+        parts = _demand_names("probes", own.probes, parts)
+        _demand_names("sinks", own.sinks, parts)
+        _demand_names("meters", own.meters, {*(meter.name for meter in METERS), *NAMES})
+        facts = _facts(own.probes)
+        for meter in own.meters:
             _demand_readable(meter, facts)
-        return cls(meters=tuple(meters), sinks=tuple(sinks), probes=tuple(probes))
+        return own
 
 
-def _demand_kind(argument: str, members: Sequence[object], base: type) -> None:
-    if isinstance(members, str | bytes) or not isinstance(members, Iterable):
-        raise ConfigError(f"{argument}={members!r}: must be a list of {base.__name__} objects")
+def _members(argument: str, given: Iterable[T], base: type) -> tuple[T, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise ConfigError(f"{argument}={given!r}: must be a list of {base.__name__} objects")
+    members = tuple(given)
     for member in members:
         if isinstance(member, type) and issubclass(member, base):
             raise ConfigError(
@@ -80,10 +86,14 @@ def _demand_kind(argument: str, members: Sequence[object], base: type) -> None:
                 f"{argument}=[{member!r}]: not a {base.__name__}; derive its class from "
                 f"{base.__module__}.{base.__name__}"
             )
+    return members
 
 
-def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> None:
-    """Every member has a name of its own: readings, faults and reasons are kept under it."""
+def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> set[str]:
+    """Every member has a name of its own: readings, faults and reasons are kept under it.
+
+    Returns *taken* and those names.
+    """
     taken = set(taken)
     for member in members:
         name = getattr(member, "name", None)
@@ -95,6 +105,7 @@ def _demand_names(argument: str, members: Sequence[object], taken: set[str]) -> 
                 f"{argument}=[{kind}()]: the name {name!r} is taken; give the class another `name`"
             )
         taken.add(name)
+    return taken
 
 
 def _builtin_names(base: type) -> set[str]:
@@ -110,9 +121,9 @@ def _is_ours(kind: type) -> bool:
 
 def _facts(probes: Sequence[Probe]) -> set[str]:
     """All facts of the fit; those of the user's probes are new columns of its record files."""
-    facts = set(FACTS)
+    facts = {*FACTS, *CORE_COLUMNS}
     for probe in probes:
-        for fact in probe.facts:
+        for fact in _names(probe, "facts"):
             if not _NAME.fullmatch(fact):
                 raise ConfigError(
                     f"fact {fact!r} of probe {probe.name!r}: must be lower case letters, digits "
@@ -121,10 +132,20 @@ def _facts(probes: Sequence[Probe]) -> set[str]:
             if fact in facts:
                 raise ConfigError(f"fact {fact!r} of probe {probe.name!r}: it has a probe already")
             facts.add(fact)
-        unknown = set(probe.counts) - set(probe.facts)
+        unknown = set(_names(probe, "counts")) - set(probe.facts)
         if unknown:
             raise ConfigError(f"counts of probe {probe.name!r}: {sorted(unknown)} not in its facts")
-    return facts
+    return facts - set(CORE_COLUMNS)
+
+
+def _names(owner: Probe | Meter, attribute: str) -> Sequence[str]:
+    names = getattr(owner, attribute)
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"{attribute}={names!r} of {owner.name!r}: must be a tuple of names; try "
+            f"{attribute} = ('queue_wait_ns',)"
+        )
+    return names
 
 
 def _demand_readable(meter: Meter, facts: set[str]) -> None:
@@ -142,7 +163,14 @@ def _demand_readable(meter: Meter, facts: set[str]) -> None:
         raise ConfigError(
             f"better={meter.better!r} of meter {meter.name!r}: must be 'lower', 'higher' or None"
         )
-    unknown = [fact for fact in meter.needs if fact not in facts]
+    if not isinstance(meter.title, str):
+        raise ConfigError(f"title={meter.title!r} of meter {meter.name!r}: must be a text")
+    if not isinstance(meter.scope, Scope):
+        raise ConfigError(
+            f"scope={meter.scope!r} of meter {meter.name!r}: must be Scope.STEADY or Scope.ALL, "
+            "from trainperf.meters"
+        )
+    unknown = [fact for fact in _names(meter, "needs") if fact not in facts]
     if unknown:
         raise ConfigError(
             f"meter {meter.name!r} needs {unknown[0]!r}, which no probe feeds; pass the probe "

@@ -1,15 +1,21 @@
-"""Readings while a fit goes on: of the steps since they were last shown, and of the whole fit."""
+"""Readings while a fit goes on: of the steps since they were last shown, and of the whole fit.
 
+What a user's own meters and probes give is made plain numbers here, before anything else meets it.
+"""
+
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock
-from trainperf.core.steps.records import OwnReading, RunInfo
+from trainperf.core.steps.records import FACTS, OwnReading, RunInfo
 from trainperf.meters.base import Meter, Scope
 from trainperf.meters.fold import Fold, Reading, readings
-from trainperf.meters.own import kept, without_value
+from trainperf.meters.own import kept, number, plain, without_value
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.recorder import Draft
 
 
 T = TypeVar("T")
@@ -74,12 +80,15 @@ class OwnMeters:
 
     def window(self, info: RunInfo) -> dict[str, Reading]:
         """Readings of the steps since the last call."""
-        taken = (self._run(name, partial(w.take, info)) for name, w in self._windows.items())
-        return {name: reading for latest in taken if latest for name, reading in latest.items()}
+        taken = {name: self._run(name, partial(self._take, name, info)) for name in self._windows}
+        return {name: reading for name, reading in taken.items() if reading is not None}
 
     def fit(self, info: RunInfo) -> Mapping[str, OwnReading]:
         """Readings of all steps so far, as they are written."""
         return {name: self._kept(fold, info) for name, fold in self._fits.items()}
+
+    def _take(self, name: str, info: RunInfo) -> Reading:
+        return plain(self._windows[name].take(info)[name])
 
     def _kept(self, fold: Fold, info: RunInfo) -> OwnReading:
         meter = fold.meters[0]
@@ -91,6 +100,42 @@ class OwnMeters:
 
     def _run(self, name: str, function: Callable[[], T]) -> T | None:
         return self._guard.run(_part(name), function)
+
+
+class OwnFacts:
+    """The facts of a user's own probes: a number that is finite, or not measured.
+
+    A probe that puts anything else into a step is switched off, and no other part suffers.
+    """
+
+    def __init__(self, probes: Sequence[Probe], columns: tuple[str, ...], guard: Guard) -> None:
+        self._guard = guard
+        self._places = {
+            probe.name: places
+            for probe in probes
+            if (places := [columns.index(fact) for fact in probe.facts if fact not in FACTS])
+        }
+
+    def settle(self, drafts: Sequence[Draft]) -> None:
+        """Make the facts of these steps plain, before they are written."""
+        for name, places in self._places.items():
+            for draft in drafts:
+                for place in places:
+                    draft.facts[place] = self._plain(name, draft.facts[place])
+
+    def _plain(self, name: str, value: object) -> float | None:
+        if value is None or (type(value) is int and abs(value) <= _EXACT):
+            return value
+        return self._guard.run(name, partial(_fact, value))
+
+
+_EXACT = 2**53
+"""Whole numbers up to here survive the way through a float."""
+
+
+def _fact(value: object) -> float | None:
+    fact = number(value)
+    return fact if math.isfinite(fact) else None
 
 
 def switched_off(part: str, error: str) -> str:

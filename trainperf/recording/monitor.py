@@ -22,8 +22,8 @@ from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
-from trainperf.recording.live_readings import OwnMeters, Window, switched_off
-from trainperf.recording.probes.base import Batch, Probe, overriding
+from trainperf.recording.live_readings import OwnFacts, OwnMeters, Window, switched_off
+from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import FlushSchedule, Interval, Thinning
 from trainperf.recording.sinks.base import Sink
@@ -84,6 +84,7 @@ class Monitor:
         self._parts = RunParts(info=RunInfo())
         self._window = Window(())
         self._own = OwnMeters((), self.guard)
+        self._own_facts = OwnFacts((), (), self.guard)
         self._watched = self._has_readers = False
         self._schema = StepSchema()
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
@@ -123,6 +124,7 @@ class Monitor:
         self._parts.info = msgspec.structs.replace(parts.info, columns=columns, pace_ns=pace)
         self._window = Window(parts.meters)
         self._own = OwnMeters(parts.own_meters, self.guard)
+        self._own_facts = OwnFacts(probes, columns, self.guard)
         self._has_readers = bool(parts.own_meters) or any(
             type(sink).readings is not Sink.readings for sink in parts.sinks
         )
@@ -218,8 +220,8 @@ class Monitor:
         """The cumulative facts now."""
         ask, probes = self.guard.run, self._parts.probes
         base = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
-        notes = [ask(probe.name, probe.notes) or {} for probe in probes]
-        dropped = {probe.name: ask(probe.name, probe.dropped) for probe in probes}
+        notes = [ask(probe.name, partial(texts, probe.notes)) or {} for probe in probes]
+        dropped = {probe.name: ask(probe.name, partial(count, probe.dropped)) for probe in probes}
         return msgspec.structs.replace(
             base,
             at_step=self.recorder.index,
@@ -269,10 +271,11 @@ class Monitor:
 
     def _write(self, group: _Group, complete: Sequence[Draft] = ()) -> None:
         self._resolve([*group.drafts, *complete])
+        self._own_facts.settle(group.drafts)
         fence, device = group.fence, self._device
         if fence is not None and device is not None:
             self.guard.run(_DEVICE, lambda: device.release([fence]))
-        rows = [self._row(draft) for draft in group.drafts]
+        rows = tuple(self._row(draft) for draft in group.drafts)  # a sink may not change it
         if rows:
             self._tell("rows", rows)
             self.progress = counted(self.progress, self.recorder.columns, group.drafts)
@@ -317,7 +320,7 @@ class Monitor:
         """Why facts are missing, as far as the probes know by now."""
         reasons: dict[str, str] = {}
         for probe in self._parts.probes:
-            reasons |= self.guard.run(probe.name, probe.reasons) or {}
+            reasons |= self.guard.run(probe.name, partial(texts, probe.reasons)) or {}
             fault = self.guard.faults.get(probe.name)
             if fault is not None:
                 reasons |= dict.fromkeys(probe.facts, switched_off(probe.name, fault))

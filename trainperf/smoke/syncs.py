@@ -229,10 +229,7 @@ _SHOWN = 10
 
 
 def assert_no_sync(
-    step: Callable[..., object],
-    *args: object,
-    warmup: int = 1,
-    allowed: Collection[str] = (),
+    step: Callable[..., object], *args: object, warmup: int = 1, allowed: Collection[str] = ()
 ) -> None:
     """Fail if *step*, called with *args* *warmup* calls, makes the host wait for the device.
 

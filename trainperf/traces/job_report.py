@@ -216,9 +216,7 @@ def _outcome(file: TraceFile, options: AnalysisOptions) -> Outcome:
         return str(error)
 
 
-def _by_rank(
-    analyses: Sequence[RankAnalysis],
-) -> tuple[dict[int, RankCollectives], list[str]]:
+def _by_rank(analyses: Sequence[RankAnalysis]) -> tuple[dict[int, RankCollectives], list[str]]:
     """The ranks to compare, of two traces of one rank the first; and notes about such traces."""
     by_rank: dict[int, RankCollectives] = {}
     files: dict[int, list[str]] = defaultdict(list)

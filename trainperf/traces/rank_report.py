@@ -12,12 +12,7 @@ from trainperf.core.formatting.units import plural, share
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
-from trainperf.traces.metrics.columns import (
-    StepColumns,
-    Value,
-    median,
-    seconds,
-)
+from trainperf.traces.metrics.columns import StepColumns, Value, median, seconds
 from trainperf.traces.metrics.communication import DEVICE_COMM_FIELDS, comm_columns, kinds
 from trainperf.traces.metrics.device import DeviceWork, device_work
 from trainperf.traces.metrics.device_columns import (

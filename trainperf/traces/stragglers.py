@@ -65,9 +65,7 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
     return tuple(out), notes
 
 
-def _paired(
-    ranks: Mapping[int, RankCollectives],
-) -> tuple[list[CollectiveKey], list[str]]:
+def _paired(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKey], list[str]]:
     """Keys that every rank has, where every rank has as many of the kind in that step."""
     counts = [Counter(key[:3] for key in rank.seconds) for rank in ranks.values()]
     every = set.intersection(*(set(count) for count in counts))

@@ -5,7 +5,7 @@ import pytest
 from support.runs import MS, make_step, make_steps
 
 from trainperf.core.errors import ConfigError
-from trainperf.core.phases import DISQUALIFYING, GAPS, PHASES, Phase, Tag, tag_labels
+from trainperf.core.phases import DISQUALIFYING, GAPS, PHASES, TAGS, Phase, Tag
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import CORE_COLUMNS, StepRecord
 
@@ -34,7 +34,10 @@ def test_steady_steps_have_no_tag_but_overflow() -> None:
 
     block = StepBlock.from_records(steps).steady()
 
-    assert [tag_labels(tags) for tags in block.tags.tolist()] == [[], ["overflow"]]
+    assert [[tag.label for tag in TAGS if tags & tag] for tags in block.tags.tolist()] == [
+        [],
+        ["overflow"],
+    ]
     assert DISQUALIFYING & Tag.OVERFLOW == 0
 
 

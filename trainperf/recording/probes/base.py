@@ -4,8 +4,8 @@ A probe says which facts it feeds and fills them into the open draft as the step
 are still on the device go into a ring; `resolve` sees each step again once the device has passed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar, cast
 
 from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.core.steps.records import Scalar
@@ -74,6 +74,28 @@ class Probe:
     def dropped(self) -> int:
         """Values given up because a bounded buffer was full."""
         return 0
+
+
+def texts(hook: Callable[[], Mapping[str, object]]) -> dict[str, str]:
+    """What a probe's hook says, as texts by name: a user's probe may return anything."""
+    return {str(name): str(text) for name, text in hook().items()}
+
+
+def scalars(hook: Callable[[], Mapping[str, object]]) -> dict[str, Scalar]:
+    """As `texts`, but numbers stay what they are."""
+    return {str(name): _scalar(value) for name, value in hook().items()}
+
+
+def count(hook: Callable[[], int]) -> int:
+    """A number that a probe's hook says: a user's probe may return NumPy's."""
+    return int(hook())
+
+
+def _scalar(value: object) -> Scalar:
+    # Not a subclass: NumPy's float64 is one of float, and cannot be written.
+    if value is None or type(value) in (str, int, float, bool):
+        return cast("Scalar", value)
+    return str(value)
 
 
 def overriding(probes: Iterable[Probe], hook: str) -> list[tuple[str, Callable[..., object]]]:

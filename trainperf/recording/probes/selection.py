@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from trainperf.meters import METERS, Measure, Meter
 from trainperf.recording.cuda_events import events_of
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import Probe, scalars
 from trainperf.recording.probes.batches import SamplesProbe, TransferProbe
 from trainperf.recording.probes.compilation import CompileProbe
 from trainperf.recording.probes.ddp import TailProbe
@@ -99,7 +100,7 @@ class Chosen:
         """What the probes have learned of the run's configuration, each under its own guard."""
         config: dict[str, Scalar] = {}
         for probe in self.probes:
-            config |= guard.run(probe.name, probe.config) or {}
+            config |= guard.run(probe.name, partial(scalars, probe.config)) or {}
         return config
 
 

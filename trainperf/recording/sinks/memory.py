@@ -12,7 +12,7 @@ from trainperf.recording.sinks.base import Sink
 class MemorySink(Sink):
     """Holds records, entries and readings as lists.  Grows without bound: not for long runs."""
 
-    name = "memory"
+    name = "memory sink"
 
     def __init__(self) -> None:
         self.info = RunInfo()

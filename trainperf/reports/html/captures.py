@@ -24,12 +24,7 @@ def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     """All captures of a run, the latest traces in full."""
     if not summary.captures and not reports:
         return missing(
-            [
-                (
-                    "Trace",
-                    f"{summary.run.loop.capture}, or a file `capture` in the run directory",
-                )
-            ]
+            [("Trace", f"{summary.run.loop.capture}, or a file `capture` in the run directory")]
         )
     parts = [_stretches(summary.captures), _agreement(summary.traces)]
     if not reports:

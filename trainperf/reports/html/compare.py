@@ -23,16 +23,7 @@ from trainperf.core.formatting.html.markup import (
 )
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
-from trainperf.reports.comparison import (
-    Row,
-    answer,
-    causes,
-    compared,
-    notes,
-    row,
-    setting,
-    speed,
-)
+from trainperf.reports.comparison import Row, answer, causes, compared, notes, row, setting, speed
 from trainperf.reports.html.components import SIDES, missing, not_measured
 from trainperf.reports.html.step_times import beside
 from trainperf.reports.run.rows import phase_rows
@@ -128,8 +119,7 @@ def _sections(pair: Pair) -> list[Markup]:
         section("Ratios", _forest(comparison), _not_compared(comparison)),
         section("Where a step goes", _phases(pair)),
         section(
-            "How long the steps took",
-            steps or not_measured("one of the runs has no steady state"),
+            "How long the steps took", steps or not_measured("one of the runs has no steady state")
         ),
         section("What is different", _differences(comparison)),
         section(
@@ -236,7 +226,7 @@ def _foot(comparison: Comparison) -> Markup:
 
 
 def _forest(comparison: Comparison) -> Markup:
-    """The readings that both sides have, each with its interval; empty if there are nchange."""
+    """The readings that both sides have, each with its interval; empty if there are none."""
     changes = compared(comparison)
     if not changes:
         return Markup("")

@@ -263,9 +263,7 @@ def _point(summary: Summary, point: SyncPoint) -> str:
     )
 
 
-def _some(
-    rows: Sequence[tuple[str | Markup, ...]],
-) -> Sequence[tuple[str | Markup, ...]]:
+def _some(rows: Sequence[tuple[str | Markup, ...]]) -> Sequence[tuple[str | Markup, ...]]:
     """The first and the last of many ranks."""
     if len(rows) <= MOST_RANKS:
         return rows

@@ -80,6 +80,14 @@ def listed(values: Column) -> Numbers:
     return [next(rounded) if here else None for here in there.tolist()]
 
 
+def _line(
+    key: str, label: str, values: Column, single: Span | None, *, second: bool = False
+) -> Line:
+    """A line with the extremes of *single* steps, if they are to be drawn."""
+    low, high = (None, None) if single is None else (listed(single.low), listed(single.high))
+    return Line(key=key, label=label, values=listed(values), low=low, high=high, second=second)
+
+
 def _mean_line(
     groups: Groups, name: str, label: str, *, spread: bool = True, second: bool = False
 ) -> Line | None:
@@ -87,14 +95,7 @@ def _mean_line(
     span = groups.span(name)
     if span is None:
         return None
-    return Line(
-        key=name,
-        label=label,
-        values=listed(span.mean()),
-        low=listed(span.low) if spread else None,
-        high=listed(span.high) if spread else None,
-        second=second,
-    )
+    return _line(name, label, span.mean(), span if spread else None, second=second)
 
 
 def _share_line(groups: Groups, names: tuple[str, str, str], label: str) -> Line | None:
@@ -102,13 +103,7 @@ def _share_line(groups: Groups, names: tuple[str, str, str], label: str) -> Line
     part, whole, single = (groups.span(name) for name in names)
     if part is None or whole is None or single is None:
         return None
-    return Line(
-        key=names[0],
-        label=label,
-        values=listed(over(part.sum, whole.sum)),
-        low=listed(single.low),
-        high=listed(single.high),
-    )
+    return _line(names[0], label, over(part.sum, whole.sum), single)
 
 
 def _rate_line(groups: Groups, name: str, label: str, *, spread: bool = True) -> Line | None:
@@ -117,15 +112,8 @@ def _rate_line(groups: Groups, name: str, label: str, *, spread: bool = True) ->
     sums = [wall.sum for wall in walls if wall is not None]
     if amount is None or single is None or not sums:
         return None
-    return Line(
-        key=name,
-        label=label,
-        values=listed(
-            np.where(amount.count > 0, over(amount.sum, np.maximum.reduce(sums)), np.nan)
-        ),
-        low=listed(single.low) if spread else None,
-        high=listed(single.high) if spread else None,
-    )
+    values = np.where(amount.count > 0, over(amount.sum, np.maximum.reduce(sums)), np.nan)
+    return _line(name, label, values, single if spread else None)
 
 
 def _reason(summary: Summary, name: str) -> str:

@@ -73,15 +73,16 @@ def collectives_of(table: EventTable, steps: StepSpans, device: DeviceWork) -> C
     elements, dtype = _first(table.elements, rows, above), _first(table.dtype, rows, above)
     kind = _kinds_of(table, rows, above)
     group = _texts(table, _first(table.group, rows, above))
+    launch, members = device.launch[work], _members(table, group)
     return Collectives(
         kind=kind,
         start=device.start[work],
         end=device.end[work],
         step=device.step[work],
         group=group,
-        bytes=_bytes(table, elements, dtype, _members(table, kind, group)),
-        launched_ns=_launched_ns(table, device.launch[work], device.start[work]),
-        members=_sizes(table, group),
+        bytes=_bytes(table, elements, dtype, kind, members),
+        launched_ns=np.where(launch == NONE, device.start[work], table.start_ns[launch]),
+        members=members,
         work=work,
     )
 
@@ -95,22 +96,18 @@ def _of_host(table: EventTable, steps: StepSpans) -> Collectives:
     rows = named(table, _HOST_COLLECTIVE, Kind.ANNOTATION, Kind.CPU_OP)
     kind = [kind_of(table.label(row)) for row in rows]
     group = _texts(table, table.group[rows])
-    bytes_ = _bytes(table, table.elements[rows], table.dtype[rows], _members(table, kind, group))
+    members = _members(table, group)
     return Collectives(
         kind=kind,
         start=table.start_ns[rows],
         end=table.end_ns[rows],
         step=steps.holding(table.start_ns[rows]),
         group=group,
-        bytes=bytes_,
+        bytes=_bytes(table, table.elements[rows], table.dtype[rows], kind, members),
         launched_ns=table.start_ns[rows],
-        members=_sizes(table, group),
+        members=members,
         work=np.full(len(rows), NONE, np.intp),
     )
-
-
-def _launched_ns(table: EventTable, launch: Rows, start: Column) -> Column:
-    return np.where(launch == NONE, start, table.start_ns[launch])
 
 
 def _above(table: EventTable, launch: Rows) -> list[Rows]:
@@ -186,21 +183,18 @@ def _device_ranges(table: EventTable, rows: Rows) -> Rows:
     return out
 
 
-def _sizes(table: EventTable, group: list[str]) -> Column:
+def _members(table: EventTable, group: list[str]) -> Column:
     """Ranks in each one's process group; `NONE` where the trace does not say."""
     groups = {name: len(ranks) for name, ranks in table.info.process_groups.items()}
     whole = table.info.world_size or NONE
     return np.array([groups.get(name, whole) for name in group], np.int64)
 
 
-def _members(table: EventTable, kind: list[str], group: list[str]) -> Column:
-    """By how much a collective's data is more than what one rank puts in."""
-    sizes = _sizes(table, group)
-    gathers = np.array([name == "all_gather" for name in kind], bool)
-    return np.where(gathers, sizes, 1)
-
-
-def _bytes(table: EventTable, elements: Column, dtype: Codes | Column, factor: Column) -> Column:
+def _bytes(
+    table: EventTable, elements: Column, dtype: Codes | Column, kind: list[str], members: Column
+) -> Column:
+    """A gather's data is as many times what one rank puts in as ranks take part."""
     widths = np.array([_ITEM_BYTES.get(text.lower(), 0) for text in _texts(table, dtype)], np.int64)
+    factor = np.where(np.array([name == "all_gather" for name in kind], bool), members, 1)
     is_known = (elements >= 0) & (widths > 0) & (factor > 0)
     return np.where(is_known, elements * widths * factor, NONE)

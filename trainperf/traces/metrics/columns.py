@@ -13,8 +13,6 @@ Value = float | int | None
 StepColumns = Mapping[str, Sequence[Value]]
 """Fields of `TraceStep`, each with a value for every step."""
 
-NS = 1e-9
-
 
 def seconds(nanoseconds: Column | Sequence[int]) -> list[float]:
     """Whole nanoseconds as seconds."""

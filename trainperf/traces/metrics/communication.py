@@ -237,11 +237,7 @@ def _tail_columns(
 
 
 def _kind(
-    collectives: Collectives,
-    kind: str,
-    mine: Rows,
-    steps: int,
-    computing: Spans,
+    collectives: Collectives, kind: str, mine: Rows, steps: int, computing: Spans
 ) -> Collective:
     length = collectives.end[mine] - collectives.start[mine]
     sized = mine[(collectives.bytes[mine] >= 0) & (length > 0)]

@@ -188,11 +188,7 @@ def host_columns(steps: StepSpans, host: HostWork, busy: Spans | None) -> StepCo
     if busy is not None:
         working = either(working, busy)
         exposed = seconds(without(host.loader, busy).within(start, end))
-    parts = {
-        "forward_s": host.forward,
-        "backward_s": host.backward,
-        "optimizer_s": host.optimizer,
-    }
+    parts = {"forward_s": host.forward, "backward_s": host.backward, "optimizer_s": host.optimizer}
     return {
         "data_wait_s": seconds(host.loader.within(start, end)),
         "data_wait_exposed_s": exposed or [None] * len(steps),

@@ -44,10 +44,7 @@ _Lookup = tuple[str, tuple[_Field, ...]]
 _CORRELATION: _Lookup = ("correlation", (lambda args: [arg.correlation for arg in args],))
 _EXTERNAL: _Lookup = (
     "external",
-    (
-        lambda args: [arg.external for arg in args],
-        lambda args: [arg.external_2021 for arg in args],
-    ),
+    (lambda args: [arg.external for arg in args], lambda args: [arg.external_2021 for arg in args]),
 )
 _COPIED: _Lookup = ("bytes", (lambda args: [arg.copied for arg in args],))
 _LOOKUPS: tuple[tuple[tuple[Kind, ...], tuple[_Lookup, ...]], ...] = (

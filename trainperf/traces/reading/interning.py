@@ -28,11 +28,7 @@ _BY_CATEGORY = {
     "overhead": Kind.OVERHEAD,
 }
 
-_BY_ENDING = (
-    ("_runtime", Kind.RUNTIME),
-    ("_driver", Kind.RUNTIME),
-    ("_sync", Kind.DEVICE_SYNC),
-)
+_BY_ENDING = (("_runtime", Kind.RUNTIME), ("_driver", Kind.RUNTIME), ("_sync", Kind.DEVICE_SYNC))
 """`cuda_runtime`, `hip_runtime`, `xpu_driver`, `cuda_sync` and those of devices to come."""
 
 _ANNOTATION = re.compile(
