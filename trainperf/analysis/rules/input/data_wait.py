@@ -25,6 +25,7 @@ from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "data_wait"
+SAMPLED = Phase.DATA_WAIT
 
 
 def data_wait(evidence: Evidence) -> Finding | None:
