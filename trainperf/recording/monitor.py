@@ -37,9 +37,6 @@ SAMPLE_NS = (10_000_000, 250_000_000)
 _DEVICE = "device clock"
 _READINGS = "readings"
 
-SHOW_BUDGET = 100
-"""Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
-
 
 @dataclass(slots=True, kw_only=True)
 class RunParts:
@@ -102,7 +99,7 @@ class Monitor:
         self._overhead: int | None = None
         self._switch_ns = 0.0
         self._answered = False
-        self._show_next_ns = 0
+        self._show_limit = CostLimit()
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = False
@@ -308,7 +305,7 @@ class Monitor:
 
     def _show(self) -> None:
         steps, begun = self._window.steps, self._clock()
-        waiting = steps < self._parts.log_every or begun < self._show_next_ns
+        waiting = steps < self._parts.log_every or begun < self._show_limit.next_ns
         if not steps or (waiting and not self.finished):
             return
         info = self._info_now()
@@ -321,7 +318,7 @@ class Monitor:
             if answer is not None and not self.finished:
                 self.guard.run("first answer", lambda: answer(readings))
         now = self._clock()
-        self._show_next_ns = now + SHOW_BUDGET * (now - begun)
+        self._show_limit.done(now, now - begun)
 
     def _info_now(self) -> RunInfo:
         info = self._parts.info
