@@ -1,11 +1,13 @@
 """Bench of the overhead in whole processes that take turns: what a user's clock shows.
 
-    python -m scripts.bench.overhead_processes --setting recipe [--only TrainPerf] [--pairs 8]
+    python -m scripts.bench.overhead_processes --setting recipe [--only TrainPerf] [--pairs 3]
 
-Each fit of fixed work has a process of its own; one with the thing attached and one without follow
-each other, and who goes first changes.  A process gives the median over its blocks of the wall time
-of a step; a row shows the median ratio of the pairs with its interval, and what the report of the
-run says that trainperf costs beside what the clock says.
+Each fit of fixed work has a process of its own.  Two of them, one with the thing attached and one
+without, take turns block by block, so that what disturbs the machine disturbs both; who goes first
+changes from block to block, and new processes follow.  A row shows the median ratio of the wall
+times of neighbouring blocks with its interval, and what the report of the run says that trainperf
+costs beside what the clock says.  Time goes on while a process waits: what is limited to a share
+of the time happens twice as often a step as in a fit of its own, so the truth is a little less.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from statistics import median
 
 import torch
 
-from scripts.bench.alternation import Stopwatch, Turns
+from scripts.bench.alternation import Cost, Stopwatch, Turns
 from scripts.bench.contenders import NOTHING, Contender
 from scripts.bench.harness import (
     PairedEstimate,
@@ -40,15 +42,23 @@ TARGETS = {"recipe": 1.005, "shapes": 1.005, "bare": 1.03}
 """Of the wall time of a step: 15 ms in the first two, about 1 ms in the last."""
 
 
+class PipeTurns(Turns):
+    """Turns that the parent process gives, line by line."""
+
+    def swap(self, me: int) -> None:
+        """Say that the block is over, and wait for the next turn."""
+        del me
+        print("over", file=sys.__stdout__, flush=True)
+        sys.stdin.readline()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What one process showed: microseconds a step."""
+    """What one process showed, block by block."""
 
-    wall_us: float
-    thread_us: float
-    process_us: float
+    blocks: list[Cost]
     said_us: float | None
-    """By the report of the run; `None` of one that has none."""
+    """Microseconds a step by the report of the run; `None` of one that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,52 +73,85 @@ class ProcessRow:
     thread_added_us: PairedEstimate
     process_added_us: PairedEstimate
     said_us: float | None
-    pairs: list[tuple[Process, Process]]
+    processes: list[tuple[Process, Process]]
 
 
 def fit(setting: Setting, contender: Contender, blocks: int, steps: int) -> Process:
-    """One fit, in this process."""
-    watch = Stopwatch(Turns(over=True), 0, blocks, steps)
+    """One fit, in this process, which gives way after each block."""
+    watch = Stopwatch(PipeTurns(over=True), 0, blocks, steps)
     with tempfile.TemporaryDirectory() as scratch, quiet():
         setting.run(contender, watch, Path(scratch))
         said = summarize(Run.open(Path(scratch))).value(OVERHEAD_S) if contender.is_ours else None
-    return Process(
-        wall_us=median(cost.wall_us for cost in watch.costs),
-        thread_us=median(cost.thread_us for cost in watch.costs),
-        process_us=median(cost.process_us for cost in watch.costs),
-        said_us=None if said is None else 1e6 * said,
-    )
+    return Process(blocks=watch.costs, said_us=None if said is None else 1e6 * said)
 
 
 def row(setting: Setting, contender: Contender, options: argparse.Namespace) -> ProcessRow:
     """Pairs of processes."""
-    pairs: list[tuple[Process, Process]] = []
-    for number in range(options.pairs):
-        order = (NOTHING, contender) if number % 2 else (contender, NOTHING)
-        ended = [_child(setting, each, options) for each in order]
-        pairs.append((ended[0], ended[1]) if number % 2 else (ended[1], ended[0]))
-    said = [attached.said_us for _, attached in pairs if attached.said_us is not None]
+    processes = [_in_turns(setting, contender, options) for _ in range(options.pairs)]
+    pairs = [
+        pair
+        for base, attached in processes
+        for pair in zip(base.blocks, attached.blocks, strict=True)
+    ]
+    said = [attached.said_us for _, attached in processes if attached.said_us is not None]
+    added = {
+        name: estimate([getattr(ours, name) - getattr(base, name) for base, ours in pairs])
+        for name in ("wall_us", "thread_us", "process_us")
+    }
     return ProcessRow(
         setting=setting.name,
         name=contender.name,
         base_us=median(base.wall_us for base, _ in pairs),
         ratio=estimate([attached.wall_us / base.wall_us for base, attached in pairs]),
-        added_us=estimate([attached.wall_us - base.wall_us for base, attached in pairs]),
-        thread_added_us=estimate([attached.thread_us - base.thread_us for base, attached in pairs]),
-        process_added_us=estimate(
-            [attached.process_us - base.process_us for base, attached in pairs]
-        ),
+        added_us=added["wall_us"],
+        thread_added_us=added["thread_us"],
+        process_added_us=added["process_us"],
         said_us=median(said) if said else None,
-        pairs=pairs,
+        processes=processes,
     )
 
 
-def _child(setting: Setting, contender: Contender, options: argparse.Namespace) -> Process:
+def _in_turns(
+    setting: Setting, contender: Contender, options: argparse.Namespace
+) -> tuple[Process, Process]:
+    children = [_child(setting, each, options) for each in (NOTHING, contender)]
+    for child in children:
+        _read(child)  # warmed up
+    for block in range(options.blocks):
+        for child in children if block % 2 else children[::-1]:
+            _write(child)
+            _read(child)
+    ended = []
+    for child in children:
+        _write(child)
+        figures = json.loads(_read(child))
+        costs = [Cost(**cost) for cost in figures["blocks"]]
+        ended.append(Process(blocks=costs, said_us=figures["said_us"]))
+        child.wait()
+    return ended[0], ended[1]
+
+
+def _write(child: "subprocess.Popen[str]") -> None:
+    if child.stdin is not None:
+        child.stdin.write("\n")
+        child.stdin.flush()
+
+
+def _read(child: "subprocess.Popen[str]") -> str:
+    line = child.stdout.readline() if child.stdout is not None else ""
+    if not line:
+        raise RuntimeError(f"a process ended with {child.wait()}: its error is above")
+    return line
+
+
+def _child(
+    setting: Setting, contender: Contender, options: argparse.Namespace
+) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "scripts.bench.overhead_processes", "--child", contender.name]
     command += ["--setting", setting.name, "--threads", str(options.threads)]
     command += ["--blocks", str(options.blocks), "--steps", str(options.steps)]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, env=installed())
-    return Process(**json.loads(ended.stdout.splitlines()[-1]))
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=installed())
 
 
 def shown(rows: list[ProcessRow]) -> str:
@@ -148,7 +191,8 @@ def main() -> None:
                 rows.append(row(settings[name], contender, options))
                 print(f"{name}: {rows[-1].base_us:.0f} µs of wall time a step without anything")
                 print(f"{shown(rows[-1:])}\n", flush=True)
-    print(f"{options.pairs} pairs of processes a row; {machine_line()}\n\n{shown(rows)}")
+    print(f"{rows[0].ratio.n} pairs of blocks of {options.steps} steps a row; {machine_line()}")
+    print(f"\n{shown(rows)}")
     figures = {"targets": TARGETS, "rows": [asdict(each) for each in rows]}
     write_json(options.json, {"options": {**vars(options), "json": None}, **figures})
 
@@ -159,8 +203,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=None, help="rows: default TrainPerf, A/A"
     )
-    parser.add_argument("--pairs", type=int, default=8, help="of processes for a row")
-    parser.add_argument("--blocks", type=int, default=8, help="timed blocks in a process")
+    parser.add_argument("--pairs", type=int, default=3, help="of processes for a row")
+    parser.add_argument("--blocks", type=int, default=24, help="timed blocks in a process")
     parser.add_argument("--steps", type=int, default=50, help="steps in a block: a flush in each")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--child", default="", help="run one fit of this row and print it")
