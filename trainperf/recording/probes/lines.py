@@ -139,8 +139,7 @@ class LinesProbe(Probe):
             if self._stop.acquire(timeout=pause_ns / 1e9):
                 return
             with _EagerSwitches():
-                self._shift = (self._shift + _GOLDEN) % 1.0
-                wait_ns = int(EAGER_NS * (0.3 + 0.7 * self._shift))
+                wait_ns = int(EAGER_NS * (0.3 + 0.7 * (self._shift * 7.0 % 1.0)))
                 due_ns = self._clock() + wait_ns
                 if self._stop.acquire(timeout=wait_ns / 1e9):
                     return
@@ -153,7 +152,8 @@ class LinesProbe(Probe):
     def _pause_ns(self) -> int:
         """Until the next sample: by the mean cost so far, and never in step with the loop."""
         mean_ns = max(LEAST_NS, self._cost_ns / self._taken / self._budget)
-        return int(mean_ns * (0.5 + (self._shift * 7.0) % 1.0))
+        self._shift = (self._shift + _GOLDEN) % 1.0
+        return int(mean_ns * (0.5 + self._shift))
 
     def _look(self, stands_for_ns: int) -> None:
         recorder = self.recorder
