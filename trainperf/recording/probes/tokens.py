@@ -1,7 +1,7 @@
 """Feeds tokens: how many the mask keeps, how many there are, how long the sequences are."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,10 @@ NO_MASK = (
     "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
     "tokens=lambda batch: mask"
 )
-_BIN = 16
-"""Width of a bin of the sequence-length histogram, in tokens."""
+DISTINCT = 512
+"""Sequence lengths that are counted one by one; of more, bins are counted."""
+BIN = 16
+"""Width of such a bin, in tokens."""
 
 
 def demand_mask(tokens: MaskFunction | None) -> None:
@@ -61,7 +63,8 @@ class TokensProbe(RingProbe):
         self._length: int | None = None
         self._kept: torch.Tensor | None = None
         self.lengths: dict[int, int] = {}
-        """Upper edge of a bin in tokens to the sequences whose effective length falls in it."""
+        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
+        self._width = 1
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -148,9 +151,22 @@ class TokensProbe(RingProbe):
         return self._kept[:number].view(marks.shape)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
-        edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)
+        edges, counts = np.unique(_edges(lengths, self._width), return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
+        if self._width < BIN and len(self.lengths) > DISTINCT:
+            self._width, exact, self.lengths = BIN, self.lengths, {}
+            for length, count in exact.items():
+                edge = _edges(length, BIN)
+                self.lengths[edge] = self.lengths.get(edge, 0) + count
+
+
+Lengths = TypeVar("Lengths", int, npt.NDArray[np.int64])
+
+
+def _edges(lengths: Lengths, width: int) -> Lengths:
+    """Upper edges of the bins that lengths fall in."""
+    return -(-lengths // width) * width
 
 
 def _last(tokens: object) -> int | None:
