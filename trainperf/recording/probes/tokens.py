@@ -1,7 +1,7 @@
 """Feeds tokens: how many the mask keeps, how many there are, how long the sequences are."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -151,22 +151,14 @@ class TokensProbe(RingProbe):
         return self._kept[:number].view(marks.shape)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
-        edges, counts = np.unique(_edges(lengths, self._width), return_counts=True)
+        edges, counts = np.unique(-(-lengths // self._width) * self._width, return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
         if self._width < BIN and len(self.lengths) > DISTINCT:
             self._width, exact, self.lengths = BIN, self.lengths, {}
             for length, count in exact.items():
-                edge = _edges(length, BIN)
+                edge = -(-length // BIN) * BIN
                 self.lengths[edge] = self.lengths.get(edge, 0) + count
-
-
-Lengths = TypeVar("Lengths", int, npt.NDArray[np.int64])
-
-
-def _edges(lengths: Lengths, width: int) -> Lengths:
-    """Upper edges of the bins that lengths fall in."""
-    return -(-lengths // width) * width
 
 
 def _last(tokens: object) -> int | None:
