@@ -178,7 +178,7 @@ class HtaStream(msgspec.Struct, frozen=True, kw_only=True):
 class HtaBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of Holistic Trace Analysis 0.5, with its rounding and without its last step.
 
-    For side-by-side use only; `docs/reference/traces.md` says how they differ from ours.
+    For side-by-side use only; `docs/reference/traces-reading.md` says how they differ from ours.
     """
 
     kernel_time_s: float
