@@ -1,6 +1,6 @@
 """Bench of the rules on the corpus in `tests/faults`: every faulty script, and its fixed twin.
 
-`python -m scripts.bench.faults [--only NAME] [--json FILE]`.  Takes ten minutes or more.
+`python -m scripts.bench.faults [--kind KIND] [--only NAME] [--json FILE]`.  Takes ten minutes or more.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main() -> None:
     asked = _arguments()
     torch.set_num_threads(1)  # as the tests do: two threads on shared cores wait for each other
     judged = []
-    for kind in KINDS:
+    for kind in asked.kind or KINDS:
         for name, script in scripts(kind).items():
             if asked.only and name not in asked.only:
                 continue
@@ -63,6 +63,7 @@ def _score(judged: Sequence[Judged]) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kind", action="append", choices=KINDS, help="may be repeated")
     parser.add_argument("--only", action="append", help="a script; may be repeated")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     return parser.parse_args()
