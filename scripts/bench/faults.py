@@ -1,6 +1,7 @@
 """Bench of the rules on the corpus in `tests/faults`: every faulty script, and its fixed twin.
 
-`python -m scripts.bench.faults [--kind KIND] [--only NAME] [--json FILE]`.  Takes ten minutes or more.
+`python -m scripts.bench.faults [--kind KIND] [--only NAME] [--json FILE]`.  Takes ten minutes or
+more.
 """
 
 import argparse
