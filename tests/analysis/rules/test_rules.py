@@ -59,6 +59,25 @@ def test_no_more_workers_are_asked_for_than_there_are_cpus(tmp_path: Path) -> No
     assert "num_workers=8," in found(summary)["data_wait"].action
 
 
+def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_path: Path) -> None:
+    """Of 20 ms to make a batch beside 2 ms of work, two workers leave 10: 2.2×, never 11×."""
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2})
+    steps = make_steps(200, data_wait=20, forward=2)
+
+    finding = found(summary_of(tmp_path, [RankSpec(steps=steps, info=info)]))["data_wait"]
+
+    assert "num_workers=2," in finding.action
+    assert finding.fraction == pytest.approx(12 / 22)
+
+
+def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None:
+    """0.3 ms of data wait in a step of 1.3: a worker would make it 2.3."""
+    finding = found(run(tmp_path, config={"num_workers": 0}, data_wait=0.3, forward=1))["data_wait"]
+
+    assert "DataLoader(num_workers" not in finding.action
+    assert any("num_workers=0 is right" in fact for fact in finding.evidence)
+
+
 def test_workers_that_nearly_keep_up_need_a_few_more(tmp_path: Path) -> None:
     """Two workers give a batch every 50 ms, 40 are needed: three do."""
     summary = run(tmp_path, config={"num_workers": 2}, data_wait=10, forward=40)
