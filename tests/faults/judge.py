@@ -27,6 +27,10 @@ class Judged:
     """The planted ones come first; of a healthy script nothing is said that accuses it."""
     bound: float | None = None
     """How many times faster the script was said to get at most."""
+    share: float | None = None
+    """Share of its scope that the first finding's cause takes."""
+    expected_gain: tuple[float, float] | None = None
+    """What the first finding's change usually gains."""
     gain: float | None = None
     """How many times faster its twin is."""
 
@@ -63,6 +67,8 @@ def judge(name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True
         found=judged.found,
         right=True,
         bound=bound_of(first),
+        share=first[0].fraction,
+        expected_gain=first[0].expected_gain if len(first) == 1 else None,
         gain=measured_gain(broken, fixed, broken.findings[0]),
     )
 
