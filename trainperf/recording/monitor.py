@@ -34,6 +34,9 @@ TOTALS_EVERY_NS = 10_000_000_000
 SAMPLE_NS = (10_000_000, 250_000_000)
 """Time between samples of what is dear to read, e.g. of the allocator: at first, and later on."""
 
+SAMPLE_SHARE = 1e-3
+"""Of the time, for all that is sampled together."""
+
 _DEVICE = "device clock"
 _READINGS = "readings"
 
@@ -85,7 +88,8 @@ class Monitor:
         self._watched = self._has_readers = False
         self._schema = StepSchema()
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
-        self._samples: list[tuple[CostLimit, Callable[[Draft], None]]] = []
+        self._sample: Callable[[Draft], None] = self.guard.each(())
+        self._sample_limit = CostLimit(SAMPLE_SHARE)
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
@@ -133,8 +137,7 @@ class Monitor:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
-        samples = [self.guard.each((hook,)) for hook in overriding(probes, "sample")]
-        self._samples = [(CostLimit(), hook) for hook in samples]
+        self._sample = self.guard.each(overriding(probes, "sample"))
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         self.recorder.on_close = self.guard.each(overriding(probes, "close"))
         self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
@@ -163,21 +166,16 @@ class Monitor:
 
     def _look(self, draft: Draft, now: int) -> None:
         """Sample what is sampled, and flush, if either is due."""
-        if self._sample_due.due(now):
-            self._sample(draft, now)
+        if now >= self._sample_limit.next_ns and self._sample_due.due(now):
+            begun = self._clock()
+            self._sample(draft)
+            ended = self._clock()
+            self._sample_limit.done(ended, ended - begun)
         crowded = self._device is not None and self._device.crowded
         if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
             self._flush()
-        self._look_ns = min(self._sample_due.next_ns, self._flush_schedule.late_ns)
-
-    def _sample(self, draft: Draft, now: int) -> None:
-        """Let each probe sample that has not cost too much lately."""
-        for limit, sample in self._samples:
-            if now >= limit.next_ns:
-                begun = self._clock()
-                sample(draft)
-                ended = self._clock()
-                limit.done(ended, ended - begun)
+        sample_ns = max(self._sample_due.next_ns, self._sample_limit.next_ns)
+        self._look_ns = min(sample_ns, self._flush_schedule.late_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -199,8 +197,7 @@ class Monitor:
         self.finished = True
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
-            for _, sample in self._samples:
-                sample(draft)
+            self._sample(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         pace = self._pace()
