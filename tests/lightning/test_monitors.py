@@ -36,7 +36,7 @@ ON_A_CPU = {
     H2DMonitor: set(),
     StepTimeMonitor: {"gc_ns", "recompiles"},
     GradScalerMonitor: set(),
-    TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded"},
+    TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded", "cache_keys"},
     AllReduceTailMonitor: set(),
     MemoryMonitor: {"resident_bytes", "owned_bytes"},
 }

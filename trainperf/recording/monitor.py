@@ -16,7 +16,7 @@ from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns, 
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
@@ -36,6 +36,9 @@ SAMPLE_NS = (10_000_000, 250_000_000)
 
 SAMPLE_SHARE = 1e-3
 """Of the time, for all that is sampled together."""
+
+SHOW_SHARE = 5e-4
+"""Of the time, for showing readings while training goes on."""
 
 _DEVICE = "device clock"
 _READINGS = "readings"
@@ -87,6 +90,8 @@ class Monitor:
         self._own_facts = OwnFacts((), (), self.guard)
         self._watched = self._has_readers = False
         self._schema = StepSchema()
+        self._unfolded: list[Row] = []
+        """Steps written that no meter has observed."""
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
         self._sample: Callable[[Draft], None] = self.guard.each(())
         self._sample_limit = CostLimit(SAMPLE_SHARE)
@@ -103,7 +108,7 @@ class Monitor:
         self._overhead: int | None = None
         self._switch_ns = 0.0
         self._answered = False
-        self._show_limit = CostLimit()
+        self._show_limit = CostLimit(SHOW_SHARE)
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = False
@@ -223,6 +228,7 @@ class Monitor:
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
+        self._fold()
         ask, probes = self.guard.run, self._parts.probes
         base = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
         notes = [ask(probe.name, partial(texts, probe.notes)) or {} for probe in probes]
@@ -285,9 +291,9 @@ class Monitor:
             self._tell("rows", rows)
             self.progress = counted(self.progress, self.recorder.columns, group.drafts)
             if self._watched:
-                block = StepBlock.from_rows(self._schema, rows)
-                self.guard.run(_READINGS, lambda: self._window.observe(block))
-                self._own.observe(block)
+                self._unfolded += rows
+                if len(self._unfolded) >= BLOCK_STEPS:
+                    self._fold()
         if group.gaps:
             self._tell("entries", list(group.gaps))
 
@@ -301,10 +307,11 @@ class Monitor:
         return draft.row()
 
     def _show(self) -> None:
-        steps, begun = self._window.steps, self._clock()
+        steps, begun = self._window.steps + len(self._unfolded), self._clock()
         waiting = steps < self._parts.log_every or begun < self._show_limit.next_ns
         if not steps or (waiting and not self.finished):
             return
+        self._fold()
         info = self._info_now()
         readings = self._window.take(info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
@@ -316,6 +323,15 @@ class Monitor:
                 self.guard.run("first answer", lambda: answer(readings))
         now = self._clock()
         self._show_limit.done(now, now - begun)
+
+    def _fold(self) -> None:
+        """Show the meters what was written: columns cost by the call, not by the step."""
+        rows, self._unfolded = self._unfolded, []
+        if not rows:
+            return
+        block = StepBlock.from_rows(self._schema, rows)
+        self.guard.run(_READINGS, lambda: self._window.observe(block))
+        self._own.observe(block)
 
     def _info_now(self) -> RunInfo:
         info = self._parts.info
