@@ -148,6 +148,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     continues: str = ""
     """Run directory this fit continues, if it was resumed and the earlier one is known."""
     attempt: int = 0
+    process: str = ""
+    """Who wrote the file, as `core.machine.processes` names it; empty where that is unknown."""
     pace_ns: int | None = None
     """What a small fixed piece of Python took on the host just before the first step: how fast the
     machine was then.  No part of a step, and no measure of the run; `None` in older files."""
@@ -181,7 +183,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     actions_ns: dict[str, int] = {}
     """Exclusive host time of each user hook, by name."""
     sequence_lengths: dict[int, int] = {}
-    """Effective length of a sequence (upper edge of its bin, in tokens) to how many there were."""
+    """Effective length of a sequence in tokens (of many distinct ones the upper edge of a bin
+    of 16) to how many there were."""
     faults: dict[str, str] = {}
     """Parts of trainperf that were switched off after an error of their own, and the error."""
     dropped: dict[str, int] = {}
