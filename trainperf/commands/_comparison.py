@@ -12,6 +12,7 @@ from trainperf.core.errors import RunError
 from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE
+from trainperf.core.stats.sequential import Looks
 from trainperf.reports.comparison import answer, comparison_markdown, comparison_text
 from trainperf.reports.html.compare import Pair, read
 from trainperf.reports.html.compare import render as page
@@ -36,6 +37,10 @@ class ComparisonOptions:
     noise: float | None = None
     most_slower: float | None = None
     """The gate: the relative slowdown from which it fails."""
+    looks: Looks | None = None
+    """The plan, where pairs in turns were compared after every pair."""
+    ending: str = ""
+    """A sentence for people: how many pairs it took, and why it ended."""
 
 
 def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -> CommandResult:
@@ -49,7 +54,13 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
     before, *changed = [read(*side) for side in sides]
     pairs = [
         Pair(
-            comparison=compare(before.runs, after.runs, loss_tolerance=tolerance, noise=noise),
+            comparison=compare(
+                before.runs,
+                after.runs,
+                loss_tolerance=tolerance,
+                noise=noise,
+                looks=options.looks,
+            ),
             before=before,
             after=after,
         )
@@ -60,6 +71,7 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
     limit = options.most_slower
     failures = [] if limit is None else _regressions(comparisons, limit)
     if options.form not in _MACHINE_READ:
+        text += f"\n{options.ending}\n" if options.ending else ""
         text += "".join(f"\nregression: {failure}\n" for failure in failures)
     return CommandResult(text=text, code=1 if failures else 0)
 

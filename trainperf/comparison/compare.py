@@ -26,6 +26,7 @@ from trainperf.core.stats.bootstrap import (
     ratio_interval,
     slowdown,
 )
+from trainperf.core.stats.sequential import Looks, sequential_interval
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 
@@ -43,6 +44,7 @@ def compare(
     *,
     loss_tolerance: float = TOLERANCE,
     noise: float = ASSUMED_NOISE,
+    looks: Looks | None = None,
 ) -> Comparison:
     """Compare the repeats of one run with those of another.
 
@@ -51,15 +53,16 @@ def compare(
         after: Repeats of the changed run.
         loss_tolerance: Relative difference of the losses up to which they match.
         noise: Relative standard deviation from run to run, assumed where nothing was repeated.
+        looks: The plan, where pairs in turns are compared after every pair.
     """
     baseline, changed = before[0].summary, after[0].summary
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or (None if deciding.name else deciding.why)
     interval = None
     if deciding.name is not None and problem is None:
-        interval = interval_of(deciding.name, before, after, noise)
+        interval = interval_of(deciding.name, before, after, noise, looks)
         problem = None if interval else f"too few steady steps for an interval of {deciding.name}"
-    readings = changes(before, after, noise)
+    readings = changes(before, after, noise, looks)
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=loss_tolerance)
     speedup = None if interval is None else _speedup(deciding, interval, before, after)
@@ -154,25 +157,32 @@ def _side(repeats: Repeats) -> Side:
     )
 
 
-def changes(before: Repeats, after: Repeats, noise: float) -> tuple[ReadingChange, ...]:
+def changes(
+    before: Repeats, after: Repeats, noise: float, looks: Looks | None = None
+) -> tuple[ReadingChange, ...]:
     """Every reading that either side has, in the order of the summary.
 
     Args:
         before: Repeats of one run.
         after: Those of the other.
         noise: Assumed from run to run where there are no repeats.
+        looks: The plan of a sequential comparison.
     """
     names = dict.fromkeys([*before[0].summary.readings, *after[0].summary.readings])
-    every = (_change(name, before, after, noise) for name in names)
+    every = (_change(name, before, after, noise, looks) for name in names)
     return tuple(change for change in every if (change.before, change.after) != (None, None))
 
 
-def interval_of(name: str, before: Repeats, after: Repeats, noise: float) -> RatioInterval | None:
+def interval_of(
+    name: str, before: Repeats, after: Repeats, noise: float, looks: Looks | None = None
+) -> RatioInterval | None:
     """The ratio of a reading; `None` unless every repeat has an estimate of it."""
     sides = (before, after)
     if any(name not in run.estimates for side in sides for run in side):
         return None
     baseline, changed = ([run.estimates[name] for run in side] for side in sides)
+    if looks is not None:
+        return sequential_interval(baseline, changed, looks)
     if take_turns(before, after):
         return paired_interval(baseline, changed)
     interval = ratio_interval(baseline, changed, assumed=noise)
@@ -218,7 +228,9 @@ def verdict_of(name: str, low: float, high: float) -> Verdict:
     return "faster" if (high < 1) == (BETTER.get(name) == "lower") else "slower"
 
 
-def _change(name: str, before: Repeats, after: Repeats, noise: float) -> ReadingChange:
+def _change(
+    name: str, before: Repeats, after: Repeats, noise: float, looks: Looks | None
+) -> ReadingChange:
     unit = _readings(name, before)[0].unit
     means = [_mean(name, side) for side in (before, after)]
     change = ReadingChange(name=name, unit=unit, before=means[0], after=means[1])
@@ -226,7 +238,7 @@ def _change(name: str, before: Repeats, after: Repeats, noise: float) -> Reading
         lacking = _readings(name, before if change.before is None else after)
         reason = next((reading.reason for reading in lacking if reading.value is None), None)
         return replace(change, reason=reason)
-    interval = interval_of(name, before, after, noise)
+    interval = interval_of(name, before, after, noise, looks)
     if interval is None:
         return replace(change, ratio=change.after / change.before if change.before else None)
     return replace(
