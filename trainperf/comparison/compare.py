@@ -15,6 +15,7 @@ from trainperf.comparison.comparability import (
     obstacle,
 )
 from trainperf.comparison.compared_run import ComparedRun, Repeats, is_speed
+from trainperf.comparison.fit_clock import FIT_BETTER
 from trainperf.comparison.results import Comparison, Noise, ReadingChange, Side, Speedup, Verdict
 from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.stats.bootstrap import (
@@ -30,9 +31,9 @@ from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 
 
-BETTER = {meter.name: meter.better for meter in METERS}
+BETTER = {meter.name: meter.better for meter in METERS} | FIT_BETTER
 
-_SPEEDS = frozenset(meter.name for meter in METERS if is_speed(meter))
+_SPEEDS = FIT_BETTER.keys() | {meter.name for meter in METERS if is_speed(meter)}
 
 _UNKNOWN = Reading(value=None, unit="1", reason="not among the readings of this run")
 
