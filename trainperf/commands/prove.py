@@ -36,7 +36,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    from trainperf.commands._comparison import ComparisonOptions, compare_sides
+    from trainperf.commands._comparison import compare_sides, options_of
     from trainperf.commands._paired_runs import PairOptions, run_pairs
     from trainperf.core.interleaving import STEPS
 
@@ -52,10 +52,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
         (given.before, given.after),
         PairOptions(pairs=given.pairs, steps=given.every or STEPS, out=Path(given.out)),
     )
-    options = ComparisonOptions(
-        form=given.format, loss_tolerance=given.loss_tolerance, most_slower=given.fail_on_regression
-    )
-    return compare_sides(sides, options)
+    return compare_sides(sides, options_of(given))
 
 
 COMMAND = Command(
