@@ -89,7 +89,7 @@ def test_a_stage_that_changes_nothing_is_rejected(tmp_path: Path) -> None:
     """Equal but for noise: the interval holds 1."""
     found = walked(tmp_path, Planted(), SDPA)["sdpa"]
 
-    assert (found.status, found.verdict) == ("rejected", "no clear change")
+    assert (found.status, found.verdict) == ("rejected", "undecided")
 
 
 def test_each_stage_builds_on_the_last_one_that_was_kept(tmp_path: Path) -> None:

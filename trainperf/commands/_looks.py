@@ -5,11 +5,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainperf.analysis.summary.loss_parity import TOLERANCE
-from trainperf.commands._comparison import ComparisonOptions, compare_sides
+from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
 from trainperf.commands._paired_runs import PairOfRuns, PairOptions, run_pairs
 from trainperf.commands.cli import CommandResult
-from trainperf.comparison.compare import compare
+from trainperf.comparison.clocks import gate
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
 from trainperf.core.formatting.escape import encodable
@@ -25,10 +24,6 @@ from trainperf.core.stats.sequential import (
     pairs_to_decide,
 )
 from trainperf.reports.comparison import answer
-
-
-MARGIN = 0.02
-"""Relative difference up to which two trainings are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +48,7 @@ def prove(
         KeyboardInterrupt: Before the first pair showed anything.
         RunError: A training failed, was not measured, or did not take turns.
     """
-    proof = _Proof(looks=Looks(most=options.pairs), shown=shown)
+    proof = _Proof(shown=replace(shown, looks=Looks(most=options.pairs)))
     pairs = run_pairs(
         trainings,
         PairOptions(
@@ -72,15 +67,13 @@ def prove(
             if not proof.paths[0]:
                 raise
             proof.interrupted = True
-    options_shown = replace(shown, looks=proof.looks, ending=proof.ending())
-    return compare_sides(proof.paths, options_shown)
+    return compare_sides(proof.paths, replace(proof.shown, ending=proof.ending()))
 
 
 @dataclass(slots=True, kw_only=True)
 class _Proof:
     """The pairs so far, and what they show."""
 
-    looks: Looks
     shown: ComparisonOptions
     paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
     runs: tuple[list[ComparedRun], list[ComparedRun]] = field(default_factory=lambda: ([], []))
@@ -89,6 +82,11 @@ class _Proof:
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
     interrupted: bool = False
+
+    @property
+    def looks(self) -> Looks:
+        """The plan."""
+        return self.shown.looks or Looks(most=1)
 
     def enough(self, number: int, turns: TurnsSoFar) -> bool:
         """Whether a pair can be ended after so many turns, the first quarter being warm-up."""
@@ -115,8 +113,8 @@ class _Proof:
             self.runs[side].append(read_run(path))
         self.ended = self.ended or pair.ended
         self.interrupted = pair.interrupted
-        comparison = compare(*self.runs, loss_tolerance=_tolerance(self.shown), looks=self.looks)
-        self.decided = is_decided(comparison)
+        comparison = compared(*self.runs, self.shown)
+        self.decided = is_decided(comparison, self.shown.most_slower)
         if not self.decided and not self.interrupted:
             _say(f"{answer(comparison)} {self._remaining(comparison)}")
         return self.decided or self.interrupted
@@ -136,7 +134,7 @@ class _Proof:
         if interval is None or self.pairs == most:
             return ""
         needed = pairs_to_decide(
-            (interval.value, interval.high), self.pairs, self.looks, margin=MARGIN
+            (interval.value, interval.high), self.pairs, self.looks, margin=comparison.margin
         )
         each_s = self._spent_s() / self.pairs
         if needed is None:
@@ -149,7 +147,11 @@ class _Proof:
         taken = plural(self.pairs, "pair")
         why = f"{taken} of at most {self.looks.most} decided it"
         if not self.decided:
-            why = f"interrupted after {taken}" if self.interrupted else f"{taken} did not decide it"
+            why = (
+                f"interrupted after {taken}"
+                if self.interrupted
+                else f"{taken} did not decide it (--pairs)"
+            )
         sentence = f"{why}, in {duration(self._spent_s())}"
         if self.ended:
             sentence += (
@@ -164,19 +166,20 @@ class _Proof:
         return f"{sentence}."
 
 
-def is_decided(comparison: Comparison) -> bool:
-    """Whether the interval excludes no change, or holds nothing beyond the margin.
+def is_decided(comparison: Comparison, limit: float | None = None) -> bool:
+    """Whether further pairs are not needed, or would not help.
 
-    Also where the two cannot be compared: further pairs would not help.
+    Args:
+        comparison: Of the pairs so far.
+        limit: Of the gate, which is to be decided too; `None` without one.
     """
-    interval = comparison.speedup
-    if interval is None or interval.low > 1 or interval.high < 1:
+    clock = comparison.headline
+    if clock is None:
         return True
-    return interval.low >= 1 / (1 + MARGIN) and interval.high <= 1 + MARGIN
-
-
-def _tolerance(shown: ComparisonOptions) -> float:
-    return TOLERANCE if shown.loss_tolerance is None else shown.loss_tolerance
+    judged = limit is None or gate(comparison, limit) != "undecided"
+    # A loss that differs says nothing of the clocks, and is no reason to stop looking at them.
+    verdict = clock.verdict if comparison.verdict == "loss differs" else comparison.verdict
+    return judged and verdict != "undecided"
 
 
 def _say(sentence: str) -> None:

@@ -41,7 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    from trainperf.commands._comparison import ComparisonOptions
+    from trainperf.commands._comparison import options_of
     from trainperf.commands._looks import ProofOptions, prove
     from trainperf.core.interleaving import STEPS
 
@@ -59,11 +59,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
             out=Path(given.out),
             to_the_end=given.to_the_end,
         ),
-        ComparisonOptions(
-            form=given.format,
-            loss_tolerance=given.loss_tolerance,
-            most_slower=given.fail_on_regression,
-        ),
+        options_of(given),
     )
 
 

@@ -9,13 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import StepObserver, examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison.fit_clock import CycleFold
+from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
+    RESAMPLES,
     Estimate,
     Places,
     Resampled,
@@ -35,9 +40,6 @@ from trainperf.traces.capture_files import CaptureReport
 
 MOST_STEPS = 2000
 """At least half as many steps of a long run are kept: enough for a narrow interval."""
-
-RESAMPLES = 400
-"""Enough to know a standard deviation to 4 %."""
 
 _SPEED_UNITS = ("s", "1/s", "FLOP/s")
 """Units of readings that get faster or slower."""
@@ -73,18 +75,22 @@ def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
         RunError: It is no run directory.
     """
     run, sample, losses = Run.open(path), SampleFold(), LossFold()
-    evidence = examine(run, observers=(sample, losses, *observers))
+    replay = Replay(run)
+    cycles = CycleFold(list(replay.journals.values()))
+    evidence = examine(run, replay=replay, observers=(sample, losses, cycles, *observers))
     summary = evidence.summary
     values = {
         name: reading.value
         for name, reading in summary.readings.items()
         if reading.value is not None
     }
+    steady, fit = estimates(sample.sample(), values), cycles.clock()
+    drift = steady[STEP_S].drift if STEP_S in steady else 0.0
     return ComparedRun(
-        summary=summary,
+        summary=replace(summary, readings={**fit.readings(), **summary.readings}),
         captures=evidence.captures,
         losses=losses.curve(run, summary.run.notes.get("loss", "")),
-        estimates=estimates(sample.sample(), values),
+        estimates={**steady, **fit.estimates(drift)},
     )
 
 

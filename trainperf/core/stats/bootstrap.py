@@ -33,11 +33,23 @@ SEGMENTS = 8
 LEAST_STEPS = 4 * SEGMENTS
 """Fewer steps give no interval."""
 
+RESAMPLES = 400
+"""Enough to know a standard deviation to 4 %."""
+
 MOST_PIECES = 500
 """Pieces among which the fastest are found; single steps in a run of at most this many."""
 
 FASTEST = 0.05
 """Quantile of the pieces that counts as the fastest."""
+
+SLOW = 1.5
+"""Times the median from which a step, with the gaps after it, is a slow one that may recur."""
+
+LEAST_PERIODS = 4
+"""Fewer of them in a run show no period."""
+
+MOSTLY = 0.8
+"""Share of the intervals between slow steps that are equal, where they recur evenly."""
 
 DRIFTS = 2.5
 """Noise from run to run as a multiple of the drift between parts of a run: a machine that is busy
@@ -71,6 +83,10 @@ class Estimate:
     """The logarithm of the statistic in each part, in order; empty where unknown."""
     fastest: "Estimate | None" = None
     """The same for its fastest steps; `None` where unknown."""
+
+    def with_drift(self, drift: float) -> "Estimate":
+        """The same with another variance between parts."""
+        return replace(self, drift=drift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +128,24 @@ def block_length(values: Values) -> int:
         lag += 1
     wanted = max(math.ceil(math.pow(n, 1 / 3)), math.ceil(2 * together))
     return max(1, min(wanted, n // SEGMENTS))
+
+
+def period_length(values: Values) -> int:
+    """Steps in a block for a mean: whole periods of the slow values, where these recur evenly.
+
+    A block of whole periods has as many slow steps wherever it begins, so that their number is not
+    taken for chance; of uneven ones it is as long as two of the intervals between them.
+    """
+    n = len(values)
+    least = block_length(values)
+    slow = np.flatnonzero(values > SLOW * np.median(values))
+    if len(slow) < LEAST_PERIODS + 1:
+        return least
+    between = np.diff(slow)
+    period = max(1, round(float(np.median(between))))
+    even = float(np.mean(np.abs(between - period) <= 1)) >= MOSTLY
+    wanted = -(-least // period) * period if even else max(least, 2 * period)
+    return max(1, min(wanted, n // LEAST_PERIODS))
 
 
 def resamples(n: int, block: int, number: int) -> Iterator[Places]:
