@@ -1,6 +1,7 @@
 """`trainperf prove`: two trainings in turns, and whether the second is faster."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,90 @@ def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert "did not take turns; that needs a Lightning Trainer or a LoopMonitor" in ended.stderr
+
+
+EPISODES = """
+import sys, time
+import torch
+from trainperf.loop import LoopMonitor
+
+model = torch.nn.Linear(4, 1)
+monitor = LoopMonitor("unused", report=False).watch(model)
+for number, batch in enumerate(monitor.batches([torch.ones(2, 4)] * 240)):
+    model(batch).sum().backward()
+    time.sleep(0.004)
+    monitor.end_step()
+    if number % int(sys.argv[1]) == 0:
+        time.sleep(0.08)
+monitor.close()
+"""
+
+
+@pytest.mark.real_clock
+@pytest.mark.slow
+def test_validation_less_often_is_found_by_the_fit(tmp_path: Path) -> None:
+    """Every tenth step and every eightieth: 12 ms a step and 5; the steady step is the same."""
+    (tmp_path / "loop.py").write_text(EPISODES, encoding="utf-8")
+
+    ended = prove(tmp_path, "loop.py 10", "loop.py 80", "--to-the-end", "--format", "json")
+
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(ended.stdout)
+    assert found["verdict"] == "faster"
+    assert found["primary"] == "fit_step_s"
+    assert found["speedup"]["value"] == pytest.approx(12.8 / 5.6, rel=0.15)
+
+
+RANKS = """
+import sys, time
+import torch
+import torch.distributed as dist
+from trainperf.loop import LoopMonitor
+
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+monitor = LoopMonitor("unused", report=False).watch(model)
+for batch in monitor.batches([torch.ones(2, 4)] * 60):
+    model(batch).sum().backward()
+    time.sleep(float(sys.argv[1]))
+    monitor.end_step()
+monitor.close()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.real_clock
+@pytest.mark.slow
+def test_two_ranks_of_either_side_take_turns(tmp_path: Path) -> None:
+    """Both trainings meet at ports of their own, and each waits with all of its ranks."""
+    (tmp_path / "ranks.py").write_text(RANKS, encoding="utf-8")
+    launch = f"{sys.executable} -m torch.distributed.run --nproc-per-node 2 ranks.py"
+
+    ended = prove(tmp_path, f"{launch} 0.01", f"{launch} 0.03", "--to-the-end", "--format", "json")
+
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(ended.stdout)
+    assert found["verdict"] == "slower"
+    assert found["before"]["world_size"] == 2
+    for rank in (0, 1):
+        run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
+        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_both_trainings(tmp_path: Path) -> None:
+    """Nothing is left running; before the first turn there is nothing to say."""
+    (tmp_path / "loop.py").write_text("import time; time.sleep(600)", encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, "-m", "trainperf", "prove", "loop.py", "loop.py"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as proof:
+        assert proof.stderr is not None
+        assert "pair 1" in proof.stderr.readline()
+        proof.send_signal(signal.SIGINT)
+        assert proof.wait(30) == 130
 
 
 @pytest.mark.slow

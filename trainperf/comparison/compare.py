@@ -110,8 +110,9 @@ def compare(
         readings=_without_verdicts(readings) if problem else readings,
         explained=trace_differences(before[0].captures, after[0].captures),
     )
-    settled = decides is None or interval is None or comparison.verdict != "undecided"
-    if settled or looks is not None:  # whoever plans the looks knows what would decide
+    if decides is None or interval is None or comparison.verdict != "undecided":
+        return comparison
+    if looks is not None:  # whoever plans the looks knows what would decide
         return comparison
     needed = remedy(decides, interval.noise, margin, (before, after))
     return replace(comparison, remedy=needed)

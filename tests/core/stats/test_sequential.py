@@ -127,11 +127,13 @@ def test_a_clock_that_is_still_uncertain_keeps_the_pair_going() -> None:
     assert not pair_is_over(clocks, TEN, first=True)
 
 
-def test_the_ratio_inside_a_pair_is_that_of_the_times_in_all() -> None:
-    """A slow turn in four on one side: 13 against 10, not the mean of the logarithms."""
-    times = TurnTimes(before=[1.0] * 8, after=[1.0, 1.0, 1.0, 2.2] * 2)
+def test_work_that_recurs_is_no_scatter() -> None:
+    """A slow turn in two on one side, one in four on the other: 15 against 12.5, and no doubt."""
+    times = TurnTimes(before=[1.0, 2.0] * 16, after=[1.0, 1.0, 1.0, 2.0] * 8)
 
-    assert times.log_ratio()[0] == pytest.approx(math.log(1.3))
+    log_ratio, error = times.log_ratio()
+    assert log_ratio == pytest.approx(math.log(1.25 / 1.5))
+    assert error == pytest.approx(0.0, abs=1e-12)
 
 
 def test_what_remains_is_foreseen_from_the_interval() -> None:

@@ -111,7 +111,7 @@ def sequential_interval(
     pairs = list(zip(before, after, strict=True))
     level = looks.level(len(pairs))
     log_ratios = [second.log - first.log for first, second in pairs]
-    sampled = median(sampled_apart(first, second) for first, second in pairs)
+    sampled = median(_sampled(first, second) for first, second in pairs)
     middle, per_pair, freedom = _trimmed(log_ratios)
     if freedom:
         spread = max(per_pair, sampled, LEAST_SPREAD**2)
@@ -127,6 +127,15 @@ def sequential_interval(
         noise=math.sqrt((_variance(log_ratios) if len(pairs) > 1 else spread) / 2),
         source="turns" if len(pairs) > 1 else "assumed",
     )
+
+
+def _sampled(first: Estimate, second: Estimate) -> float:
+    """Variance of a pair's log ratio from which steps were recorded.
+
+    Two estimates err upwards: differences of eighths where periodic work falls unevenly into them,
+    and resampled whole periods of each run where both did the same uneven steps.
+    """
+    return min(sampled_apart(first, second), first.sampling + second.sampling)
 
 
 def _trimmed(log_ratios: Sequence[float]) -> tuple[float, float, int]:
@@ -158,20 +167,30 @@ class TurnTimes:
         return min(len(self.before), len(self.after))
 
     def log_ratio(self) -> tuple[float, float]:
-        """The log ratio of the mean times, and its standard error (infinite below two turns).
+        """The log ratio of the mean times, and its standard error (infinite below eight turns).
 
-        The error is the delta method's over turns as neighbours: what slows both cancels.
+        By batch means (Law and Kelton, *Simulation Modeling and Analysis*): of `BATCHES` stretches
+        of turns that follow each other, as long as can be.  So validation in every second turn is
+        in each of them, and is not taken for scatter.  What slows both sides of a stretch cancels.
         """
-        number = self.number
-        first, second = (np.asarray(side[:number]) for side in (self.before, self.after))
-        if number < 2 or not bool((first > 0).all() and (second > 0).all()):
+        size = self.number // BATCHES
+        used = size * BATCHES
+        first, second = (np.asarray(side)[self.number - used : self.number] for side in self._sides)
+        if not size or min(first.min(), second.min()) <= 0:
             return 0.0, math.inf
-        apart = second / second.mean() - first / first.mean()
-        error = float(apart.std(ddof=1)) / math.sqrt(number)
+        apart = (second / second.mean() - first / first.mean()).reshape(BATCHES, size).mean(axis=1)
+        error = float(apart.std(ddof=1)) / math.sqrt(BATCHES)
         return math.log(float(second.mean() / first.mean())), error
 
+    @property
+    def _sides(self) -> tuple[Sequence[float], Sequence[float]]:
+        return self.before, self.after
 
-FIRST_LOOK = 8
+
+BATCHES = 8
+"""Stretches of turns whose means are compared."""
+
+FIRST_LOOK = BATCHES
 """Turns of each side, warm-up apart, before the first look inside a pair; then 16, 32, 64, …"""
 
 PRECISE = LEAST_SPREAD / 2
@@ -207,7 +226,7 @@ def pair_is_over(clocks: Sequence[TurnTimes], looks: Looks, *, first: bool) -> b
     between = float(stdtrit(ASSUMED_FREEDOM, 1 - level / 2)) * ASSUMED_SPREAD
     # The level halves with every look, so that all of them together stay below the first pair's.
     share = level * FIRST_LOOK / (2 * number)
-    quantile = float(stdtrit(number - 1, 1 - share / 2))
+    quantile = float(stdtrit(BATCHES - 1, 1 - share / 2))
     return any(abs(log) > between + quantile * error for log, error in estimates)
 
 
