@@ -28,12 +28,14 @@ from trainperf.comparison.results import (
     Verdict,
 )
 from trainperf.comparison.trace_differences import trace_differences
+from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
     RatioInterval,
     paired_interval,
     ratio_interval,
 )
+from trainperf.core.stats.pace import Paced, at_one_pace
 from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
@@ -133,7 +135,9 @@ def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float 
 
 def _noise(interval: RatioInterval, before: Repeats, after: Repeats) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
+    machine = paced(before, after) if interval.source == "pace" else None
     return Noise(
+        machine=None if machine is None else math.exp(machine.machine),
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
@@ -198,7 +202,31 @@ def interval_of(name: str, before: Repeats, after: Repeats, noise: float) -> Rat
     baseline, changed = ([run.estimates[name] for run in side] for side in sides)
     if take_turns(before, after):
         return paired_interval(baseline, changed)
-    return ratio_interval(baseline, changed, assumed=noise)
+    machine = paced(before, after) if name in _SPEEDS else None
+    if machine is None:
+        return ratio_interval(baseline, changed, assumed=noise)
+    if name == STEP_S:
+        return machine.interval(noise)
+    old, new = baseline[0], changed[0]
+    sampling = old.sampling + new.sampling
+    if BETTER[name] == "lower":
+        return machine.interval(noise, new.log - old.log, sampling)
+    return machine.interval(noise, old.log - new.log, sampling).inverse()
+
+
+def paced(before: Repeats, after: Repeats) -> Paced | None:
+    """Two single runs on a CPU compared at one pace; `None` where that is not possible.
+
+    Repeats show by themselves how much the machine differs, and the host's pace is not a device's.
+    """
+    if (len(before), len(after)) != (1, 1):
+        return None
+    first, second = before[0], after[0]
+    runs = [run.summary.run for run in (first, second)]
+    setups = {(run.device, run.software.get("python"), run.world_size) for run in runs}
+    if len(setups) > 1 or runs[0].device != "cpu" or not first.paced or not second.paced:
+        return None
+    return at_one_pace(first.paced, second.paced)
 
 
 def take_turns(before: Repeats, after: Repeats) -> bool:

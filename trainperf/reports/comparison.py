@@ -61,6 +61,9 @@ _FIRST = (
 TOGETHER_S = 120.0
 """A machine may have changed its speed between runs that are further apart."""
 
+PACES = 1.05
+"""Up to so many times the speed of the other, the machine was as fast during either run."""
+
 WIDE = 1.25
 """Where an interval allows as much faster and as much slower, its ends are not shown."""
 
@@ -117,6 +120,7 @@ def notes(comparison: Comparison) -> list[str]:
         _remedy(comparison.remedy),
         "" if comparison.speedup is None else comparison.reason,
         _noise(comparison),
+        _machine(comparison),
         _loss(comparison.parity),
         _changes(comparison),
     ]
@@ -234,13 +238,26 @@ def _noise(comparison: Comparison) -> str:
             f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
             f"{turns}); {least}"
         )
-    why = "assumed" if noise.source == "assumed" else "expected, since parts of each run differ too"
+    why = "expected, since parts of each run differ too" if noise.source == "drift" else "assumed"
     apart, repeat = "", "repeat both to measure the noise"
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
         apart = f", {duration(noise.apart_s)} apart"
         repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
     return (
         f"one run each{apart}: run-to-run noise {share(noise.relative)}, {why}; {least}; {repeat}"
+    )
+
+
+def _machine(comparison: Comparison) -> str:
+    """Where the machine itself was faster or slower during one of them."""
+    machine = None if comparison.noise is None else comparison.noise.machine
+    if machine is None or max(machine, 1 / machine) <= PACES:
+        return ""
+    slow = comparison.after if machine > 1 else comparison.before
+    return (
+        f"the machine itself was {times(max(machine, 1 / machine))} slower during {slow.name} (a "
+        "fixed piece of work, timed all along): what that explains is taken out of the ratios, "
+        "and they are less certain for it"
     )
 
 
