@@ -1,4 +1,4 @@
-"""What the machine's own speed explains of the difference between two single runs.
+"""Comparison of two single runs at one pace of the machine they ran on.
 
 While a run trains, a small fixed piece of work is timed every few steps: its *pace*.  Windows of
 steps say how much longer steps take where the pace is slower: a slope, learned inside the runs

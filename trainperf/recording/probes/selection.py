@@ -150,7 +150,7 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
             everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
         )
     if clock is None:
-        chosen.probes.append(PaceProbe())
+        chosen.probes += [PaceProbe()] if "gc_ns" in facts else []
         chosen.without(FACTS_OF[Measure.H2D], CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
         chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
