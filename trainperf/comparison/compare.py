@@ -97,7 +97,7 @@ def compare(
     )
     if decides is None or interval is None or comparison.verdict != "undecided":
         return comparison
-    needed = remedy(decides, interval.noise, margin, (before, after))
+    needed = remedy(decides, interval.scatter, margin, (before, after))
     return replace(comparison, remedy=needed)
 
 

@@ -98,13 +98,15 @@ def answer(comparison: Comparison) -> str:
 
 def _other(clock: ClockChange) -> str:
     """E.g. `the steady step is equal, 1.00× as fast (95 % CI 0.99–1.01)`."""
+    if wide(clock.speedup.low, clock.speedup.high):
+        return f"the {clock.clock} is {clock.verdict}"
     return f"the {clock.clock} is {clock.verdict}, {speed(clock.speedup)}"
 
 
 def speed(gain: Speedup) -> str:
     """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no number where the interval means nothing."""
     if wide(gain.low, gain.high):
-        return f"not resolved (more than {share(WIDE - 1)} faster or slower is possible)"
+        return f"not resolved (more than {share(WIDE - 1)} either way is possible)"
     rank = " per rank" if gain.per_rank else ""
     return f"{times(gain.value)} as fast{rank} (95 % CI {gain.low:.3g}–{gain.high:.3g})"
 
@@ -188,8 +190,9 @@ def row(change: ReadingChange) -> Row:
     """One of them in words."""
     label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
     ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
-    if change.low is not None and change.high is not None and not wide(change.low, change.high):
-        ratio += f" [{change.low:.3f}–{change.high:.3f}]"
+    if change.low is not None and change.high is not None:
+        unresolved = wide(change.low, change.high)
+        ratio = "" if unresolved else f"{ratio} [{change.low:.3f}–{change.high:.3f}]"
     return Row(
         label=f"{label}/s" if change.name.endswith("_per_s") else label,
         before=_value(change.name, change.unit, change.before),
@@ -220,8 +223,8 @@ def _remedy(remedy: Remedy | None) -> str:
     proof = "`trainperf prove`"
     if remedy.proof_s is not None:
         proof += (
-            f", about {duration(remedy.proof_s)} ({plural(remedy.proof_pairs, 'pair')} of "
-            f"{plural(remedy.proof_steps, 'step')})"
+            f", about {duration(remedy.proof_s)} of training "
+            f"({plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')})"
         )
     return f"to decide: {' or '.join([*ways, proof])}"
 

@@ -8,7 +8,7 @@ timed where and when the training runs, as its core is then; as often as costs 0
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -22,7 +22,8 @@ LONGEST_NS = 40_000_000
 class PaceProbe(Probe):
     """Times the work at the end of a step, now and then.
 
-    Its time falls to the next step's data wait.  No measure of a device: for loops on a CPU.
+    Its time falls to the next step's data wait and is counted as our overhead.  No measure of a
+    device: for loops on a CPU.
     """
 
     name = "pace"
@@ -32,6 +33,7 @@ class PaceProbe(Probe):
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("pace_ns")
+        self._overhead = recorder.column("overhead_ns")
         self._due_ns = 0
 
     def close(self, draft: Draft) -> None:
@@ -40,5 +42,6 @@ class PaceProbe(Probe):
         if now < self._due_ns:
             return
         pace = draft.facts[self._column] = pace_ns(self.recorder.now_ns)
-        # The work runs twice: see `pace_ns`.
-        self._due_ns = now + min(LONGEST_NS, int(2 * (pace or 0) / COST))
+        spent = 2 * (pace or 0)  # the work runs twice: see `pace_ns`
+        add(draft, self._overhead, spent)
+        self._due_ns = now + min(LONGEST_NS, int(spent / COST))
