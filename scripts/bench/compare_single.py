@@ -94,10 +94,11 @@ def record_singles(folder: Path, split: str, *, busy: bool, rounds: int) -> Sing
 def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[SingleRun]:
     _trained(make, WARMUP, folder / f"warm-{kind}", (0,))  # a fork inherits what torch sets up
     for_15 = _units(make, folder)
-    units = {"base": (0, 0.0)}
-    for planted in ROUND[1:3]:
-        number = round(for_15 * PLANTS[planted] / PLANTS["+15 %"])
-        units[planted] = number, _added(make, folder / CALIBRATION, number)
+    added = _added(make, folder / CALIBRATION, for_15)
+    units = {
+        planted: (round(for_15 * part), added * part)
+        for planted, part in ((name, wanted / PLANTS["+15 %"]) for name, wanted in PLANTS.items())
+    }
     for number in range(rounds * len(ROUND)):
         planted = ROUND[number % len(ROUND)]
         name = f"{kind.replace(' ', '-').replace(',', '')}-{number:03d}"
@@ -111,7 +112,7 @@ def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[Single
 def _units(make: Make, folder: Path) -> int:
     """So many units of work make a step 15 % longer."""
     units = 200
-    for _ in range(3):
+    for _ in range(2):
         added = max(_added(make, folder / CALIBRATION, units), 0.01)
         units = max(1, round(units * PLANTS["+15 %"] / added))
     return units
