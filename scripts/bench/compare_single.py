@@ -35,7 +35,7 @@ PLANTS = {"base": 0.0, "+15 %": 0.15, "×1.5": 0.5}
 ROUND = ("base", "+15 %", "×1.5", "base")
 """What runs of a round have on top."""
 
-INDEX = "runs.json"
+INDEX, CALIBRATION = "runs.json", "calibration"
 
 _BURN = "while True: pass"
 # Nothing here has computed on several threads, so a fork finds no lock that nobody will open.
@@ -92,7 +92,13 @@ def record_singles(folder: Path, split: str, *, busy: bool, rounds: int) -> Sing
 
 
 def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[SingleRun]:
-    units = {name: _units(make, folder, share_) for name, share_ in PLANTS.items()}
+    _trained(make, WARMUP, folder / f"warm-{kind}", (0,))  # a fork inherits what torch sets up
+    for_15 = _units(make, folder)
+    added = _added(make, folder / CALIBRATION, for_15)
+    units = {
+        planted: (round(for_15 * part), added * part)
+        for planted, part in ((name, wanted / PLANTS["+15 %"]) for name, wanted in PLANTS.items())
+    }
     for number in range(rounds * len(ROUND)):
         planted = ROUND[number % len(ROUND)]
         name = f"{kind.replace(' ', '-').replace(',', '')}-{number:03d}"
@@ -103,28 +109,22 @@ def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[Single
         )
 
 
-def _units(make: Make, folder: Path, wanted: float) -> tuple[int, float]:
-    """So many units of work, and what they make of a step."""
-    if not wanted:
-        return 0, 0.0
+def _units(make: Make, folder: Path) -> int:
+    """So many units of work make a step 15 % longer."""
     units = 200
-    for number in range(3):
-        added = max(_added(make, folder / f"calibration-{wanted}-{number}", units), 0.01)
-        units = max(1, round(units * wanted / added))
-    return units, _added(make, folder / f"calibration-{wanted}", units)
+    for _ in range(2):
+        added = max(_added(make, folder / CALIBRATION, units), 0.01)
+        units = max(1, round(units * PLANTS["+15 %"] / added))
+    return units
 
 
 def _added(make: Make, place: Path, units: int) -> float:
     """Relative: steps with the work against their neighbours without."""
     _in_a_process(make, CALIBRATION_STEPS, place, (0, units))
-    steady, _ = read_back(next(path for path in (place, *place.glob("*")) if _is_run(path)))
+    steady = read_back(place)
     logs = np.full(CALIBRATION_STEPS, np.nan)
     logs[steady.index.astype(np.intp)] = np.log(steady.wall_ns)
     return float(np.expm1(np.nanmedian(logs[1::2]) - np.nanmedian(logs[::2])))
-
-
-def _is_run(path: Path) -> bool:
-    return path.is_dir() and any(path.glob("steps-rank*.jsonl"))
 
 
 def _in_a_process(make: Make, steps: int, place: Path, units: tuple[int, ...]) -> None:

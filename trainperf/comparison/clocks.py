@@ -61,10 +61,10 @@ def remedy(clock: ClockChange, noise: float, margin: float, sides: Sequence[Repe
         sides: The runs; a proof of `PROOF_PAIRS` pairs of them takes as long as these did.
     """
     durations = [_proof_s(side[0]) for side in sides]
-    known = [seconds for seconds in durations if seconds is not None]
+    measured = [seconds for seconds in durations if seconds is not None]
     return Remedy(
         repeats=repeats_to_decide(clock.speedup.value, noise, margin),
-        proof_s=PROOF_PAIRS * sum(known) if len(known) == len(durations) else None,
+        proof_s=PROOF_PAIRS * sum(measured) if len(measured) == len(durations) else None,
         proof_pairs=PROOF_PAIRS,
         proof_steps=PROOF_STEPS,
     )

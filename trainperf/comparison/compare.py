@@ -29,12 +29,15 @@ from trainperf.comparison.results import (
     Verdict,
 )
 from trainperf.comparison.trace_differences import trace_differences
+from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
+    Estimate,
     RatioInterval,
     paired_interval,
     ratio_interval,
 )
+from trainperf.core.stats.pace import Paced, at_one_pace
 from trainperf.core.stats.sequential import Looks, sequential_interval
 from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
 from trainperf.meters import METERS
@@ -114,7 +117,7 @@ def compare(
         return comparison
     if looks is not None:  # whoever plans the looks knows what would decide
         return comparison
-    needed = remedy(decides, interval.noise, margin, (before, after))
+    needed = remedy(decides, interval.scatter, margin, (before, after))
     return replace(comparison, remedy=needed)
 
 
@@ -152,7 +155,9 @@ def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float 
 
 def _noise(interval: RatioInterval, before: Repeats, after: Repeats) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
+    machine = paced(before, after) if interval.source == "pace" else None
     return Noise(
+        machine=None if machine is None else math.exp(machine.machine),
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
@@ -216,7 +221,37 @@ def interval_of(name: str, before: Repeats, after: Repeats, method: Method) -> R
         return sequential_interval(baseline, changed, method.looks)
     if take_turns(before, after):
         return paired_interval(baseline, changed)
-    return ratio_interval(baseline, changed, assumed=method.noise)
+    machine = paced(before, after) if name in _SPEEDS else None
+    if machine is None:
+        return ratio_interval(baseline, changed, assumed=method.noise)
+    return _at_one_pace(name, machine, (baseline[0], changed[0]), method.noise)
+
+
+def _at_one_pace(
+    name: str, machine: Paced, runs: tuple[Estimate, Estimate], noise: float
+) -> RatioInterval:
+    if name == STEP_S:
+        return machine.interval(noise)
+    old, new = runs
+    sampling = old.sampling + new.sampling
+    if BETTER[name] == "lower":
+        return machine.interval(noise, new.log - old.log, sampling)
+    return machine.interval(noise, old.log - new.log, sampling).inverse()
+
+
+def paced(before: Repeats, after: Repeats) -> Paced | None:
+    """Two single runs on a CPU compared at one pace; `None` where that is not possible.
+
+    Repeats show by themselves how much the machine differs, and the host's pace is not a device's.
+    """
+    if (len(before), len(after)) != (1, 1):
+        return None
+    first, second = before[0], after[0]
+    runs = [run.summary.run for run in (first, second)]
+    setups = {(run.device, run.software.get("python"), run.world_size) for run in runs}
+    if len(setups) > 1 or runs[0].device != "cpu" or not first.paced or not second.paced:
+        return None
+    return at_one_pace(first.paced, second.paced)
 
 
 def take_turns(before: Repeats, after: Repeats) -> bool:

@@ -27,10 +27,10 @@ from trainperf.core.stats.bootstrap import (
     block_length,
     estimate,
     mixed,
-    pieces,
     resamples,
     segments,
 )
+from trainperf.core.stats.pace import PacedWindows, paced_windows
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
@@ -56,6 +56,8 @@ class ComparedRun:
     losses: LossCurve
     captures: tuple[CaptureReport, ...] = ()
     """The reports of its traces."""
+    paced: PacedWindows | None = None
+    """How fast the machine was while it trained; `None` where that was not timed."""
     estimates: Mapping[str, Estimate]
     """Reading to the estimate of its logarithm; a reading without an interval is absent."""
 
@@ -84,14 +86,22 @@ def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
         for name, reading in summary.readings.items()
         if reading.value is not None
     }
-    steady, fit = estimates(sample.sample(), values), cycles.clock()
+    kept = sample.sample()
+    steady, fit = estimates(kept, values), cycles.clock()
     drift = steady[STEP_S].drift if STEP_S in steady else 0.0
     return ComparedRun(
         summary=replace(summary, readings={**fit.readings(), **summary.readings}),
         captures=evidence.captures,
         losses=losses.curve(run, summary.run.notes.get("loss", "")),
+        paced=_paced(kept),
         estimates={**steady, **fit.estimates(drift)},
     )
+
+
+def _paced(sample: Sequence[StepBlock]) -> PacedWindows | None:
+    """Of the first rank: the steps of all are as long."""
+    paces = sample[0].fact("pace_ns") if sample else None
+    return None if paces is None else paced_windows(sample[0].wall_ns, paces)
 
 
 class SampleFold:
@@ -149,7 +159,6 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
     meters = [meter for meter in METERS if meter.name in values and _resampled(meter, sample)]
     drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
     parts, mixture = (_values(meters, sample, chosen) for chosen in (segments(n), mixed(n)))
-    small = _values([meter for meter in meters if is_speed(meter)], sample, pieces(n))
     estimated = {
         meter.name: estimate(
             values[meter.name],
@@ -157,9 +166,7 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
                 drawn=drawn[meter.name],
                 segments=parts[meter.name],
                 mixed=mixture[meter.name],
-                pieces=small.get(meter.name, ()),
             ),
-            lower_is_faster=meter.better == "lower",
         )
         for meter in meters
     }

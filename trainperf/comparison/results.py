@@ -88,6 +88,9 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     apart_s: float | None = None
     """Seconds from the end of one run to the start of the other, without repeats; `None` where it
     is not known."""
+    machine: float | None = None
+    """How many times as long the machine took for the same small work during the second of two
+    single runs.  What it explains is taken out of the ratios; `None` where it was not timed."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,9 @@ _FIRST = (
 TOGETHER_S = 120.0
 """A machine may have changed its speed between runs that are further apart."""
 
+PACES = 1.05
+"""Up to so many times the speed of the other, the machine was as fast during either run."""
+
 WIDE = 1.25
 """Where an interval allows as much faster and as much slower, its ends are not shown."""
 
@@ -95,13 +98,15 @@ def answer(comparison: Comparison) -> str:
 
 def _other(clock: ClockChange) -> str:
     """E.g. `the steady step is equal, 1.00× as fast (95 % CI 0.99–1.01)`."""
+    if wide(clock.speedup.low, clock.speedup.high):
+        return f"the {clock.clock} is {clock.verdict}"
     return f"the {clock.clock} is {clock.verdict}, {speed(clock.speedup)}"
 
 
 def speed(gain: Speedup) -> str:
     """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no number where the interval means nothing."""
     if wide(gain.low, gain.high):
-        return f"not resolved (more than {share(WIDE - 1)} faster or slower is possible)"
+        return f"not resolved (more than {share(WIDE - 1)} either way is possible)"
     rank = " per rank" if gain.per_rank else ""
     return f"{times(gain.value)} as fast{rank} (95 % CI {gain.low:.3g}–{gain.high:.3g})"
 
@@ -117,6 +122,7 @@ def notes(comparison: Comparison) -> list[str]:
         _remedy(comparison.remedy),
         "" if comparison.speedup is None else comparison.reason,
         _noise(comparison),
+        _machine(comparison),
         _loss(comparison.parity),
         _changes(comparison),
     ]
@@ -184,8 +190,9 @@ def row(change: ReadingChange) -> Row:
     """One of them in words."""
     label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
     ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
-    if change.low is not None and change.high is not None and not wide(change.low, change.high):
-        ratio += f" [{change.low:.3f}–{change.high:.3f}]"
+    if change.low is not None and change.high is not None:
+        unresolved = wide(change.low, change.high)
+        ratio = "" if unresolved else f"{ratio} [{change.low:.3f}–{change.high:.3f}]"
     return Row(
         label=f"{label}/s" if change.name.endswith("_per_s") else label,
         before=_value(change.name, change.unit, change.before),
@@ -216,8 +223,8 @@ def _remedy(remedy: Remedy | None) -> str:
     proof = "`trainperf prove`"
     if remedy.proof_s is not None:
         proof += (
-            f", about {duration(remedy.proof_s)} ({plural(remedy.proof_pairs, 'pair')} of "
-            f"{plural(remedy.proof_steps, 'step')})"
+            f", about {duration(remedy.proof_s)} of training "
+            f"({plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')})"
         )
     return f"to decide: {' or '.join([*ways, proof])}"
 
@@ -234,13 +241,26 @@ def _noise(comparison: Comparison) -> str:
             f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
             f"{turns}); {least}"
         )
-    why = "assumed" if noise.source == "assumed" else "expected, since parts of each run differ too"
+    why = "expected, since parts of each run differ too" if noise.source == "drift" else "assumed"
     apart, repeat = "", "repeat both to measure the noise"
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
         apart = f", {duration(noise.apart_s)} apart"
         repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
     return (
         f"one run each{apart}: run-to-run noise {share(noise.relative)}, {why}; {least}; {repeat}"
+    )
+
+
+def _machine(comparison: Comparison) -> str:
+    """Where the machine itself was faster or slower during one of them."""
+    machine = None if comparison.noise is None else comparison.noise.machine
+    if machine is None or max(machine, 1 / machine) <= PACES:
+        return ""
+    slow = comparison.after if machine > 1 else comparison.before
+    return (
+        f"the machine itself was {times(max(machine, 1 / machine))} slower during {slow.name} (a "
+        "fixed piece of work, timed all along): what that explains is taken out of the ratios, "
+        "and they are less certain for it"
     )
 
 

@@ -51,8 +51,6 @@ class Journal:
         self.damaged_lines = 0
         self.end: EndMark | None = None
         """How the latest attempt ended; `None` while it is being written, or when it was cut."""
-        self.paces_ns: list[int] = []
-        """How fast the host was, at either end of each attempt."""
         self.totals = _NO_TOTALS
         """Of all attempts together."""
         self.learned = _NO_TOTALS
@@ -70,7 +68,6 @@ class Journal:
         """
         self._begun = begun
         started = start_time(info.started_at)
-        self._paced(info.pace_ns)
         if self._started and started:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self.fit_ns
             if since_ns >= 0:
@@ -107,7 +104,6 @@ class Journal:
             self.learned, self.totals = entry, _continued(self._earlier, entry)
         elif isinstance(entry, EndMark):
             self.end = entry
-            self._paced(entry.pace_ns)
         else:
             self.damaged_lines += entry.lines
 
@@ -119,10 +115,6 @@ class Journal:
         spent |= {gap: self.gap_ns[gap] for gap in dict.fromkeys([*order, *self.gap_ns])}
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
-
-    def _paced(self, pace_ns: int | None) -> None:
-        if pace_ns is not None and pace_ns > 0:
-            self.paces_ns.append(pace_ns)
 
     def _add_gap(self, gap: str, duration_ns: int) -> None:
         self.gap_ns[gap] = self.gap_ns.get(gap, 0) + duration_ns
