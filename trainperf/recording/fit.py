@@ -64,7 +64,7 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     turns = turns_probe(chosen.clock, info, plan.micro_batches)
 
     def totals() -> Totals:
-        lengths = chosen.tokens.lengths if chosen.tokens else {}
+        lengths = chosen.tokens.histogram() if chosen.tokens else {}
         return Totals(
             at_step=0,
             actions_ns=plan.actions_ns(),

@@ -119,7 +119,7 @@ PASSES: dict[str, Planted] = {
         facts={"peak_bytes": 10 << 30},
     ),
     "overflows": Planted(facts={"attempts": 1, "overflows": 0, "loss_scale": 65536.0}),
-    "peak_memory": replace(GPU, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
+    "peak_memory": replace(GPU, number=900, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
     "accumulation": Planted(
         facts={"samples": 32}, config={"batch_size": 8, "accumulate_grad_batches": 4}
     ),

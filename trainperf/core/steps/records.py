@@ -74,6 +74,11 @@ FACTS: dict[str, StepFact] = {
                 "tells, else the resident set without mapped files (CPU runs on Linux)"
             ),
         ),
+        (
+            "cache_keys",
+            "1",
+            "distinct shapes of batches and graphs built so far: what fills caches (sampled)",
+        ),
         ("gc_ns", "ns", "time the garbage collector ran inside the step"),
         ("recompiles", "1", "graphs torch.compile built inside the step"),
         ("pace_ns", "ns", "time of a small fixed piece of Python after it: how fast the host was"),

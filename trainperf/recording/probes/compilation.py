@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,6 +34,8 @@ class CompileProbe(Probe):
 
     def __init__(self, run: Path | None = None) -> None:
         self._run = run
+        self._counters: Mapping[str, Counter[str]] | None = None
+        """What the compiler counts, once it was loaded."""
         self._built = 0
         self._new = False
         self._compiled: list[Compiled] = []
@@ -57,11 +59,17 @@ class CompileProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """Compare with the step before, unless a gap has ended it.  Runs every step."""
-        if self.recorder.slot < FIRST_GAP:
+        if self._counters is None:
             utils = sys.modules.get(UTILITIES)
-            # `[...]` would run the counter's Python code for a missing key, every step.
-            if utils is not None and utils.counters["frames"].get("total", 0) != self._frames:
-                self._charge(draft)
+            self._counters = None if utils is None else utils.counters
+        # Empty until something was compiled: one look and no more in most fits.
+        # Then `[...]` would run the counter's Python code for a missing key, every step.
+        if (
+            self._counters
+            and self.recorder.slot < FIRST_GAP
+            and self._counters["frames"].get("total", 0) != self._frames
+        ):
+            self._charge(draft)
         if self._building:
             self._building = False
             self._walls_ns[draft.index] = sum(draft.host_ns)
@@ -124,6 +132,11 @@ class CompileProbe(Probe):
             ),
             reasons=self._records.reasons(),
         )
+
+
+def graphs_built() -> int:
+    """Graphs that torch.compile has built in this process."""
+    return _counted()[1]
 
 
 def _counted() -> tuple[int, int]:
