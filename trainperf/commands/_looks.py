@@ -12,11 +12,12 @@ from trainperf.comparison.clocks import gate
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
 from trainperf.core.formatting.escape import encodable
-from trainperf.core.formatting.units import duration, plural
+from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.interleaving import TurnsSoFar
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.bootstrap import LEAST_STEPS
 from trainperf.core.stats.sequential import (
+    ASSUMED_PAIRS,
     ASSUMED_SPREAD,
     Looks,
     TurnTimes,
@@ -158,10 +159,10 @@ class _Proof:
                 "; trainings were ended when more of their steps would have shown nothing new, so "
                 "what happens less often is not included (--to-the-end)"
             )
-        if self.pairs == 1:
+        if self.pairs <= ASSUMED_PAIRS:
             sentence += (
-                f"; one pair of processes: that two of one program differ by "
-                f"{ASSUMED_SPREAD:.0%} (standard deviation) is assumed, not measured"
+                f"; so few cannot show how much two processes of one program differ: "
+                f"{share(ASSUMED_SPREAD)} is assumed"
             )
         return f"{sentence}."
 

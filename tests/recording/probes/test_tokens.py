@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.live import HostFit
 
-from trainperf.recording.probes.tokens import TokensProbe
+from trainperf.recording.probes.tokens import DISTINCT, TokensProbe
 
 
 class OnDevice(TokensProbe):
@@ -153,7 +153,7 @@ def test_micro_batches_of_a_step_add_up(kind: type[TokensProbe]) -> None:
 
     assert fit.facts("tokens_effective") == [18, 2]
     assert fit.facts("tokens_padded") == [48, 50]
-    assert probe.histogram() == {16: 7}
+    assert probe.histogram() == {1: 3, 2: 1, 3: 1, 4: 1, 8: 1}
 
 
 @KINDS
@@ -172,15 +172,25 @@ def test_a_flush_in_the_middle_of_a_group_counts_nothing_twice(kind: type[Tokens
 
 
 @KINDS
-def test_sequence_lengths_are_counted_in_bins_of_sixteen(kind: type[TokensProbe]) -> None:
-    """By their upper edge; a sequence of padding only is one of length 0."""
+def test_sequence_lengths_are_counted_exactly(kind: type[TokensProbe]) -> None:
+    """A sequence of padding only is one of length 0."""
     _, probe = counted(
         {"attention_mask": masks(0, 1, 16, 17, 64, width=64)},
         {"attention_mask": masks(33, 16, width=64)},
         kind=kind,
     )
 
-    assert probe.histogram() == {0: 1, 16: 3, 32: 1, 48: 1, 64: 1}
+    assert probe.histogram() == {0: 1, 1: 1, 16: 2, 17: 1, 33: 1, 64: 1}
+
+
+@KINDS
+def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe]) -> None:
+    """By their upper edge, those that came before and after, and nothing is counted twice."""
+    lengths = range(DISTINCT + 1)
+    batches = [{"attention_mask": masks(*lengths, width=1024)}]
+    _, probe = counted(*batches, {"attention_mask": masks(17, 20, width=32)}, kind=kind)
+
+    assert probe.histogram() == {0: 1, 16: 16, 32: 18} | dict.fromkeys(range(48, 513, 16), 16)
 
 
 def test_a_mask_that_needs_gradients_is_only_looked_at() -> None:

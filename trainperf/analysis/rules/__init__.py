@@ -8,7 +8,15 @@ import sys
 
 import msgspec
 
-from trainperf.analysis.rules.base import Evidence, Rule, TraceTime, all_steps_s, own_fit_s
+from trainperf.analysis.rules.base import (
+    Evidence,
+    Rule,
+    TraceTime,
+    all_steps_s,
+    own_fit_s,
+    warm_bound,
+)
+from trainperf.analysis.rules.gains import with_expected_gain
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
 
@@ -81,7 +89,11 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
 
     In a noisy run all shares of a steady step are less certain.
     """
-    summary, findings = evidence.summary, findings_of(RULES, evidence)
+    summary = evidence.summary
+    findings = tuple(
+        with_expected_gain(warm_bound(finding, summary), summary)
+        for finding in findings_of(RULES, evidence)
+    )
     if any(finding.id == NOISY for finding in findings):
         findings = tuple(map(_less_certain, findings))
     fit_s = own_fit_s(summary)

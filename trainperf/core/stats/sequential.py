@@ -10,8 +10,8 @@ intervals together contain the truth with 95 % (Jennison and Turnbull, JRSS B 51
 stops at any of them, for any reason, may believe that one.
 
 One pair of processes cannot show how much processes of one program differ, and two hardly.  So the
-interval of one pair stands on an assumed spread, and claims only what is far beyond it; from two
-pairs on the spread is measured, with a floor.
+interval of one or two stands on an assumed spread, and claims only what is far beyond it; from
+three pairs on the spread is measured, with a floor.
 """
 
 import math
@@ -37,12 +37,15 @@ ALPHA = 0.05
 """Share of sequences of looks in which at least one interval may miss the truth."""
 
 ASSUMED_SPREAD = 0.03
-"""Standard deviation of the log ratio of two processes of one program, assumed for one pair: three
+"""Standard deviation of the log ratio of two processes of one program, assumed at first: three
 times the percent by which instances differed while they lived (docs/research/compare.md)."""
 
 ASSUMED_FREEDOM = 3
 """Degrees of freedom of that assumption: with ten pairs planned, one pair claims what is larger
 than 7.5 times the spread."""
+
+ASSUMED_PAIRS = 2
+"""Up to so many it is assumed: one difference of two pairs says next to nothing."""
 
 LEAST_SPREAD = 0.01
 """Pairs that agree better by chance are not believed to."""
@@ -98,7 +101,8 @@ def sequential_interval(
     """The ratio of two runs after some of the planned pairs, which took turns.
 
     The estimate is that of `paired_interval`: the mean log ratio of the pairs, trimmed from ten
-    on.  So is the standard error, from two pairs on; the quantile is Student's at the look's level.
+    on.  So is the standard error, from three pairs on.  The quantile is Student's at the level of
+    the look.
 
     Args:
         before: Repeats in the order of time, at least one.
@@ -113,10 +117,10 @@ def sequential_interval(
     log_ratios = [second.log - first.log for first, second in pairs]
     sampled = median(_sampled(first, second) for first, second in pairs)
     middle, per_pair, freedom = _trimmed(log_ratios)
-    if freedom:
-        spread = max(per_pair, sampled, LEAST_SPREAD**2)
+    if len(pairs) <= ASSUMED_PAIRS:
+        freedom, spread = ASSUMED_FREEDOM, max(per_pair, ASSUMED_SPREAD**2 + sampled)
     else:
-        freedom, spread = ASSUMED_FREEDOM, ASSUMED_SPREAD**2 + sampled
+        spread = max(per_pair, sampled, LEAST_SPREAD**2)
     error = math.sqrt((spread + 2 * RESOLUTION**2) / len(pairs))
     reach = float(stdtrit(freedom, 1 - level / 2)) * error
     return RatioInterval(
@@ -124,8 +128,8 @@ def sequential_interval(
         low=math.exp(middle - reach),
         high=math.exp(middle + reach),
         # A difference of two runs scatters more than one of them.
-        noise=math.sqrt((_variance(log_ratios) if len(pairs) > 1 else spread) / 2),
-        source="turns" if len(pairs) > 1 else "assumed",
+        noise=math.sqrt((_variance(log_ratios) if len(pairs) > ASSUMED_PAIRS else spread) / 2),
+        source="turns" if len(pairs) > ASSUMED_PAIRS else "assumed",
     )
 
 
@@ -255,7 +259,7 @@ def pairs_to_decide(
 
 def _reach(pairs: int, looks: Looks) -> float:
     """Half the interval's width relative to the standard deviation of a pair."""
-    freedom = pairs - 1 or ASSUMED_FREEDOM
+    freedom = pairs - 1 if pairs > ASSUMED_PAIRS else ASSUMED_FREEDOM
     return float(stdtrit(freedom, 1 - looks.level(pairs) / 2)) / math.sqrt(pairs)
 
 

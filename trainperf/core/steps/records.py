@@ -149,6 +149,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     continues: str = ""
     """Run directory this fit continues, if it was resumed and the earlier one is known."""
     attempt: int = 0
+    process: str = ""
+    """Who wrote the file, as `core.machine.processes` names it; empty where that is unknown."""
 
 
 class OwnReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -179,7 +181,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     actions_ns: dict[str, int] = {}
     """Exclusive host time of each user hook, by name."""
     sequence_lengths: dict[int, int] = {}
-    """Effective length of a sequence (upper edge of its bin, in tokens) to how many there were."""
+    """Effective length of a sequence in tokens (of many distinct ones the upper edge of a bin
+    of 16) to how many there were."""
     faults: dict[str, str] = {}
     """Parts of trainperf that were switched off after an error of their own, and the error."""
     dropped: dict[str, int] = {}

@@ -39,7 +39,7 @@ class CompileProbe(Probe):
         self._built = 0
         self._new = False
         self._compiled: list[Compiled] = []
-        self._left_out = 0
+        self._omitted = 0
         self._breaks: Counter[tuple[str, str]] = Counter()
         self._walls_ns: dict[int, int] = {}
         self._building = False
@@ -107,7 +107,7 @@ class CompileProbe(Probe):
         compiled = self._records.compiled(step)
         room = MOST - len(self._compiled)
         self._compiled += compiled[:room]
-        self._left_out += len(compiled[room:])
+        self._omitted += len(compiled[room:])
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True
@@ -125,7 +125,7 @@ class CompileProbe(Probe):
             graphs=self._built,
             compile_s=self._records.compile_s(),
             compiled=tuple(self._compiled),
-            left_out=self._left_out,
+            left_out=self._omitted,
             breaks=by_times(self._breaks),
             steps=tuple(
                 CompiledStep(step=step, wall_s=wall / 1e9) for step, wall in self._walls_ns.items()

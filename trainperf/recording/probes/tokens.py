@@ -34,8 +34,10 @@ _MOST_UNCOUNTED = 4096
 _MOST = 1 << 18
 """A mask of more tokens is summed at once."""
 
-_BIN = 16
-"""Width of a bin of the sequence-length histogram, in tokens."""
+DISTINCT = 512
+"""Sequence lengths that are counted one by one; of more, bins are counted."""
+BIN = 16
+"""Width of such a bin, in tokens."""
 
 
 def demand_mask(tokens: MaskFunction | None) -> None:
@@ -78,7 +80,8 @@ class TokensProbe(RingProbe):
         """Whether each has: then one can be summed later, because nothing is written over it."""
         self._uncounted: list[npt.NDArray[np.int64]] = []
         self.lengths: dict[int, int] = {}
-        """Upper edge of a bin in tokens to the sequences whose effective length falls in it."""
+        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
+        self._width = 1
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -203,9 +206,14 @@ class TokensProbe(RingProbe):
         return self._kept[:number].view(marks.shape)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
-        edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)
+        edges, counts = np.unique(-(-lengths // self._width) * self._width, return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
+        if self._width < BIN and len(self.lengths) > DISTINCT:
+            self._width, exact, self.lengths = BIN, self.lengths, {}
+            for length, count in exact.items():
+                edge = -(-length // BIN) * BIN
+                self.lengths[edge] = self.lengths.get(edge, 0) + count
 
 
 def _apart(masks: list[_Mask]) -> bool:
