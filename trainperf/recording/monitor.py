@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns, pace_ns
+from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
@@ -81,7 +81,6 @@ class Monitor:
         self.guard = Guard()
         self.recorder = Recorder(clock)
         self._clock = clock
-        self._pace = self.guard.wrap("pace", partial(pace_ns, clock))
         self._warmup = WarmupDetector()
         self._groups: deque[_Group] = deque()
         self._parts = RunParts(info=RunInfo())
@@ -126,8 +125,7 @@ class Monitor:
         self._schema = StepSchema(columns, parts.info.device)
         self._parts = parts
         self._device = parts.device
-        pace = self._pace()
-        self._parts.info = msgspec.structs.replace(parts.info, columns=columns, pace_ns=pace)
+        self._parts.info = msgspec.structs.replace(parts.info, columns=columns)
         self._window = Window(parts.meters)
         self._own = OwnMeters(parts.own_meters, self.guard)
         self._own_facts = OwnFacts(probes, columns, self.guard)
@@ -205,13 +203,12 @@ class Monitor:
             self._sample(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
-        pace = self._pace()
         fit_ns = self.recorder.end()
         self.guard.run("last steps", self._last)
         for probe in self._parts.probes:
             self.guard.last(probe.name, partial(probe.ended, reason))
             self.guard.last(probe.name, probe.detach)
-        end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1, pace_ns=pace)
+        end = EndMark(reason=reason, fit_ns=fit_ns, steps=self.recorder.index + 1)
         self._tell("entries", [self.totals(), end])
         for sink in self._parts.sinks:
             self.guard.last(sink.name, sink.close)
