@@ -56,7 +56,11 @@ class StepObserver(Protocol):
 
 
 def examine(
-    run: Run, *, now_s: float | None = None, observers: Sequence[StepObserver] = ()
+    run: Run,
+    *,
+    now_s: float | None = None,
+    replay: Replay | None = None,
+    observers: Sequence[StepObserver] = (),
 ) -> Evidence:
     """Read a run once, in constant memory: its summary, and all that findings are based on.
 
@@ -64,10 +68,11 @@ def examine(
         run: The opened run directory.
         now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
             without it only one whose process is seen to be gone counts as killed.
+        replay: The pass itself, for observers that need its journals; a new one by default.
         observers: Fed with every step in the same pass.
     """
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
-    folds = _RunFolds(run, documents, captures)
+    folds = _RunFolds(replay or Replay(run), documents, captures)
     folds.read(observers)
     summary = keeping_up(_summary(folds, documents, now_s))
     typical_audit = folds.utilisation.typical()
@@ -96,9 +101,11 @@ def save_summary(summary: Summary, run: Path) -> None:
 class _RunFolds:
     """Everything that is computed from the steps of a run, fed in one pass over them."""
 
-    def __init__(self, run: Run, documents: Documents, captures: Sequence[CaptureReport]) -> None:
-        self.run = run
-        self.replay = Replay(run)
+    def __init__(
+        self, replay: Replay, documents: Documents, captures: Sequence[CaptureReport]
+    ) -> None:
+        self.run = run = replay.run
+        self.replay = replay
         self.meters = [Fold(METERS) for _ in run.ranks]
         # Lightning makes its ranks wait for each other before every fetch.
         self.lateness = LatenessFold(run.ranks, loop_waits=loop_of(run.info.config) is LIGHTNING)

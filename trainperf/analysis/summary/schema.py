@@ -57,9 +57,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, str]
     faults: dict[str, str]
     dropped: dict[str, int]
-    paces_s: tuple[float, ...] = ()
-    """What a small fixed piece of Python took on the host at the beginning and the end of each
-    attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
 
     @property
     def loop(self) -> LoopKind:
