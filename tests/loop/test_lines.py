@@ -136,7 +136,7 @@ def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: P
     assert owner is not None
     assert owner.function in ("Slow.__getitem__", "rest")
     truth = SPENT["getitem"] / summary.ledger_s["data_wait"]
-    assert owner.fraction == pytest.approx(truth, abs=0.08)
+    assert owner.fraction == pytest.approx(truth, abs=0.12)
 
 
 def test_a_fit_may_go_without(tmp_path: Path) -> None:
