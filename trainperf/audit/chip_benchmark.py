@@ -4,7 +4,7 @@ The best of several runs counts: a peak is what was reached once.  Takes less th
 an idle machine, and holds some hundred megabytes while it does.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -66,7 +66,17 @@ def best_of(chips: Sequence[Chip]) -> Chip:
         },
         memory_bytes_per_s=max(chip.memory_bytes_per_s for chip in chips),
         launch_s=min(launches) if launches else None,
+        product_s=_least(chip.product_s for chip in chips),
     )
+
+
+def _least(times: Iterable[dict[str, float]]) -> dict[str, float]:
+    """The smallest value of each key that any of them has."""
+    least: dict[str, float] = {}
+    for named in times:
+        for name, time_s in named.items():
+            least[name] = min(time_s, least.get(name, time_s))
+    return least
 
 
 def _measure(device: torch.device, budget_s: float) -> Chip:
@@ -84,6 +94,11 @@ def _measure(device: torch.device, budget_s: float) -> Chip:
         memory_bytes_per_s=_bandwidth(device, each_s),
         link_bytes_per_s=None,
         launch_s=_launch(device, each_s),
+        product_s={
+            name: _small_product(dtype, device)
+            for name, dtype in PRECISIONS.items()
+            if device.type == "cpu"
+        },
         source=SOURCE,
     )
 
@@ -118,6 +133,13 @@ def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float
             break
         size *= 2
     return best
+
+
+def _small_product(dtype: torch.dtype, device: torch.device) -> float:
+    """Seconds of a product so small that its arithmetic takes next to none of them."""
+    # Smaller ones are computed by other kernels than those of a network.
+    small = torch.ones(64, 64, dtype=dtype, device=device)
+    return _fastest(partial(torch.mm, small, small), device, 0.01)[0]
 
 
 def _bandwidth(device: torch.device, budget_s: float) -> float:

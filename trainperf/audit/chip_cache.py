@@ -102,7 +102,8 @@ def cache_file(device_name: str) -> Path:
     what = f"{device_name} torch {torch.__version__} {torch.get_num_threads()} threads"
     name = re.sub(r"[^a-z0-9.+]+", "-", what.lower())
     users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(os.environ.get(CACHE) or users / "trainperf") / "chips" / f"{name}.json"
+    # The directory's name changes when a measurement is added: files without it are not read.
+    return Path(os.environ.get(CACHE) or users / "trainperf") / "chips-2" / f"{name}.json"
 
 
 def _fastest(work: Iterable[tuple[int, OperatorUse]]) -> float:

@@ -56,6 +56,34 @@ def test_a_cpu_with_fast_bf16_is_told_to_use_it(tmp_path: Path) -> None:
     assert finding.action == 'Trainer(precision="bf16-mixed")'
 
 
+def test_small_products_gain_nothing_where_a_call_in_bf16_takes_longer(tmp_path: Path) -> None:
+    """A hundred products of 40 µs: 20 µs each for the call, and 21 µs to convert the weight."""
+    chip = msgspec.structs.replace(
+        CHIP,
+        flops_per_s={"fp32": 1e12, "bf16": 4e12},
+        memory_bytes_per_s=37.5e9,
+        product_s={"fp32": 8e-6, "bf16": 20e-6},
+    )
+    thin = product("mm", 4.0, flops=8 * 10**6, calls=100, shapes=((16, 512), (512, 512)))
+    rest = use("relu", 0.5)
+
+    assert matmul_precision(evidence_of(tmp_path, [thin, rest], chip=chip, forward=4.5)) is None
+
+
+def test_large_products_gain_what_calls_and_conversions_leave(tmp_path: Path) -> None:
+    """Of 20 ms: a GFLOP at four TFLOP/s, ten calls of 20 µs, ten weights of 21 µs."""
+    chip = msgspec.structs.replace(
+        CHIP,
+        flops_per_s={"fp32": 1e12, "bf16": 4e12},
+        memory_bytes_per_s=37.5e9,
+        product_s={"fp32": 8e-6, "bf16": 20e-6},
+    )
+    wide = product("mm", 19.995, flops=10**9, calls=10, shapes=((512, 512), (512, 512)))
+
+    finding = found(matmul_precision, evidence_of(tmp_path, [wide], chip=chip, forward=20.0))
+    assert finding.fraction == pytest.approx((20 - 0.25 - 0.2 - 0.21) / 20, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("chip", "word"), [(H100, "set_float32_matmul_precision"), (T4, "16-mixed")]
 )

@@ -25,6 +25,9 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     """Between host and device, in one direction; `None` where there is no such link."""
     launch_s: float | None = None
     """Host time to launch one operator; data sheets have none, a probe measures it."""
+    product_s: dict[str, float] = msgspec.field(default_factory=dict)
+    """Time of a small matrix product per precision where the host computes it, measured: choosing
+    and calling its kernel, and next to no arithmetic."""
     source: str
     """Where the figures are from."""
 

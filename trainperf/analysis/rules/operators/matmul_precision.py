@@ -1,10 +1,14 @@
 """Rule about matrix products in a slow precision."""
 
+import math
+
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import AuditedStep, audited, total_s
+from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count
 from trainperf.core.loop_kind import LoopKind
+from trainperf.core.machine.chips import Chip
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -12,11 +16,15 @@ TRACE_TIME: TraceTime = "operators"
 SHORTER = ("tf32", "bf16", "fp16")
 """What fp32 products may be computed in instead, the least different first."""
 
+_WEIGHT = {"mm": -1, "addmm": -1, "convolution": 1}
+"""Which of its tensors is the weight, in products that have one."""
+
 
 def matmul_precision(evidence: Evidence) -> Finding | None:
     """Double precision, or fp32 where the chip has a much faster way to multiply.
 
-    The bound: the same operators at the floor of the faster precision.
+    The bound: the same operators at the floor of the faster precision; on a CPU with the calls and
+    the conversion of the weights, which make small products slower in it.
     """
     step = audited(evidence)
     if step is None:
@@ -56,11 +64,12 @@ def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
     ]
     if not faster or not rows:
         return None
-    best = max(peaks[name] for name in faster)
-    lost = step.fraction(total_s(rows) - sum(row.use.flops for row in rows) / best)
+    best = max(faster, key=lambda name: peaks[name])
+    least_s = sum(_least_s(row.use, best, step.light.chip) for row in rows)
+    lost = step.fraction(total_s(rows) - least_s)
     if lost < LIMITS.notable:
         return None
-    peak = f"{step.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(best)} in "
+    peak = f"{step.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(peaks[best])} in "
     return Finding(
         id="matmul_precision",
         title=f"fp32 products take {step.share(rows)} of the step",
@@ -69,6 +78,23 @@ def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
         **step.fields(rows, lost, peak + faster[-1], step.spent(rows), lines=2),
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )
+
+
+def _least_s(use: OperatorUse, precision: str, chip: Chip) -> float:
+    """All its calls in another precision: arithmetic, and on a CPU the call and the conversion.
+
+    There choosing a kernel takes longer than a small product, and weights are converted in every
+    step; inputs may be the results of operators in the same precision.
+    """
+    seconds = use.flops / chip.flops_per_s[precision]
+    if not chip.product_s:
+        return seconds
+    seconds += use.calls * chip.product_s.get(precision, 0.0)
+    if use.part == "forward" and use.short_name in _WEIGHT:
+        weight = math.prod(use.shapes[_WEIGHT[use.short_name]])
+        # Four bytes are read and two written, out of a cache or into one.
+        seconds += use.calls * 6 * weight / (2 * chip.memory_bytes_per_s)
+    return seconds
 
 
 def _faster_action(precision: str, loop: LoopKind) -> str:
