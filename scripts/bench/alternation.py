@@ -17,10 +17,11 @@ WARM_STEPS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """Microseconds a step took: CPU time of the training thread, and of the whole process."""
+    """Microseconds a step took: CPU time of the training thread and of the process, and wall."""
 
     thread_us: float
     process_us: float
+    wall_us: float
 
 
 class Turns:
@@ -53,7 +54,7 @@ class Stopwatch:
         self._turns = turns
         self._me = me
         self._block_steps = block_steps
-        self._begun: tuple[int, int] | None = None
+        self._begun: tuple[int, int, int] | None = None
         self.needed = WARM_STEPS + blocks * block_steps + 1
         """Steps the loop has to run."""
         self.costs: list[Cost] = []
@@ -65,13 +66,17 @@ class Stopwatch:
         if self._begun is not None:
             self._finish(*self._begun)
         self._turns.swap(self._me)
-        self._begun = time.process_time_ns(), time.thread_time_ns()
+        self._begun = time.perf_counter_ns(), time.process_time_ns(), time.thread_time_ns()
 
-    def _finish(self, process_ns: int, thread_ns: int) -> None:
+    def _finish(self, wall_ns: int, process_ns: int, thread_ns: int) -> None:
         thread_ns = time.thread_time_ns() - thread_ns
         process_ns = time.process_time_ns() - process_ns
+        wall_ns = time.perf_counter_ns() - wall_ns
         steps = self._block_steps * 1e3
-        self.costs.append(Cost(thread_us=thread_ns / steps, process_us=process_ns / steps))
+        cost = Cost(
+            thread_us=thread_ns / steps, process_us=process_ns / steps, wall_us=wall_ns / steps
+        )
+        self.costs.append(cost)
 
 
 Loop = Callable[[Stopwatch], object]

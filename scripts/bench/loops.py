@@ -11,10 +11,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from scripts.bench.alternation import Stopwatch
+from scripts.bench.checks import check
 from scripts.bench.contenders import LOOP_MONITOR, NOTHING, TIMESTAMPS, Contender, for_trainer
+from scripts.bench.text_loops import TEXT_LOOPS
 from scripts.bench.timestamps import Timestamps
-from trainperf.analysis.run.directory import Run
-from trainperf.analysis.summarize import summarize
 from trainperf.loop import LoopMonitor
 
 
@@ -90,7 +90,7 @@ class TrainerLoop:
         trainer = self._trainer(contender, scratch)
         gc.collect()  # what an earlier fit left behind is not this one's cost
         trainer.fit(_Model(self.matmuls, watch), _loader(watch.needed))
-        _check(contender, scratch, watch.needed)
+        check(contender, scratch, watch.needed)
 
     def _trainer(self, contender: Contender, scratch: Path) -> pl.Trainer:
         usual = None if not self.bare else False
@@ -131,7 +131,7 @@ class PlainLoop:
             _measured(Timestamps(), layer, optimizer, loader, watch)
         else:
             _plain(layer, optimizer, loader, watch)
-        _check(contender, scratch, watch.needed)
+        check(contender, scratch, watch.needed)
 
 
 def _plain(
@@ -177,18 +177,6 @@ def _loader(batches: int) -> "DataLoader[torch.Tensor]":
     return DataLoader(samples, batch_size=4)  # type: ignore[arg-type]  # a tensor is a dataset
 
 
-def _check(contender: Contender, scratch: Path, steps: int) -> None:
-    """A monitor that switched itself off would be cheap."""
-    if not contender.is_ours:
-        return
-    run = summarize(Run.open(scratch)).run
-    if run.steps != steps or run.faults:
-        raise RuntimeError(
-            f"{run.steps} of {steps} steps recorded, faults {run.faults}: the cost would be that "
-            "of something else; fix the fault first"
-        )
-
-
 SETTINGS: tuple[Setting, ...] = (
     TrainerLoop(
         name="defaults",
@@ -200,4 +188,5 @@ SETTINGS: tuple[Setting, ...] = (
         name="bare", title="Bare Trainer: no logger, no callback at all", matmuls=0, bare=True
     ),
     PlainLoop(name="plain", title="Plain PyTorch loop, three phases bracketed"),
+    *TEXT_LOOPS,
 )

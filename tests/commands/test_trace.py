@@ -104,7 +104,7 @@ def test_the_answer_for_a_loader_that_is_too_slow() -> None:
     said = " ".join(run(TRACES / "resnet50_v100_workers0.pt.trace.json.gz").stdout.split())
 
     assert "The GPU is idle 39 % of its recorded span, 29 % because it waits for the Data" in said
-    assert "waits 69.3 ms for data, 59.3 ms (34 %) of it with the GPU idle" in said
+    assert "waits 69.3 ms for data, 59.3 ms of it with the GPU idle" in said
     assert (
         "1. 34 % of the step is spent with the GPU idle, waiting for data: at most 1.51× faster"
         in said

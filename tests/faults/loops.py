@@ -1,5 +1,6 @@
 """Plain loops for the corpus: the model and the batches of the others, without a framework."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,11 +19,21 @@ Step = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """From the model, rows and labels to the loss, whose backward was called."""
 
 
+LONG, PAUSE_S = 330, 0.095
+"""Steps and the pause in each with which a run lasts 32 s: fewer show no leak."""
+
+
 def learn(model: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
     """Forward and backward of one step."""
     loss = functional.cross_entropy(model(rows), labels)
     loss.backward()  # type: ignore[no-untyped-call]
     return loss
+
+
+def slowly(model: nn.Module, rows: Tensor, labels: Tensor) -> Tensor:
+    """The same, in a tenth of a second."""
+    time.sleep(PAUSE_S)
+    return learn(model, rows, labels)
 
 
 def plain(
@@ -32,6 +43,7 @@ def plain(
     zero: bool = True,
     after: Callable[[LoopMonitor, nn.Module, int], None] = lambda *_: None,
     sample: Callable[[], None] = lambda: None,
+    steps: int = STEPS,
 ) -> None:
     """Train below *out*.
 
@@ -41,6 +53,7 @@ def plain(
         zero: Whether gradients are zeroed.
         after: Called after each step, with its number.
         sample: Called for each batch, where the loop waits for it.
+        steps: How many.
     """
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), 1e-4, fused=True)
@@ -48,7 +61,7 @@ def plain(
     batches = [(torch.randn(ROWS, WIDTH), torch.randint(0, 10, (ROWS,))) for _ in range(8)]
 
     def loaded() -> Iterator[tuple[Tensor, Tensor]]:
-        for number in range(STEPS):
+        for number in range(steps):
             sample()
             yield batches[number % 8]
 

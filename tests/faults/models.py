@@ -1,5 +1,6 @@
 """Models that spend their step on large products: by themselves nothing is wrong with them."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,15 @@ class Classifier(pl.LightningModule):
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The one asked for."""
         return self._optimizer(self.parameters())
+
+
+class Slow(Classifier):
+    """A classifier whose step takes a tenth of a second."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        """The loss, later."""
+        time.sleep(0.095)
+        return super().training_step(batch, batch_idx)
 
 
 class Validated(Classifier):

@@ -1,5 +1,6 @@
 """A plain loop, and where its time went by a clock that is not ours."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,30 @@ def test_a_monitor_that_saw_no_batch_leaves_nothing(tmp_path: Path) -> None:
     monitor.close()
 
     assert monitor.run is None
+    assert list(tmp_path.iterdir()) == []
+
+
+class Unreadable(torch.nn.Linear):
+    """Has parameters until it is looked at twice."""
+
+    looks = 0
+
+    def parameters(self, recurse: bool = True) -> Iterator[torch.nn.Parameter]:  # noqa: FBT001, FBT002 torch's own
+        """Those of the layer, once."""
+        self.looks += 1
+        if self.looks > 1:
+            raise RuntimeError("not now")
+        return super().parameters(recurse)
+
+
+def test_a_start_that_fails_leaves_no_empty_run(tmp_path: Path) -> None:
+    """Training goes on unmeasured, and beside the real runs there is no directory without one."""
+    monitor = quiet(tmp_path).watch(Unreadable(2, 1))
+    passed = list(monitor.batches([4, 5]))
+    monitor.close()
+
+    assert passed == [4, 5]
+    assert "not now" in str(monitor.monitor.guard.faults)
     assert list(tmp_path.iterdir()) == []
 
 

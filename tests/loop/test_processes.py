@@ -13,6 +13,8 @@ import torch.multiprocessing as mp
 from support.loop_ranks import LATE_MS, STEPS, train, train_measured_on_rank_0
 from support.loops import read
 
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
 from trainperf.loop import LoopMonitor
 from trainperf.testing import FakeClock
 
@@ -99,6 +101,8 @@ def test_a_killed_process_has_written_whole_lines(start: Start, tmp_path: Path) 
     assert [step.index for step in found.steps] == list(range(len(found.steps)))
     assert 100 <= len(found.steps) <= 126
     assert b'"kind":"end"' not in lines
+    if sys.platform == "linux":  # where a process that is gone can be seen
+        assert examine(Run.open(records(tmp_path).parent)).summary.run.state == "killed"
 
 
 def test_a_first_answer_comes_when_the_warm_up_is_over(

@@ -2,7 +2,7 @@
 
 import itertools
 
-from trainperf.recording.schedule import FlushSchedule, Interval, Thinning
+from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval, Thinning
 
 
 SECOND = 1_000_000_000
@@ -78,3 +78,13 @@ def test_a_thinning_schedule_is_due_ever_less_often() -> None:
     assert pauses[:3] == [10, 10, 10]
     assert pauses == sorted(pauses)
     assert max(pauses) == 40
+
+
+def test_what_is_dear_is_done_so_rarely_that_it_takes_a_thousandth_of_the_time() -> None:
+    """7 ms every 7 seconds; what costs nothing, as often as allowed."""
+    dear, free = CostLimit(), CostLimit(least_ns=SECOND)
+    dear.done(SECOND, 7_000_000)
+    free.done(SECOND, 0)
+
+    assert dear.next_ns == 8 * SECOND
+    assert free.next_ns == 2 * SECOND

@@ -72,7 +72,7 @@ def test_any_events_give_an_answer(events: list[dict[str, Any]]) -> None:
     said = TraceReport(ranks=(trace,), findings=findings(found), answer=answer(found))
     assert trace_text(said)
     assert trace_markdown(said)
-    assert "NaN" not in trace_json(said)
+    assert "NaN" not in trace_json([said])
 
 
 def assert_sound(trace: RankTrace) -> None:

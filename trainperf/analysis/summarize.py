@@ -66,7 +66,7 @@ def examine(
     Args:
         run: The opened run directory.
         now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
-            without it every run that lacks an end mark counts as running.
+            without it only one whose process is seen to be gone counts as killed.
         replay: The pass itself, for observers that need its journals; a new one by default.
         observers: Fed with every step in the same pass.
     """

@@ -13,7 +13,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="+",
         type=Path,
-        help="trace file (.json, .json.gz), or a directory with one per rank",
+        help="trace file (.json, .json.gz), or a directory with one per rank; each job is reported "
+        "on its own",
     )
     parser.add_argument("--format", choices=NAMES, default="text", help="output format")
     parser.add_argument(
@@ -27,21 +28,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str:
-    from trainperf.traces.job_report import report
+    from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
-    job = report(given.paths, AnalysisOptions(lanes=given.lanes, hta=given.hta))
+    jobs = reports(given.paths, AnalysisOptions(lanes=given.lanes, hta=given.hta))
     if given.format == "json":
         from trainperf.reports.layout.json import trace_json
 
-        return trace_json(job)
+        return trace_json(jobs)
     if given.format == "markdown":
         from trainperf.reports.trace.view import trace_markdown
 
-        return trace_markdown(job)
+        return "\n".join(map(trace_markdown, jobs))
     from trainperf.reports.trace.view import trace_text
 
-    return trace_text(job)
+    return "\n".join(map(trace_text, jobs))
 
 
 COMMAND = Command(

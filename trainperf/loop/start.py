@@ -8,7 +8,8 @@ it is asked for.
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -112,22 +113,33 @@ def start(
             own.append(audit)
         return [*own, *_profiler(objects, options, outputs, monitor)]
 
-    chosen = start_fit(
-        monitor,
-        FitPlan(
-            objects=objects,
-            outputs=outputs,
-            started_at=options.started_at,
-            config=_configuration(objects, loader),
-            log_every=options.log_every,
-            notes=notes,
-            probes=probes,
-            reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},
-            extensions=options.extensions,
-            first_answer=say if options.aloud and rank == 0 else None,
-        ),
-    )
+    with _discarded_on_error(objects.run):
+        chosen = start_fit(
+            monitor,
+            FitPlan(
+                objects=objects,
+                outputs=outputs,
+                started_at=options.started_at,
+                config=_configuration(objects, loader),
+                log_every=options.log_every,
+                notes=notes,
+                probes=probes,
+                reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},
+                extensions=options.extensions,
+                first_answer=say if options.aloud and rank == 0 else None,
+            ),
+        )
     return StartedFit(run=run, rank=rank, chosen=chosen, audit=audit)
+
+
+@contextmanager
+def _discarded_on_error(run: Path | None) -> Iterator[None]:
+    """Leaves no empty run directory behind where the block raises."""
+    with ExitStack() as undo:
+        if run is not None:
+            undo.callback(run_directory.discard_empty, run)
+        yield
+        undo.pop_all()
 
 
 def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torch.device:

@@ -13,7 +13,7 @@ from trainperf.meters.base import Meter, Scope
 NO_STEADY_STATE = "no steady state: the warm-up was not seen to end in the steps recorded"
 
 
-NO_EVENT = "not measured: the event never occurred (0 in the denominator)"
+NO_EVENT = "not measured: the event never occurred"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -87,8 +87,9 @@ class MemorySlope(Meter):
 
     Device memory held by tensors, or on a CPU run the process's memory in use, without mapped
     files and, where glibc tells, without Python's own small objects.  Theil and Sen's slope of the
-    least value in each stretch of the latter half of the steady steps: what fills up and stops has
-    none.  It is not the peak's growth.
+    least value in each stretch of the latter half of the steady steps, between steps with as many
+    distinct shapes and compiled graphs so far: what fills up and stops has none, nor has a cache
+    of shapes.  It is not the peak's growth.
     """
 
     name = "memory_slope_bytes_per_step"
@@ -99,10 +100,11 @@ class MemorySlope(Meter):
     def observe(self, block: StepBlock) -> Trend | None:
         """Least values held after these steps."""
         for fact in ("allocated_bytes", "owned_bytes"):
-            rows = block.having(fact)
+            counted = ("cache_keys",) if "cache_keys" in block.schema.columns else ()
+            rows = block.having(fact, *counted)
             values = rows.fact(fact) if rows else None
             if rows is not None and values is not None:
-                return Trend.of(rows.index, values)
+                return Trend.of(rows.index, values, rows.fact("cache_keys"))
         return None
 
 

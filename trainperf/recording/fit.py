@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trainperf.core import run_directory
+from trainperf.core.machine.processes import this_process
 from trainperf.core.steps.records import RunInfo, Scalar, Totals
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
@@ -64,7 +65,7 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     turns = turns_probe(chosen.clock, info, plan.micro_batches)
 
     def totals() -> Totals:
-        lengths = chosen.tokens.lengths if chosen.tokens else {}
+        lengths = chosen.tokens.histogram() if chosen.tokens else {}
         return Totals(
             at_step=0,
             actions_ns=plan.actions_ns(),
@@ -97,6 +98,7 @@ def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:
         world_size=plan.objects.world_size,
         device=device.type,
         attempt=run_directory.attempt(),
+        process=this_process(),
         reasons={**chosen.reasons, **plan.reasons(chosen)},
         software={**run_identity.software(), **plan.software},
         hardware=run_identity.hardware(device),

@@ -25,7 +25,7 @@ from trainperf.recording.guard import Guard
 from trainperf.recording.live_readings import OwnFacts, OwnMeters, Window, switched_off
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.schedule import FlushSchedule, Interval, Thinning
+from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval, Thinning
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
 
@@ -36,9 +36,6 @@ SAMPLE_NS = (10_000_000, 250_000_000)
 
 _DEVICE = "device clock"
 _READINGS = "readings"
-
-SHOW_BUDGET = 100
-"""Readings are shown no sooner than so many times later than showing them took: at most 1 %."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,7 +84,7 @@ class Monitor:
         self._watched = self._has_readers = False
         self._schema = StepSchema()
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
-        self._sample: Callable[[Draft], None] = self.guard.each(())
+        self._samples: list[tuple[CostLimit, Callable[[Draft], None]]] = []
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
@@ -101,7 +98,7 @@ class Monitor:
         self._overhead: int | None = None
         self._switch_ns = 0.0
         self._answered = False
-        self._show_next_ns = 0
+        self._show_limit = CostLimit()
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = False
@@ -134,7 +131,8 @@ class Monitor:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
-        self._sample = self.guard.each(overriding(probes, "sample"))
+        samples = [self.guard.each((hook,)) for hook in overriding(probes, "sample")]
+        self._samples = [(CostLimit(), hook) for hook in samples]
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         self.recorder.on_close = self.guard.each(overriding(probes, "close"))
         self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
@@ -164,11 +162,20 @@ class Monitor:
     def _look(self, draft: Draft, now: int) -> None:
         """Sample what is sampled, and flush, if either is due."""
         if self._sample_due.due(now):
-            self._sample(draft)
+            self._sample(draft, now)
         crowded = self._device is not None and self._device.crowded
         if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
             self._flush()
         self._look_ns = min(self._sample_due.next_ns, self._flush_schedule.late_ns)
+
+    def _sample(self, draft: Draft, now: int) -> None:
+        """Let each probe sample that has not cost too much lately."""
+        for limit, sample in self._samples:
+            if now >= limit.next_ns:
+                begun = self._clock()
+                sample(draft)
+                ended = self._clock()
+                limit.done(ended, ended - begun)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -190,7 +197,8 @@ class Monitor:
         self.finished = True
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
-            self._sample(draft)
+            for _, sample in self._samples:
+                sample(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()
@@ -294,7 +302,7 @@ class Monitor:
 
     def _show(self) -> None:
         steps, begun = self._window.steps, self._clock()
-        waiting = steps < self._parts.log_every or begun < self._show_next_ns
+        waiting = steps < self._parts.log_every or begun < self._show_limit.next_ns
         if not steps or (waiting and not self.finished):
             return
         info = self._info_now()
@@ -307,7 +315,7 @@ class Monitor:
             if answer is not None and not self.finished:
                 self.guard.run("first answer", lambda: answer(readings))
         now = self._clock()
-        self._show_next_ns = now + SHOW_BUDGET * (now - begun)
+        self._show_limit.done(now, now - begun)
 
     def _info_now(self) -> RunInfo:
         info = self._parts.info

@@ -1,6 +1,29 @@
 """Schedules by steps and time, both given by the caller."""
 
 
+class CostLimit:
+    """When something may be done again, so that it takes no more than a *share* of the time.
+
+    For whatever is sampled, on any thread: what it took is told to `done`, and the next time is
+    1 / *share* times that long after it.  Allowed at once at first.  Times are the caller's, in
+    nanoseconds of one clock; the cost may be of another, e.g. the thread's processor time.
+
+    Args:
+        share: Of the time; 0.1 % by default, what everything sampled keeps to.
+        least_ns: Never more often than this, however cheap.
+    """
+
+    def __init__(self, share: float = 1e-3, least_ns: int = 0) -> None:
+        self._times = 1 / share
+        self._least_ns = least_ns
+        self.next_ns = 0
+        """From when on it may be done again."""
+
+    def done(self, now_ns: int, cost_ns: int) -> None:
+        """It was done, ended *now_ns* and took *cost_ns*."""
+        self.next_ns = now_ns + max(self._least_ns, round(self._times * cost_ns))
+
+
 class FlushSchedule:
     """Due every *every* steps, or when *most_ns* has passed; never so often that it costs 0.5 %.
 

@@ -19,6 +19,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
+from trainperf.core.machine.processes import has_died
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.series.columns import Groups, SeriesFold
@@ -233,7 +234,8 @@ def _may_be_dead(cached: _Remembered, now_s: float) -> bool:
     """Whether a run may have died since: nothing changes on disk when one does."""
     if cached.summary is None or cached.run is None or cached.summary.run.state != "running":
         return False
-    return now_s - cached.run.last_write_s() > SILENT_S
+    silent_s = now_s - cached.run.last_write_s()
+    return silent_s > SILENT_S or bool(has_died(cached.run.info.process))
 
 
 def _viewed(cached: _Remembered, view: View) -> RunPage:

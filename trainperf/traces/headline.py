@@ -42,8 +42,7 @@ def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
     lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
     if lost_s > 0 and lost_s >= LIMITS.worth * whole_s:
         lost.append(
-            f"waits {duration(waited_s)} for data, {duration(lost_s)} "
-            f"({share(lost_s / whole_s)}) of it with the GPU idle"
+            f"waits {duration(waited_s)} for data, {duration(lost_s)} of it with the GPU idle"
         )
     if lost:
         step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"

@@ -132,14 +132,41 @@ Outcome = RankAnalysis | str
 
 
 def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> TraceReport:
-    """Analyse traces: files, or directories with one per rank.
+    """Analyse the traces of one job: files, or directories with one per rank.
 
-    Of a directory that holds several captures, the last one.
+    Of a directory that holds several captures, the last one.  That they are of one job is not
+    asked here: see `reports`.
 
     Raises:
         TraceError: nothing of a named file, or of a whole directory, can be used.
         OSError: a file cannot be read.
     """
+    return _together(*_analyses(paths, options))
+
+
+def reports(
+    paths: Sequence[Path], options: AnalysisOptions | None = None
+) -> tuple[TraceReport, ...]:
+    """As `report`, for each of the jobs that left the traces: unrelated ones have no common mean.
+
+    Raises:
+        TraceError: nothing of a named file, or of a whole directory, can be used.
+        OSError: a file cannot be read.
+    """
+    from trainperf.traces.jobs import jobs  # noqa: PLC0415 loads numpy: see above
+
+    analyses, notes = _analyses(paths, options)
+    groups = jobs(analyses)
+    if len(groups) > 1:
+        number = f"{plural(len(analyses), 'trace')} of {len(groups)} unrelated jobs"
+        notes = [f"{number}: each job has a report of its own", *notes]
+    return tuple(_together(group, [] if place else notes) for place, group in enumerate(groups))
+
+
+def _analyses(
+    paths: Sequence[Path], options: AnalysisOptions | None
+) -> tuple[list[RankAnalysis], list[str]]:
+    """What can be used of the traces, and what must be known of the rest."""
     files, notes = trace_files([Path(path) for path in paths])
     outcomes = _outcomes(files, options or AnalysisOptions())
     analyses = [outcome for outcome in outcomes if isinstance(outcome, RankAnalysis)]
@@ -147,7 +174,7 @@ def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> Tra
     if not analyses:
         why = f": {problems[0]}" if problems else ""
         raise TraceError(f"{files[0].path.parent}: no usable trace in this directory{why}")
-    return _together(analyses, [*notes, *(f"skipped: {problem}" for problem in problems)])
+    return analyses, [*notes, *(f"skipped: {problem}" for problem in problems)]
 
 
 def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceReport:

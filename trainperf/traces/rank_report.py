@@ -166,7 +166,7 @@ def analyse_file(path: Path, options: AnalysisOptions) -> RankAnalysis:
         note = () if breakdown else ("HTA has no figures for a trace without a device",)
         trace = msgspec.structs.replace(trace, hta=breakdown, warnings=(*trace.warnings, *note))
     compared = rank_collectives(table, parts.steps, parts.host, parts.collectives)
-    return RankAnalysis(trace=trace, collectives=compared)
+    return RankAnalysis(trace=trace, collectives=compared, began_ns=table.base_ns)
 
 
 def analyse(table: EventTable, file: str, *, lanes: bool = True) -> RankTrace:

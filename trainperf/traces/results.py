@@ -26,7 +26,7 @@ class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
     """From the first to the last device event that the step launched."""
     gpu_busy_s: float | None = None
     gpu_idle_s: float | None = None
-    """Of the device's own period: from the first work of this step to the first of the next."""
+    """Of the device's own period: from the end of the earlier step's work to the end of its own."""
     idle_data_wait_s: float | None = None
     idle_host_bound_s: float | None = None
     """The next launch came after the device had nothing left to do."""
@@ -178,7 +178,7 @@ class HtaStream(msgspec.Struct, frozen=True, kw_only=True):
 class HtaBreakdown(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of Holistic Trace Analysis 0.5, with its rounding and without its last step.
 
-    For side-by-side use only; `docs/reference/traces.md` says how they differ from ours.
+    For side-by-side use only; `docs/reference/traces-reading.md` says how they differ from ours.
     """
 
     kernel_time_s: float
@@ -281,3 +281,5 @@ class RankAnalysis:
 
     trace: RankTrace
     collectives: RankCollectives
+    began_ns: int = 0
+    """When the trace begins, since 1970; 0 where it does not say."""

@@ -10,7 +10,7 @@ from support.light import CHIP, COMPUTE, MEMORY, make_audit, make_use
 from support.runs import make_step, make_steps
 
 from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse
-from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.phases import Tag
@@ -119,7 +119,7 @@ PASSES: dict[str, Planted] = {
         facts={"peak_bytes": 10 << 30},
     ),
     "overflows": Planted(facts={"attempts": 1, "overflows": 0, "loss_scale": 65536.0}),
-    "peak_memory": replace(GPU, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
+    "peak_memory": replace(GPU, number=900, facts={**GPU.facts, "allocated_bytes": 20 << 30}),
     "accumulation": Planted(
         facts={"samples": 32}, config={"batch_size": 8, "accumulate_grad_batches": 4}
     ),
@@ -266,6 +266,24 @@ def test_times_without_a_timing_event_are_not_believed_on_a_gpu(tmp_path: Path) 
 
     assert found.status == "fail"
     assert found.evidence == ("no timing event was read on cuda: only the host's clock is known",)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_fit_that_spends_half_its_time_recompiling_is_not_split(
+    tmp_path: Path, times: int
+) -> None:
+    """Also where it is one recompilation, which is no finding in a longer fit."""
+    entries = [
+        Compiled(function="f", where="m.py:1", step=step, seconds=1.0, reason=reason)
+        for step, reason in [(0, None), *((50 + 10 * again, "size") for again in range(times))]
+    ]
+    walls = [CompiledStep(step=entry.step or 0, wall_s=9.0 / times) for entry in entries]
+    walls[0] = CompiledStep(step=0, wall_s=0.05)
+    document = Compilation(graphs=1 + times, compiled=tuple(entries), steps=tuple(walls))
+    checked_split = checked("compile_split", tmp_path, replace(PLAIN, documents=(document,)))
+
+    assert checked_split.status == "fail"
+    assert checked_split.evidence[0].startswith("recompilation takes ")
 
 
 def test_a_copy_that_the_host_waits_for_fails_though_it_is_pinned(tmp_path: Path) -> None:

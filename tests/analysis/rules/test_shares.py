@@ -45,6 +45,7 @@ def padded(path: Path, lengths: dict[int, int], padded_to: int | None) -> Summar
         ({80: 50, 96: 20, 128: 30}, 128, "Batch sequences of similar length"),
         # Not even the longest needs the row.
         ({64: 50, 96: 50}, 192, "Pad less"),
+        ({20: 100}, 32, "Pad less"),
         ({}, None, "Pack the sequences"),
     ],
 )

@@ -65,6 +65,10 @@ def test_an_audited_run_divides_the_work_and_has_its_speed_of_light(tmp_path: Pa
     assert (backward.over, optimizer.over) == (None, None)
     assert [one.name for one in summary.light.operators] == ["aten.mm.default", "aten.add.Tensor"]
     assert summary.light.operators[0].share == pytest.approx(2 / 3)
+    # Of the peak that was measured: no data sheet knows this chip.
+    assert summary.light.mfu is not None
+    assert summary.value("mfu") == summary.light.mfu
+    assert summary.readings["mfu"].reason is None
 
 
 def test_phases_of_a_device_have_no_measured_time(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from trainperf.analysis.summarize import save_summary, summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
+from trainperf.core.machine.processes import this_process
 from trainperf.core.phases import PHASES, Gap, Tag
 from trainperf.core.steps.records import Totals
 
@@ -230,7 +232,7 @@ def test_faults_and_drops_of_ours_are_warnings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_loss_that_diverged_is_said_and_has_no_value(tmp_path: Path, rank: int) -> None:
     """The last finite loss is long ago: it is not what the model has learned."""
-    note = "not finite since step 7 (93 times)"
+    note = "not finite since step 7 (93 steps)"
     specs = [
         RankSpec(
             steps=make_steps(100, forward=1, facts={"loss": 2.5}),
@@ -297,6 +299,20 @@ def test_a_run_that_stopped_writing_was_killed(tmp_path: Path, silent_s: float, 
     os.utime(directory / "steps-rank0.jsonl", (1000.0, 1000.0))
 
     assert write_summary(directory, now_s=1000.0 + silent_s).run.state == state
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are seen in /proc")
+@pytest.mark.parametrize(("gone", "state"), [(False, "running"), (True, "killed")])
+def test_a_run_whose_process_is_gone_is_not_running(
+    tmp_path: Path, state: str, *, gone: bool
+) -> None:
+    """However short ago it wrote; the number may belong to another process by now."""
+    space, pid, started = this_process().rsplit("/", 2)
+    process = f"{space}/{pid}/{int(started) - gone}"
+    info = msgspec.structs.replace(make_info(), process=process)
+    spec = RankSpec(steps=make_steps(30, forward=1), info=info, end=None)
+
+    assert summary_of(tmp_path, [spec]).run.state == state
 
 
 def test_slow_steps_may_be_silent_for_longer(tmp_path: Path) -> None:

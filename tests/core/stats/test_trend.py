@@ -1,5 +1,7 @@
 """A slope that noise does not make, in constant memory."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -78,6 +80,59 @@ def test_what_is_emptied_again_and_again_does_not_grow() -> None:
 
     assert emptied.value() == 1.0
     assert interval(emptied)[0] <= 0
+
+
+def keyed(values: npt.ArrayLike, keys: npt.ArrayLike) -> Trend:
+    """As `trend`, with the keys that caches had got by each step."""
+    kept = np.asarray(values, dtype=float)
+    return Trend.of(np.arange(len(kept), dtype=float), kept, np.asarray(keys, dtype=float))
+
+
+def distinct(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many of them there were up to each step."""
+    first = np.zeros(len(lengths), dtype=np.int64)
+    first[np.unique(lengths, return_index=True)[1]] = 1
+    return np.cumsum(first)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cache_of_shapes_is_told_from_a_leak_beside_it(seed: int) -> None:
+    """5 MB for each new length of a long-tailed text, and 20 kB a step or none, under noise."""
+    rng = np.random.default_rng(seed)
+    shapes = distinct(rng.lognormal(4.5, 0.7, 3000).astype(np.int64))
+    cache = 5e6 * shapes + rng.normal(0, 1e6, 3000)
+
+    flat, leaks = keyed(cache, shapes), keyed(cache + 2e4 * np.arange(3000), shapes)
+
+    assert trend(cache).value() > 1e5  # without the keys it is one
+    assert interval(flat)[0] <= 0
+    assert leaks.value() == pytest.approx(2e4, rel=0.2)
+    assert interval(leaks)[0] > 0
+
+
+def test_a_run_in_which_every_step_is_a_new_shape_has_no_slope() -> None:
+    """Nothing can be told apart."""
+    assert keyed(np.arange(500), np.arange(500)).value() is None
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [np.sqrt, np.log1p, lambda step: -np.exp(-step / 1000)],
+    ids=["square root", "logarithm", "cache of unknown keys"],
+)
+def test_growth_that_slows_down_may_be_none(shape: Callable[[npt.ArrayLike], object]) -> None:
+    """The slope is what it is; its interval holds 0."""
+    slowing = trend(1e9 * np.asarray(shape(np.arange(1000.0))))
+
+    assert slowing.value() > 0
+    assert interval(slowing)[0] <= 0
+
+
+def test_a_leak_after_a_warm_up_is_one() -> None:
+    """An allocator fills up for a quarter of the steps; what leaks, leaks from the start."""
+    steps = np.arange(1200.0)
+
+    assert interval(trend(2e4 * steps + 1e6 * np.minimum(steps, 300)))[0] > 0
 
 
 def test_a_slope_of_few_steps_is_not_told() -> None:

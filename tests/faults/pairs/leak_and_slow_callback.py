@@ -8,8 +8,9 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from faults import models
 from faults.base import Script, ready, train
-from faults.models import WIDTH, Classifier
+from faults.loops import LONG
 
 
 class Slow(Callback):
@@ -30,11 +31,11 @@ class Slow(Callback):
         if self._healthy:
             return
         self.seen.append(batch[1][0].clone())
-        time.sleep(0.02)
+        time.sleep(0.04)
 
 
 def _train(out: Path, *, fixed: bool) -> None:
-    train(out, Classifier(), ready(80, WIDTH, 512), callbacks=[Slow(healthy=fixed)])
+    train(out, models.Slow(), ready(LONG, models.WIDTH, 512), callbacks=[Slow(healthy=fixed)])
 
 
-SCRIPT = Script(expected=("leak", "callbacks"), train=_train)
+SCRIPT = Script(expected=("leak", "callbacks"), train=_train, same_work=False)

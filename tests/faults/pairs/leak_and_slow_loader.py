@@ -8,7 +8,7 @@ import numpy.typing as npt
 from torch import nn
 
 from faults.base import Script
-from faults.loops import plain
+from faults.loops import LONG, plain, slowly
 from trainperf.loop import LoopMonitor
 
 
@@ -22,7 +22,13 @@ def _train(out: Path, *, fixed: bool) -> None:
             history.clear()
         history.append(gradient.numpy().copy())
 
-    plain(out, after=remember, sample=lambda: time.sleep(0 if fixed else 0.02))
+    plain(
+        out,
+        slowly,
+        after=remember,
+        sample=lambda: time.sleep(0 if fixed else 0.04),
+        steps=LONG,
+    )
 
 
-SCRIPT = Script(expected=("leak", "data_wait"), train=_train)
+SCRIPT = Script(expected=("leak", "data_wait"), train=_train, same_work=False)

@@ -9,7 +9,8 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from faults.base import Script, ready, train
-from faults.models import WIDTH, Classifier
+from faults.loops import LONG
+from faults.models import WIDTH, Slow
 
 
 class Scores(Callback):
@@ -34,7 +35,7 @@ class Scores(Callback):
 
 
 def _train(out: Path, *, fixed: bool) -> None:
-    train(out, Classifier(), ready(80, WIDTH, 512), callbacks=[Scores(bounded=fixed)])
+    train(out, Slow(), ready(LONG, WIDTH, 512), callbacks=[Scores(bounded=fixed)])
 
 
-SCRIPT = Script(expected=("leak",), train=_train)
+SCRIPT = Script(expected=("leak",), train=_train, same_work=False)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from torch import nn
 
 from faults.base import Script
-from faults.loops import plain
+from faults.loops import LONG, plain, slowly
 from trainperf.loop import LoopMonitor
 
 
@@ -21,7 +21,7 @@ def _train(out: Path, *, fixed: bool) -> None:
             history.clear()
         history.append(gradient.numpy().copy())
 
-    plain(out, after=remember)
+    plain(out, slowly, after=remember, steps=LONG)
 
 
-SCRIPT = Script(expected=("leak",), train=_train)
+SCRIPT = Script(expected=("leak",), train=_train, same_work=False)

@@ -137,3 +137,21 @@ def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
     fit.finish()
 
     assert fit.facts("loss") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("bad", "note"),
+    [
+        ([7, 8, 9], "not finite since step 7 (3 steps)"),
+        ([9], "not finite since step 9 (1 step)"),
+        ([2, 3, 8, 9], "not finite in 4 steps, first in step 2 and in every step since 8"),
+        ([2, 3], ""),
+    ],
+)
+def test_a_loss_that_ends_as_no_number_says_since_when_and_in_how_many_steps(
+    bad: list[int], note: str
+) -> None:
+    """The steps of an earlier lapse are not those since the last one began."""
+    fit = losses(*(torch.tensor(math.nan if step in bad else 1.0) for step in range(10)))
+
+    assert fit.totals.notes.get("loss", "") == note

@@ -4,17 +4,18 @@ from collections import UserDict
 from collections.abc import Callable
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from support.live import HostFit
 
-from trainperf.recording.probes.tokens import TokensProbe
+from trainperf.recording.probes.tokens import DISTINCT, TokensProbe
 
 
 class OnDevice(TokensProbe):
     """Takes every mask for one on a device: it goes through the ring."""
 
-    _host: ClassVar[str] = "nowhere"
+    _reads_host: ClassVar[bool] = False
 
 
 KINDS = pytest.mark.parametrize("kind", [TokensProbe, OnDevice])
@@ -152,7 +153,7 @@ def test_micro_batches_of_a_step_add_up(kind: type[TokensProbe]) -> None:
 
     assert fit.facts("tokens_effective") == [18, 2]
     assert fit.facts("tokens_padded") == [48, 50]
-    assert probe.lengths == {16: 7}
+    assert probe.histogram() == {1: 3, 2: 1, 3: 1, 4: 1, 8: 1}
 
 
 @KINDS
@@ -171,15 +172,25 @@ def test_a_flush_in_the_middle_of_a_group_counts_nothing_twice(kind: type[Tokens
 
 
 @KINDS
-def test_sequence_lengths_are_counted_in_bins_of_sixteen(kind: type[TokensProbe]) -> None:
-    """By their upper edge; a sequence of padding only is one of length 0."""
+def test_sequence_lengths_are_counted_exactly(kind: type[TokensProbe]) -> None:
+    """A sequence of padding only is one of length 0."""
     _, probe = counted(
         {"attention_mask": masks(0, 1, 16, 17, 64, width=64)},
         {"attention_mask": masks(33, 16, width=64)},
         kind=kind,
     )
 
-    assert probe.lengths == {0: 1, 16: 3, 32: 1, 48: 1, 64: 1}
+    assert probe.histogram() == {0: 1, 1: 1, 16: 2, 17: 1, 33: 1, 64: 1}
+
+
+@KINDS
+def test_very_many_distinct_lengths_are_counted_in_bins(kind: type[TokensProbe]) -> None:
+    """By their upper edge, those that came before and after, and nothing is counted twice."""
+    lengths = range(DISTINCT + 1)
+    batches = [{"attention_mask": masks(*lengths, width=1024)}]
+    _, probe = counted(*batches, {"attention_mask": masks(17, 20, width=32)}, kind=kind)
+
+    assert probe.histogram() == {0: 1, 16: 16, 32: 18} | dict.fromkeys(range(48, 513, 16), 16)
 
 
 def test_a_mask_that_needs_gradients_is_only_looked_at() -> None:
@@ -205,3 +216,36 @@ def test_a_mask_function_that_raises_disables_this_meter_only(
     assert fit.facts("tokens_effective") == [4, None, None]
     assert fit.totals.faults == {"tokens": "KeyError: 'mask'"}
     assert len(caplog.records) == 1
+
+
+def test_masks_of_many_steps_are_summed_in_a_row_and_counted_alike() -> None:
+    """Each step has its own tokens, whether its mask was summed at once or waited."""
+    kept = [1 + step % 7 for step in range(100)]
+
+    fit, _ = counted(*({"attention_mask": masks(length)} for length in kept))
+
+    assert fit.facts("tokens_effective") == kept
+
+
+def test_a_mask_whose_memory_is_written_again_is_summed_at_once() -> None:
+    """A loader that fills the same array for every batch, behind torch's back."""
+    memory = np.zeros((1, 8), dtype=np.int64)
+    fit = HostFit(TokensProbe())
+    for step in range(60):
+        memory[:] = np.arange(8) < step % 7
+        fit.micro_batch({"attention_mask": torch.from_numpy(memory)})
+
+    assert fit.finish().facts("tokens_effective") == [step % 7 for step in range(60)]
+
+
+def test_a_mask_that_was_written_to_since_is_not_counted() -> None:
+    """What it was is lost, and a wrong number is worse; from then on masks are summed at once."""
+    fit, before = HostFit(TokensProbe()), masks(3)
+    for step in range(60):
+        fit.micro_batch({"attention_mask": masks(3) if step != 32 else before})
+        if step == 32:
+            before.zero_()
+
+    tokens = fit.finish().facts("tokens_effective")
+    assert tokens[32] is None
+    assert [*tokens[:32], *tokens[33:]] == [3] * 59

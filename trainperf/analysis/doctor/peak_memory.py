@@ -1,8 +1,8 @@
 """Check that nothing raises peak memory without need."""
 
 from trainperf.analysis.doctor.base import Case, Outcome, passed, reason, to_audit, unknown
+from trainperf.analysis.rules.memory.base import LEAST_S, LEAST_STEPS, long_enough
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import size
 from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
@@ -31,8 +31,9 @@ def peak_memory(case: Case) -> Outcome:
     peak, resident = summary.value(MEMORY_PEAK_BYTES), summary.value(RESIDENT_PEAK_BYTES)
     if ledger is None and peak is None and resident is None:
         return unknown("memory was not measured", case.loop.measures["memory"])
-    if summary.run.steady_steps < LIMITS.steps:
-        return unknown("too few steady steps to see memory grow", "train past the warm-up")
+    if not long_enough(summary):
+        enough = f"train for {LEAST_STEPS} steady steps and {LEAST_S:.0f} s"
+        return unknown("too short to tell a leak from a warm-up", enough)
     slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None:
         why = reason(summary, MEMORY_SLOPE_BYTES_PER_STEP)

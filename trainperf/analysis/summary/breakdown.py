@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.analysis.roofline.roofline import Roofline
-from trainperf.analysis.roofline.speed_of_light import speed_of_light
+from trainperf.analysis.roofline.speed_of_light import SpeedOfLight, speed_of_light
 from trainperf.analysis.roofline.time_split import DeviceShares, StepFacts, dimensions
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.formatting.units import step_range
-from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION
+from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION, FLOPS_PER_S, HFU, MFU
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace
 
@@ -48,7 +48,28 @@ def with_time_split(
     if audit is not None and light is not None:
         # Times of the warm-up do not show how fast a step is.
         speed = speed_of_light(light, audit, {} if typical is None else phases_s, typical)
+        summary, speed = _with_one_mfu(summary, speed)
     return msgspec.structs.replace(summary, dimensions=dimensions(facts), light=speed)
+
+
+def _with_one_mfu(summary: Summary, speed: SpeedOfLight) -> tuple[Summary, SpeedOfLight]:
+    """Readings and speed of light with the same MFU and HFU.
+
+    Those of the readings, which stand on the chip table; of a chip that is not in it, those by the
+    peak that was measured.
+    """
+    shares = {MFU: speed.mfu, HFU: speed.hfu}
+    for name, share in shares.items():
+        reading = summary.readings[name]
+        if reading.value is not None:
+            shares[name] = reading.value
+        elif share is not None:
+            measured = msgspec.structs.replace(
+                reading, value=share, n=summary.readings[FLOPS_PER_S].n, reason=None
+            )
+            readings = {**summary.readings, name: measured}
+            summary = msgspec.structs.replace(summary, readings=readings)
+    return summary, msgspec.structs.replace(speed, mfu=shares[MFU], hfu=shares[HFU])
 
 
 def _loop_wait_s(summary: Summary) -> float:

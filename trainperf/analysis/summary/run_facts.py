@@ -7,12 +7,15 @@ from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.schema import RunFacts, State
 from trainperf.core.formatting.units import duration, plural
+from trainperf.core.machine.processes import has_died
 from trainperf.core.steps.records import NOT_CLOSED, RunInfo
 from trainperf.meters.fold import Fold
 
 
 SILENT_S = 120.0
-"""A run without an end mark that wrote nothing for so long, or for 100 steps, was killed."""
+"""A run without an end mark that wrote nothing for so long, or for 100 steps, was killed.
+
+On the machine where it ran its process is looked for, and no silence is needed."""
 
 _SILENT_STEPS = 100
 _ENDINGS: dict[str, State] = {
@@ -45,13 +48,13 @@ def run_facts(
         replay: All of it, read.
         fold: The meters of the rank with the most steps.
         step_s: A mean step.
-        now_s: Seconds since 1970; without it a run that lacks an end mark counts as running.
+        now_s: Seconds since 1970; without it a silent run counts as running.
     """
     info, first = run.info, replay.journals[run.ranks[0]]
     complete = completed_info(info, first)
     silent_s = max(SILENT_S, _SILENT_STEPS * (step_s or 0.0))
     silent = now_s is not None and now_s - run.last_write_s() > silent_s
-    state = _state(first, silent=silent)
+    state = _state(first, dead=silent or bool(has_died(info.process)))
     return RunFacts(
         path=str(run.path),
         name=run.name,
@@ -77,9 +80,9 @@ def run_facts(
     )
 
 
-def _state(journal: Journal, *, silent: bool) -> State:
+def _state(journal: Journal, *, dead: bool) -> State:
     if journal.end is None:
-        return "killed" if silent else "running"
+        return "killed" if dead else "running"
     return _ENDINGS.get(journal.end.reason, "failed")
 
 

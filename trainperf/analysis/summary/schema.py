@@ -31,7 +31,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     name: str
     state: State
-    """`running` and `killed` both lack an end mark; the time of the last write tells them apart."""
+    """`running` and `killed` both lack an end mark; the process, or the time of the last
+    write, tells them apart."""
     end_reason: str | None
     """Class name of the exception that ended the fit, or `NOT_CLOSED`."""
     started_at: str

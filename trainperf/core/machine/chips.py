@@ -35,9 +35,10 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
 def chip_of(device_name: str) -> Chip | None:
     """The row of a device, by the name that its driver gives it; `None` for an unknown one."""
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
-    if words & _OTHER_PRODUCTS:
-        return None
-    return next((chip for wanted, chip in _ROWS if wanted <= words), None)
+    for wanted, chip in _ROWS:
+        if wanted <= words and not (words - wanted) & _OTHER_PRODUCTS:
+            return chip
+    return None
 
 
 # A laptop's chip, a cut-down one or a slice of one shares the name, not the figures.
@@ -46,12 +47,18 @@ _OTHER_PRODUCTS = frozenset({"ti", "laptop", "d", "super", "max", "mobile", "mig
 
 _PCIE3, _PCIE4, _PCIE5 = 16.0, 32.0, 64.0
 """Sixteen lanes, one direction, GB/s."""
+_C2C = 450.0
+"""NVLink-C2C between Grace and Hopper, one direction, GB/s."""
 
 _A100_SHEET = "NVIDIA A100 Tensor Core GPU data sheet"
 _H100_SHEET = "NVIDIA H100 Tensor Core GPU data sheet, tensor figures halved: they are sparse"
 _H200_SHEET = "NVIDIA H200 Tensor Core GPU data sheet, tensor figures halved: they are sparse"
 _V100_SHEET = "NVIDIA V100 Tensor Core GPU data sheet"
+_GH200_SHEET = "NVIDIA GH200 Grace Hopper data sheet, tensor figures halved: they are sparse"
 _GEFORCE = "tensor figures with FP32 accumulation, as PyTorch computes, without sparsity"
+_AMPERE = f"NVIDIA Ampere GA102 GPU architecture white paper; {_GEFORCE}"
+_ADA = f"NVIDIA Ada GPU architecture white paper; {_GEFORCE}"
+_BLACKWELL = f"NVIDIA RTX Blackwell GPU architecture white paper; {_GEFORCE}"
 
 _A100 = "fp32 19.5 tf32 156 fp16 312 bf16 312"
 _NVL = "fp32 60 tf32 417.5 fp16 835.5 bf16 835.5 fp8 1670.5"
@@ -79,6 +86,14 @@ def _row(
 _ROWS = (
     _row("a100 40gb", "A100 40GB", _A100, 1555, _PCIE4, _A100_SHEET),
     _row("a100 sxm4 80gb", "A100 80GB SXM", _A100, 2039, _PCIE4, _A100_SHEET),
+    _row(
+        "a100 pg509 200",
+        "A100 PG509-200",
+        _A100,
+        1555,
+        _PCIE4,
+        f"{_A100_SHEET}: this 40 GB board has none of its own, and the figures of A100 40GB SXM",
+    ),
     _row("a100 pcie 80gb", "A100 80GB PCIe", _A100, 1935, _PCIE4, _A100_SHEET),
     _row(
         "h100 pcie",
@@ -90,6 +105,8 @@ _ROWS = (
     ),
     _row("h100 nvl", "H100 NVL", _NVL, 3900, _PCIE5, _H100_SHEET),
     _row("h100 hbm3", "H100 SXM", _H100_SXM, 3350, _PCIE5, _H100_SHEET),
+    _row("gh200 480gb", "GH200 96GB", _H100_SXM, 4000, _C2C, _GH200_SHEET),
+    _row("gh200 144g", "GH200 144GB", _H100_SXM, 4900, _C2C, _GH200_SHEET),
     _row("h200 nvl", "H200 NVL", _NVL, 4800, _PCIE5, _H200_SHEET),
     _row("h200", "H200 SXM", _H100_SXM, 4800, _PCIE5, _H200_SHEET),
     _row(
@@ -121,12 +138,103 @@ _ROWS = (
     _row("v100 pcie", "V100 PCIe", "fp32 14 fp16 112", 900, _PCIE3, _V100_SHEET),
     _row("v100 sxm2", "V100 SXM2", "fp32 15.7 fp16 125", 900, _PCIE3, _V100_SHEET),
     _row(
-        "rtx 3090",
-        "RTX 3090",
-        "fp32 35.6 tf32 35.6 fp16 71.2 bf16 71.2",
-        936,
+        "v100 dgxs",
+        "V100 DGX Station",
+        "fp32 15.7 fp16 125",
+        900,
+        _PCIE3,
+        "NVIDIA DGX Station data sheet, a quarter of its 500 tensor TFLOP/s; the rest as V100 SXM2",
+    ),
+    _row(
+        "a10",
+        "A10",
+        "fp32 31.2 tf32 62.5 fp16 125 bf16 125",
+        600,
         _PCIE4,
-        f"NVIDIA Ampere GA102 GPU architecture white paper; {_GEFORCE}",
+        "NVIDIA A10 data sheet, the figures without sparsity",
+    ),
+    _row(
+        "a10g",
+        "A10G",
+        "fp32 35 tf32 35 fp16 70 bf16 70",
+        600,
+        _PCIE4,
+        "NVIDIA A10G data sheet (AWS G5), the figures without sparsity",
+    ),
+    _row(
+        "a30",
+        "A30",
+        "fp32 10.3 tf32 82 fp16 165 bf16 165",
+        933,
+        _PCIE4,
+        "NVIDIA A30 data sheet, the figures without sparsity",
+    ),
+    _row(
+        "a40",
+        "A40",
+        "fp32 37.4 tf32 74.8 fp16 149.7 bf16 149.7",
+        696,
+        _PCIE4,
+        "NVIDIA A40 data sheet, the figures without sparsity",
+    ),
+    _row(
+        "rtx a4000",
+        "RTX A4000",
+        "fp32 19.2 tf32 38.35 fp16 76.7 bf16 76.7",
+        448,
+        _PCIE4,
+        "NVIDIA RTX A4000 data sheet, tensor figures halved: they are sparse",
+    ),
+    _row(
+        "rtx a5000",
+        "RTX A5000",
+        "fp32 27.8 tf32 55.55 fp16 111.1 bf16 111.1",
+        768,
+        _PCIE4,
+        "NVIDIA RTX A5000 data sheet, tensor figures halved: they are sparse",
+    ),
+    _row(
+        "rtx a6000",
+        "RTX A6000",
+        "fp32 38.7 tf32 77.4 fp16 154.8 bf16 154.8",
+        768,
+        _PCIE4,
+        "NVIDIA Ampere GA102 GPU architecture white paper, the figures without sparsity",
+    ),
+    _row(
+        "rtx 6000 ada",
+        "RTX 6000 Ada",
+        "fp32 91.1 tf32 182.1 fp16 364.2 bf16 364.2 fp8 728.5",
+        960,
+        _PCIE4,
+        "NVIDIA RTX 6000 Ada data sheet, tensor figures halved: they are sparse",
+    ),
+    _row(
+        "rtx 2080 ti",
+        "RTX 2080 Ti",
+        "fp32 13.4 fp16 53.8",
+        616,
+        _PCIE3,
+        f"NVIDIA Turing GPU architecture white paper, the reference board; {_GEFORCE}",
+    ),
+    _row("rtx 3070", "RTX 3070", "fp32 20.3 tf32 20.3 fp16 40.6 bf16 40.6", 448, _PCIE4, _AMPERE),
+    _row("rtx 3090", "RTX 3090", "fp32 35.6 tf32 35.6 fp16 71.2 bf16 71.2", 936, _PCIE4, _AMPERE),
+    _row("rtx 3090 ti", "RTX 3090 Ti", "fp32 40 tf32 40 fp16 80 bf16 80", 1008, _PCIE4, _AMPERE),
+    _row(
+        "rtx 4070 ti",
+        "RTX 4070 Ti",
+        "fp32 40.1 tf32 40.1 fp16 80.2 bf16 80.2 fp8 160.4",
+        504.2,
+        _PCIE4,
+        _ADA,
+    ),
+    _row(
+        "rtx 4080",
+        "RTX 4080",
+        "fp32 48.7 tf32 48.7 fp16 97.5 bf16 97.5 fp8 194.9",
+        716.8,
+        _PCIE4,
+        _ADA,
     ),
     _row(
         "rtx 4090",
@@ -134,7 +242,31 @@ _ROWS = (
         "fp32 82.6 tf32 82.6 fp16 165.2 bf16 165.2 fp8 330.3",
         1008,
         _PCIE4,
-        f"NVIDIA Ada GPU architecture white paper; {_GEFORCE}",
+        _ADA,
+    ),
+    _row(
+        "rtx 5070",
+        "RTX 5070",
+        "fp32 30.9 tf32 30.9 fp16 61.7 bf16 61.7 fp8 123.5",
+        672,
+        _PCIE5,
+        _BLACKWELL,
+    ),
+    _row(
+        "rtx 5070 ti",
+        "RTX 5070 Ti",
+        "fp32 43.9 tf32 43.9 fp16 87.9 bf16 87.9 fp8 175.8",
+        896,
+        _PCIE5,
+        _BLACKWELL,
+    ),
+    _row(
+        "rtx 5080",
+        "RTX 5080",
+        "fp32 56.3 tf32 56.3 fp16 112.6 bf16 112.6 fp8 225.1",
+        960,
+        _PCIE5,
+        _BLACKWELL,
     ),
     _row(
         "rtx 5090",
@@ -142,7 +274,7 @@ _ROWS = (
         "fp32 104.8 tf32 104.8 fp16 209.5 bf16 209.5 fp8 419",
         1792,
         _PCIE5,
-        f"NVIDIA RTX Blackwell GPU architecture white paper; {_GEFORCE}",
+        _BLACKWELL,
     ),
     _row(
         "mi250x",

@@ -74,6 +74,11 @@ FACTS: dict[str, StepFact] = {
                 "tells, else the resident set without mapped files (CPU runs on Linux)"
             ),
         ),
+        (
+            "cache_keys",
+            "1",
+            "distinct shapes of batches and graphs built so far: what fills caches (sampled)",
+        ),
         ("gc_ns", "ns", "time the garbage collector ran inside the step"),
         ("recompiles", "1", "graphs torch.compile built inside the step"),
         ("pace_ns", "ns", "time of a small fixed piece of Python after it: how fast the host was"),
@@ -144,6 +149,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     continues: str = ""
     """Run directory this fit continues, if it was resumed and the earlier one is known."""
     attempt: int = 0
+    process: str = ""
+    """Who wrote the file, as `core.machine.processes` names it; empty where that is unknown."""
 
 
 class OwnReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -174,7 +181,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     actions_ns: dict[str, int] = {}
     """Exclusive host time of each user hook, by name."""
     sequence_lengths: dict[int, int] = {}
-    """Effective length of a sequence (upper edge of its bin, in tokens) to how many there were."""
+    """Effective length of a sequence in tokens (of many distinct ones the upper edge of a bin
+    of 16) to how many there were."""
     faults: dict[str, str] = {}
     """Parts of trainperf that were switched off after an error of their own, and the error."""
     dropped: dict[str, int] = {}

@@ -14,7 +14,7 @@ from trainperf.recording.recorder import Draft, Recorder
 
 
 Batch = object
-"""Whatever the loader yields: probes look into it and never keep it."""
+"""Whatever the loader yields: probes look into it and keep at most its mask, for some steps."""
 
 
 class Probe:

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,10 +34,12 @@ class CompileProbe(Probe):
 
     def __init__(self, run: Path | None = None) -> None:
         self._run = run
+        self._counters: Mapping[str, Counter[str]] | None = None
+        """What the compiler counts, once it was loaded."""
         self._built = 0
         self._new = False
         self._compiled: list[Compiled] = []
-        self._left_out = 0
+        self._omitted = 0
         self._breaks: Counter[tuple[str, str]] = Counter()
         self._walls_ns: dict[int, int] = {}
         self._building = False
@@ -57,11 +59,17 @@ class CompileProbe(Probe):
 
     def close(self, draft: Draft) -> None:
         """Compare with the step before, unless a gap has ended it.  Runs every step."""
-        if self.recorder.slot < FIRST_GAP:
+        if self._counters is None:
             utils = sys.modules.get(UTILITIES)
-            # `[...]` would run the counter's Python code for a missing key, every step.
-            if utils is not None and utils.counters["frames"].get("total", 0) != self._frames:
-                self._charge(draft)
+            self._counters = None if utils is None else utils.counters
+        # Empty until something was compiled: one look and no more in most fits.
+        # Then `[...]` would run the counter's Python code for a missing key, every step.
+        if (
+            self._counters
+            and self.recorder.slot < FIRST_GAP
+            and self._counters["frames"].get("total", 0) != self._frames
+        ):
+            self._charge(draft)
         if self._building:
             self._building = False
             self._walls_ns[draft.index] = sum(draft.host_ns)
@@ -99,7 +107,7 @@ class CompileProbe(Probe):
         compiled = self._records.compiled(step)
         room = MOST - len(self._compiled)
         self._compiled += compiled[:room]
-        self._left_out += len(compiled[room:])
+        self._omitted += len(compiled[room:])
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True
@@ -117,13 +125,18 @@ class CompileProbe(Probe):
             graphs=self._built,
             compile_s=self._records.compile_s(),
             compiled=tuple(self._compiled),
-            left_out=self._left_out,
+            left_out=self._omitted,
             breaks=by_times(self._breaks),
             steps=tuple(
                 CompiledStep(step=step, wall_s=wall / 1e9) for step, wall in self._walls_ns.items()
             ),
             reasons=self._records.reasons(),
         )
+
+
+def graphs_built() -> int:
+    """Graphs that torch.compile has built in this process."""
+    return _counted()[1]
 
 
 def _counted() -> tuple[int, int]:

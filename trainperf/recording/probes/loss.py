@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 
+from trainperf.core.formatting.units import plural
 from trainperf.recording.probes.base import Batch, RingProbe
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
@@ -26,8 +27,7 @@ class LossProbe(RingProbe):
     def __init__(self, *, scale: float = 1.0, asynchronous: bool = False) -> None:
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
-        self._not_finite_since: int | None = None
-        self._not_finite = 0
+        self._not_finite = _NotFinite()
         self._read: dict[int, float] = {}
         self._asynchronous = asynchronous
         self._on_its_way: dict[int, torch.Tensor] = {}
@@ -92,11 +92,9 @@ class LossProbe(RingProbe):
 
     def _fill(self, draft: Draft, loss: float) -> None:
         if not math.isfinite(loss):
-            self._not_finite += 1
-            if self._not_finite_since is None:
-                self._not_finite_since = draft.index
+            self._not_finite.count(draft.index)
             return
-        self._not_finite_since = None
+        self._not_finite.since = None
         while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
             self._scales.pop(0)
         # Seven digits are all a float32 has.
@@ -108,7 +106,32 @@ class LossProbe(RingProbe):
 
     def notes(self) -> dict[str, str]:
         """A loss that is no number has no value, but while it lasts it must be known."""
-        if self._not_finite_since is not None:
-            since, times = self._not_finite_since, self._not_finite
-            return {"loss": f"not finite since step {since} ({times} times)"}
-        return {}
+        note = self._not_finite.note()
+        return {"loss": note} if note else {}
+
+
+class _NotFinite:
+    """The steps whose loss is NaN or infinite: the first, how many, and since when all are."""
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._steps = 0
+        self.since: int | None = None
+        """First of the steps that ended the fit so far without a finite loss between them."""
+
+    def count(self, step: int) -> None:
+        """One more."""
+        self._steps += 1
+        self._first = step if self._first is None else self._first
+        self.since = step if self.since is None else self.since
+
+    def note(self) -> str:
+        """While it lasts, e.g. `not finite since step 81 (19 steps)`; else empty."""
+        if self.since is None:
+            return ""
+        if self._first == self.since:
+            return f"not finite since step {self.since} ({plural(self._steps, 'step')})"
+        return (
+            f"not finite in {plural(self._steps, 'step')}, first in step {self._first} and in "
+            f"every step since {self.since}"
+        )

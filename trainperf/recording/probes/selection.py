@@ -36,7 +36,7 @@ FACTS_OF: dict[Measure, tuple[str, ...]] = {
     Measure.DATA_WAIT: ("data_stall_ns", "lead_forward", "lead_backward"),
     Measure.H2D: ("h2d_device_ns", "h2d_bytes", "h2d_tensors"),
     Measure.SCALER: ("attempts", "overflows", "loss_scale"),
-    Measure.TOKENS: ("tokens_effective", "tokens_padded", "samples"),
+    Measure.TOKENS: ("tokens_effective", "tokens_padded", "samples", "cache_keys"),
     Measure.TAIL: ("tail_ns",),
     Measure.MEMORY: (
         "allocated_bytes",

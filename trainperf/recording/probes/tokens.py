@@ -14,6 +14,9 @@ from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
 
 
+_Mask = tuple[Draft, torch.Tensor, int, int]
+"""A step, its mask, the value that means *does not count*, and the mask's version."""
+
 MaskFunction = Callable[[object], torch.Tensor]
 """From a batch to a mask of shape `(batch, tokens)`: true or 1 where a token counts."""
 
@@ -24,8 +27,17 @@ NO_MASK = (
     "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
     "tokens=lambda batch: mask"
 )
-_BIN = 16
-"""Width of a bin of the sequence-length histogram, in tokens."""
+WINDOW = 16
+"""Masks on the host that are kept and summed in a row: some steps', so that little is held."""
+_MOST_UNCOUNTED = 4096
+"""Batches whose sequence lengths wait to be counted."""
+_MOST = 1 << 18
+"""A mask of more tokens is summed at once."""
+
+DISTINCT = 512
+"""Sequence lengths that are counted one by one; of more, bins are counted."""
+BIN = 16
+"""Width of such a bin, in tokens."""
 
 
 def demand_mask(tokens: MaskFunction | None) -> None:
@@ -45,13 +57,14 @@ class TokensProbe(RingProbe):
     """Effective and padded tokens of every step, this rank.
 
     The mask is `attention_mask`, else `labels != -100`, else what *mask* returns.  A mask on the
-    CPU is summed at once; one on a device is summed there, row by row, and read later.
+    CPU is summed with those of the next steps; one on a device is summed there, row by row, and
+    read later.
     """
 
     name = "tokens"
     facts: ClassVar[tuple[str, ...]] = ("tokens_effective", "tokens_padded")
-    _host: ClassVar[str] = "cpu"
-    """Type of the device whose memory can be read at once."""
+    _reads_host: ClassVar[bool] = True
+    """Whether the host's memory is read there and then."""
 
     def __init__(self, mask: MaskFunction | None = None) -> None:
         super().__init__(Ring(torch.int64))
@@ -60,40 +73,49 @@ class TokensProbe(RingProbe):
         self._decided = False
         self._length: int | None = None
         self._kept: torch.Tensor | None = None
+        self._waiting: list[_Mask] = []
+        self._first: list[_Mask] | None = []
+        """The first masks, kept to see whether each has memory of its own; `None` after that."""
+        self._apart = False
+        """Whether each has: then one can be summed later, because nothing is written over it."""
+        self._uncounted: list[npt.NDArray[np.int64]] = []
         self.lengths: dict[int, int] = {}
-        """Upper edge of a bin in tokens to the sequences whose effective length falls in it."""
+        """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
+        self._width = 1
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
         super().attach(recorder)
         self._effective = recorder.column("tokens_effective")
         self._padded = recorder.column("tokens_padded")
-        self._waiting: list[npt.NDArray[np.int64]] = []
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
-        """Sum the batch's mask.  Runs every micro-batch; no sync."""
+        """Keep or sum the batch's mask.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
         mask = self._mask(batch)
         if mask is None or draft is None:
             return
         marks, ignored = mask
-        add(draft, self._padded, marks.numel())
-        if marks.device.type == self._host:
-            lengths = np.count_nonzero(_on_host(marks) != ignored, axis=-1)
-            add(draft, self._effective, int(lengths.sum()))
-            self._waiting.append(lengths)
+        if marks.is_cpu and self._reads_host:
+            self._keep(draft, marks, ignored)
             return
+        add(draft, self._padded, marks.numel())
         row = self.ring.row(draft.index, marks.device, marks.shape[0])
         if row is not None:
             kept = torch.ne(marks, ignored, out=self._room(marks))
             torch.sum(kept, dim=-1, dtype=torch.int64, out=row[: marks.shape[0]])
 
     def seal(self) -> None:
-        """End the group; also the moment to count sequence lengths, off the hot path."""
+        """End the group: its masks are summed."""
         super().seal()
-        if self._waiting:
-            self._count(np.concatenate(self._waiting))
-            self._waiting.clear()
+        self._sum()
+
+    def histogram(self) -> dict[int, int]:
+        """`lengths` of all that was summed so far; counted here, off the hot path."""
+        if self._uncounted:
+            self._count(np.concatenate(self._uncounted))
+            self._uncounted.clear()
+        return self.lengths
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Sum the step's lengths: a row is a micro-batch."""
@@ -118,7 +140,13 @@ class TokensProbe(RingProbe):
     def _mask(self, batch: Batch) -> tuple[torch.Tensor, int] | None:
         """A tensor of shape (sequences, tokens), and the value that means *does not count*."""
         if self._user_mask is not None:
-            return self._using(self._user_mask(batch), 0, "the user's mask function")
+            marks = None
+            try:
+                marks = self._user_mask(batch)
+            finally:
+                if marks is None:  # it raised, which switches us off: what was counted stands
+                    self._sum()
+            return self._using(marks, 0, "the user's mask function")
         if isinstance(batch, torch.Tensor) or not isinstance(batch, Mapping):
             return None  # told apart at once; asking an abstract class takes a while
         mask = batch.get("attention_mask")
@@ -140,6 +168,36 @@ class TokensProbe(RingProbe):
         last = marks.shape[-1] if marks.ndim else 1
         return marks.reshape(-1, last), ignored
 
+    def _keep(self, draft: Draft, marks: torch.Tensor, ignored: int) -> None:
+        """Keep a mask until some can be summed in a row.
+
+        After a real step, whose work has filled the caches, a sum takes 60 to 180 µs, and a tenth
+        of that right after another.
+        """
+        self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
+        if not self._apart or len(self._waiting) >= WINDOW or marks.numel() > _MOST:
+            self._sum()
+
+    def _sum(self) -> None:
+        """Add what waits to its steps."""
+        waiting, self._waiting = self._waiting, []
+        for draft, marks, ignored, version in waiting:
+            if marks._version != version:  # noqa: SLF001 written to since: nobody knows what it was
+                self._apart = False
+                continue
+            lengths = np.add.reduce(_on_host(marks) != ignored, axis=-1, dtype=np.int64)
+            add(draft, self._padded, marks.numel())
+            add(draft, self._effective, int(np.add.reduce(lengths)))
+            self._uncounted.append(lengths)
+        if len(self._uncounted) >= _MOST_UNCOUNTED:
+            self.histogram()
+        if self._apart:
+            self._apart = _apart(waiting)
+        elif self._first is not None:
+            self._first += waiting
+            if len(self._first) >= WINDOW:
+                self._apart, self._first = _apart(self._first), None
+
     def _room(self, marks: torch.Tensor) -> torch.Tensor:
         """Device memory for the comparison, made once and again only when a batch is larger."""
         number = marks.numel()
@@ -148,9 +206,19 @@ class TokensProbe(RingProbe):
         return self._kept[:number].view(marks.shape)
 
     def _count(self, lengths: npt.NDArray[np.int64]) -> None:
-        edges, counts = np.unique(-(-lengths // _BIN) * _BIN, return_counts=True)
+        edges, counts = np.unique(-(-lengths // self._width) * self._width, return_counts=True)
         for edge, count in zip(edges.tolist(), counts.tolist(), strict=True):
             self.lengths[edge] = self.lengths.get(edge, 0) + count
+        if self._width < BIN and len(self.lengths) > DISTINCT:
+            self._width, exact, self.lengths = BIN, self.lengths, {}
+            for length, count in exact.items():
+                edge = -(-length // BIN) * BIN
+                self.lengths[edge] = self.lengths.get(edge, 0) + count
+
+
+def _apart(masks: list[_Mask]) -> bool:
+    """Whether each mask, all being alive, has memory of its own."""
+    return len({marks.data_ptr() for _, marks, *_ in masks}) == len(masks)
 
 
 def _last(tokens: object) -> int | None:
@@ -160,5 +228,6 @@ def _last(tokens: object) -> int | None:
 
 def _on_host(marks: torch.Tensor) -> npt.NDArray[np.generic]:
     """The tensor as numpy sees it, which knows no bfloat16."""
-    marks = marks.detach()
+    if marks.requires_grad:
+        marks = marks.detach()
     return (marks.float() if marks.dtype is torch.bfloat16 else marks).numpy()

@@ -102,7 +102,7 @@ class Analyst:
             if child.poll() is None:
                 return
             self._child = None
-            self._heard(child.communicate()[0], child.returncode)
+            self._take_answer(child.communicate()[0], child.returncode)
         while self._child is None and self._waiting:
             self._start(self._waiting.popleft())
 
@@ -138,7 +138,7 @@ class Analyst:
         except OSError as error:
             self._unread.append(f"{errand.name}: no process could be started ({error})")
 
-    def _heard(self, line: bytes, code: int) -> None:
+    def _take_answer(self, line: bytes, code: int) -> None:
         errand = self._errand
         try:
             read = msgspec.json.decode(line, type=Read)
@@ -155,7 +155,7 @@ class Analyst:
         """Nothing is read any more."""
         child, self._child = self._child, None
         if child is not None and child.poll() is not None:
-            self._heard(child.communicate()[0], child.returncode)
+            self._take_answer(child.communicate()[0], child.returncode)
         elif child is not None:
             _stop(child)
             self._waiting.appendleft(self._errand)

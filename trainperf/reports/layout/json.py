@@ -25,9 +25,9 @@ def checkup_json(checkup: Checkup) -> str:
     return _indented(checkup)
 
 
-def trace_json(report: TraceReport) -> str:
-    """The report of a trace or a folder of them."""
-    return _indented(report)
+def trace_json(reports: Sequence[TraceReport]) -> str:
+    """The report of a job's traces; of several jobs a list of them."""
+    return _indented(reports[0] if len(reports) == 1 else reports)
 
 
 def _indented(data: object) -> str:

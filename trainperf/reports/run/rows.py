@@ -194,7 +194,7 @@ def progress(summary: Summary) -> str:
         "interrupted": f"{stopped} after {plural(run.steps, 'step')}",
         "failed": f"ended by {run.end_reason} after {plural(run.steps, 'step')}",
         "running": f"still running, {plural(run.steps, 'step')} so far",
-        "killed": f"cut off after {plural(run.steps, 'step')}",
+        "killed": f"ended without saying so (killed?) after {plural(run.steps, 'step')}",
     }[run.state]
     why = excluded(summary)
     steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"

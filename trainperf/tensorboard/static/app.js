@@ -21,8 +21,8 @@ let timer = null;
 
 // The address keeps what is chosen, so that a reload or a bookmark shows it again.
 function fromAddress() {
-  const known = new URLSearchParams(location.hash.slice(1));
-  return [known.get("run") ?? NONE, known.get("beside") ?? NONE];
+  const query = new URLSearchParams(location.hash.slice(1));
+  return [query.get("run") ?? NONE, query.get("beside") ?? NONE];
 }
 
 function toAddress() {
@@ -90,15 +90,15 @@ function arrange() {
 
 // Two runs are compared by eye: what both have is drawn to one scale.
 function draw() {
-  const known = columns.filter((column) => column.run && column.data);
-  const charts = known.flatMap((column) => column.data.series.charts);
+  const drawn = columns.filter((column) => column.run && column.data);
+  const charts = drawn.flatMap((column) => column.data.series.charts);
   const shared = {
-    frame_s: Math.max(0, ...known.map((column) => column.data.series.steps?.frame_s ?? 0)),
+    frame_s: Math.max(0, ...drawn.map((column) => column.data.series.steps?.frame_s ?? 0)),
     drawn: new Set(charts.filter((chart) => chart.lines.length).map((chart) => chart.key)),
     most: {},
   };
   for (const chart of charts) shared.most[chart.key] = Math.max(shared.most[chart.key] ?? 0, most(chart));
-  for (const column of known) column.draw(shared);
+  for (const column of drawn) column.draw(shared);
 }
 
 pickers.forEach((picker, number) => picker.addEventListener("change", () => {

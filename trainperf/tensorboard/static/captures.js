@@ -33,11 +33,11 @@ export class Captures {
 
   // While training goes on captures are added: what somebody looks at in the others stays.
   kept(capture) {
-    const said = JSON.stringify(capture);
-    const known = this.cards.get(capture.key);
-    if (known?.said === said) return known.card;
+    const content = JSON.stringify(capture);
+    const cached = this.cards.get(capture.key);
+    if (cached?.content === content) return cached.card;
     const card = this.card(capture);
-    this.cards.set(capture.key, { said, card });
+    this.cards.set(capture.key, { content, card });
     return card;
   }
 
@@ -88,8 +88,8 @@ export class Captures {
   }
 
   files(traces) {
-    const said = el("p", { class: "quiet small" }, "Perfetto: hands the trace to ui.perfetto.dev in a new window, which needs the internet. Nothing else here does.");
-    return traces.length ? el("div", { class: "files" }, traces.map((trace) => this.file(trace)), said) : null;
+    const note = el("p", { class: "quiet small" }, "Perfetto: hands the trace to ui.perfetto.dev in a new window, which needs the internet. Nothing else here does.");
+    return traces.length ? el("div", { class: "files" }, traces.map((trace) => this.file(trace)), note) : null;
   }
 
   file(trace) {

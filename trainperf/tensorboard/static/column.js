@@ -111,8 +111,8 @@ export class Column {
   }
 
   card(chart) {
-    const known = this.plots.get(chart.key);
-    if (known) return known.card;
+    const cached = this.plots.get(chart.key);
+    if (cached) return cached.card;
     const plot = el("div", { class: "plot line" });
     const note = el("p", { class: "quiet small" });
     const card = el("figure", { class: "card", "data-chart": chart.key }, el("figcaption", {}, chart.title), plot, note);

@@ -26,9 +26,9 @@ function unbroken(text) {
   return text.replaceAll(/(\d) (?=[^\s\d])/g, "$1\u00a0");
 }
 
-export function phases(node, rows, said) {
+export function phases(node, rows, caption) {
   const most = Math.max(...rows.map((row) => row.fraction), 0.0001);
-  fill(node, el("table", { class: "phases" }, el("caption", { class: "quiet small" }, said), el("tbody", {}, rows.map((row) => phase(row, most)))));
+  fill(node, el("table", { class: "phases" }, el("caption", { class: "quiet small" }, caption), el("tbody", {}, rows.map((row) => phase(row, most)))));
 }
 
 function phase(row, most) {

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 import { colour } from "./theme.js";
-import { said } from "./units.js";
+import { measured } from "./units.js";
 
 // `place`: the plot's left, top, width and height in the node; `range`: first and last step of the axis.
 export function sketch(node, steps, place, range, frame, scale) {
@@ -28,7 +28,7 @@ export function sketch(node, steps, place, range, frame, scale) {
   paint.fillStyle = colour("quiet");
   paint.font = "11px system-ui, sans-serif";
   paint.textAlign = "right";
-  paint.fillText(said(frame, scale), place.left - 6, place.top + 8);
+  paint.fillText(measured(frame, scale), place.left - 6, place.top + 8);
   paint.fillText("0", place.left - 6, bottom);
   paint.textAlign = "center";
   paint.fillText("step", place.left + place.width / 2, bottom + 30);

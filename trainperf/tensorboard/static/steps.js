@@ -3,7 +3,7 @@
 import { asPlotlyText } from "./dom.js";
 import { sketch } from "./sketch.js";
 import { colour, CONFIG, faint, layout } from "./theme.js";
-import { counted, digits, said, scaled, scaleOf } from "./units.js";
+import { counted, digits, measured, scaled, scaleOf } from "./units.js";
 import { draw, isThere } from "./zoom.js";
 
 const MOST_BARS = 300;
@@ -89,22 +89,22 @@ function extremes(steps, scale, frame) {
 
 // What the tags of each group say, by its first step.
 function tagged(steps) {
-  const found = new Map();
+  const notes = new Map();
   for (const tag of steps.tags) {
     tag.at.forEach((step, place) => {
       const group = step - ((step - steps.begins[0]) % steps.width);
       const many = steps.width > 1 ? `${counted(tag.steps[place])} × ` : "";
-      found.set(group, `${found.get(group) ?? ""}<br>${many}<b>${asPlotlyText(tag.label)}</b>: ${asPlotlyText(tag.why)}`);
+      notes.set(group, `${notes.get(group) ?? ""}<br>${many}<b>${asPlotlyText(tag.label)}</b>: ${asPlotlyText(tag.why)}`);
     });
   }
-  return found;
+  return notes;
 }
 
 function sentence(steps, place, mean, scale) {
-  if (steps.width === 1) return said(mean, scale);
+  if (steps.width === 1) return measured(mean, scale);
   const [first, number] = [steps.begins[place], steps.steps[place]];
-  const slowest = said(steps.slowest_s[place], scale);
-  return `${said(mean, scale)} on average of ${counted(number)} from ${counted(first)}; `
+  const slowest = measured(steps.slowest_s[place], scale);
+  return `${measured(mean, scale)} on average of ${counted(number)} from ${counted(first)}; `
     + `slowest ${slowest} (step ${counted(steps.slowest_at[place])})`;
 }
 

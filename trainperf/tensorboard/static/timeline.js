@@ -35,7 +35,7 @@ export class Timeline {
     const { picture } = this;
     const scale = scaleOf("s", picture.last_s - picture.first_s);
     const kinds = [...new Set(picture.lanes.flatMap((lane) => lane.kinds))];
-    fill(this.legend, kinds.map((kind) => el("span", {}, el("i", { class: "swatch", style: `background: var(--kind-${known(kind)})` }), kind)), picture.note);
+    fill(this.legend, kinds.map((kind) => el("span", {}, el("i", { class: "swatch", style: `background: var(--kind-${paletteKind(kind)})` }), kind)), picture.note);
     this.plot.style.height = `${picture.lanes.length * LANE_HEIGHT + AROUND}px`;
     const names = picture.lanes.map((lane) => asPlotlyText(lane.name));
     const at = (moment_s) => (moment_s - picture.first_s) * scale.factor;
@@ -57,7 +57,7 @@ export class Timeline {
 
 function bars(picture, kind, at, scale) {
   const trace = { type: "bar", orientation: "h", width: BAR, y: [], base: [], x: [], text: [], name: asPlotlyText(kind), meta: kind,
-    textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: { color: colour(`kind-${known(kind)}`), opacity: [], line: { width: 0 } } };
+    textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: { color: colour(`kind-${paletteKind(kind)}`), opacity: [], line: { width: 0 } } };
   picture.lanes.forEach((lane, row) => lane.kinds.forEach((each, place) => {
     if (each !== kind) return;
     const [start, end] = [at(lane.start_s[place]), at(lane.end_s[place])];
@@ -74,6 +74,6 @@ function bars(picture, kind, at, scale) {
 
 const KINDS = new Set(["step", "compute", "communication", "copy", "idle", "operator", "loader", "sync"]);
 
-function known(kind) {
+function paletteKind(kind) {
   return KINDS.has(kind) ? kind : "other";
 }

@@ -36,7 +36,7 @@ export function counted(value) {
   return WHOLE.format(value);
 }
 
-export function said(value, scale) {
+export function measured(value, scale) {
   return value === null || value === undefined ? "not measured" : digits(value * scale.factor) + scale.suffix;
 }
 

@@ -33,8 +33,8 @@ from trainperf.traces.metrics.spans import (
 class IdleSplit:
     """Device-idle time by cause, for each step; the four sum to `total` exactly, in nanoseconds.
 
-    A step's own period on the device runs from its first work to the first of the next step that
-    has any; the last one's to the end of its work.  0 for a step without work.
+    A pause belongs to the step whose work ends it, and with it the wait of that step for its batch.
+    What the first step waited before its first work is in none.
     """
 
     total: Column
@@ -92,14 +92,14 @@ def _launched_late(
 
 
 def _period(steps: StepSpans, device: DeviceWork, pauses: Spans) -> Rows:
-    """The step in whose own period each pause begins."""
+    """The step in whose own period each pause ends: from the end of the earlier step's work on."""
     mine = device.in_steps
     first = np.full(len(steps), np.iinfo(np.int64).max)
     np.minimum.at(first, device.step[mine], device.start[mine])
     worked = np.flatnonzero(first < np.iinfo(np.int64).max)
     # A later step whose first copy overtakes an earlier step's begins where that one does.
     begins = np.maximum.accumulate(first[worked])
-    return np.asarray(worked[np.searchsorted(begins, pauses.start, side="right") - 1], np.intp)
+    return np.asarray(worked[np.searchsorted(begins, pauses.end, side="right") - 1], np.intp)
 
 
 DEVICE_FIELDS = (

@@ -1,8 +1,10 @@
 """Memory growth and what holds it: shared by the rules of `memory`."""
 
+import math
 from dataclasses import dataclass
 
 from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, size
@@ -10,8 +12,21 @@ from trainperf.core.readings import (
     MEMORY_PEAK_BYTES,
     MEMORY_SLOPE_BYTES_PER_STEP,
     RESIDENT_PEAK_BYTES,
+    STEP_MEAN_S,
 )
 
+
+LEAST_STEPS, LEAST_S = 300, 30.0
+"""Steady steps, and seconds of them, that it takes to tell a leak from a warm-up: oneDNN's cache of
+primitives grew by megabytes a step over 72 steps, and by nothing over 1,500."""
+
+GROWN_BYTES = 32 << 20
+"""Less may be an allocator's (TraceML looks from 100 MB on)."""
+
+DAY_S = 86_400.0
+
+MATTERS_S = 7 * DAY_S
+"""A fit of ordinary length is over before the memory is full later than this."""
 
 HELD = 0.5
 """Share of the steps from which something is held, and of the growth that a container explains."""
@@ -25,28 +40,52 @@ class Growth:
     low: float
     high: float
     """Ends of the 95 % interval of that."""
-    steps_left: float
+    room_bytes: float
     """Until the memory of the device, or of the machine, is full."""
+    soon: bool
+    """Whether it is full within a day of training."""
 
 
 def growth(evidence: Evidence) -> Growth | None:
-    """The growth that matters; `None` where there is none, or not enough was seen of it."""
-    summary = evidence.summary
+    """The growth that matters; `None` where there is none, or not enough was recorded of it."""
+    summary, room = evidence.summary, room_bytes(evidence)
     slope = summary.reading(MEMORY_SLOPE_BYTES_PER_STEP)
-    capacity = setting(summary, "device_memory_bytes")
     if slope is None or slope.value is None or slope.low is None or slope.high is None:
         return None
     grown = slope.value * summary.run.steady_steps
-    # Less than 32 MiB may be an allocator's (TraceML looks from 100 MB on).
-    if slope.low <= 0 or grown < 32 << 20 or summary.run.steady_steps < LIMITS.steps:
+    if slope.low <= 0 or grown < GROWN_BYTES or room is None or not long_enough(summary):
         return None
+    if lasts_s(evidence, slope.value) > MATTERS_S:
+        return None
+    return Growth(
+        bytes_per_step=slope.value,
+        low=slope.low,
+        high=slope.high,
+        room_bytes=room,
+        soon=lasts_s(evidence, slope.value) <= DAY_S,
+    )
+
+
+def long_enough(summary: Summary) -> bool:
+    """Whether a run can tell a leak from a warm-up."""
+    steps = summary.run.steady_steps
+    return steps >= LEAST_STEPS and steps * (summary.value(STEP_MEAN_S) or 0.0) >= LEAST_S
+
+
+def room_bytes(evidence: Evidence) -> float | None:
+    """What the device, or on a CPU run the machine, has left at the peak."""
+    summary = evidence.summary
+    capacity = setting(summary, "device_memory_bytes")
     held = summary.value(MEMORY_PEAK_BYTES) or summary.value(RESIDENT_PEAK_BYTES)
-    if capacity is None or held is None:
-        return None
-    left = max(0.0, capacity - held) / slope.value
-    if left > 100_000:  # longer than an ordinary fit: no leak that matters
-        return None
-    return Growth(bytes_per_step=slope.value, low=slope.low, high=slope.high, steps_left=left)
+    return None if capacity is None or held is None else max(0.0, capacity - held)
+
+
+def lasts_s(evidence: Evidence, bytes_per_step: float) -> float:
+    """Seconds of training until that room is filled at so much a step."""
+    room, step_s = room_bytes(evidence), evidence.summary.value(STEP_MEAN_S)
+    if room is None or step_s is None or bytes_per_step <= 0:
+        return math.inf
+    return room / bytes_per_step * step_s
 
 
 def graphs_held(evidence: Evidence) -> Holder | None:
@@ -68,10 +107,12 @@ def gathered(evidence: Evidence, leak: Growth) -> Holder | None:
 
 
 def pace(leak: Growth) -> str:
-    """How fast, and how long it can go on."""
+    """How fast, and how long it can go on: each with its interval."""
+    soonest, latest = leak.room_bytes / leak.high, leak.room_bytes / leak.low
     return (
         f"{size(leak.bytes_per_step)} per step (95 % CI {size(leak.low)}–{size(leak.high)}): "
-        f"memory is full in {count(round(leak.steps_left, -2))} steps"
+        f"memory is full in {count(round(leak.room_bytes / leak.bytes_per_step, -2))} steps "
+        f"({count(round(soonest, -2))}–{count(round(latest, -2))})"
     )
 
 

@@ -1,7 +1,14 @@
 """Rule about containers that keep the autograd graph of every step."""
 
 from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.memory.base import graphs_held, growth, holding, pace
+from trainperf.analysis.rules.memory.base import (
+    DAY_S,
+    graphs_held,
+    growth,
+    holding,
+    lasts_s,
+    pace,
+)
 from trainperf.core.findings import Finding
 
 
@@ -14,6 +21,9 @@ def graph_held(evidence: Evidence) -> Finding | None:
     if holder is None:
         return None
     grows = growth(evidence)
+    # What a graph keeps alive comes on top: by itself what is held fills the memory this late.
+    per_step = holder.size_bytes / evidence.summary.run.steps
+    soon = grows.soon if grows else lasts_s(evidence, per_step) <= DAY_S
     name = holder.name or f"a {holder.kind}"
     origin = (f"made at {holder.made_at}",) if holder.made_at else ()
     return Finding(
@@ -22,8 +32,8 @@ def graph_held(evidence: Evidence) -> Finding | None:
         advice="Detach what is kept",
         evidence=(holding(holder), *((pace(grows),) if grows else ()), *origin),
         action=f"store value.detach() in {name}, or clear it when the step is over",
-        severity="high" if grows else "low",
-        urgent=grows is not None,
+        severity="high" if soon else "low",
+        urgent=soon,
         where=holder.where or holder.made_at,
         confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",
     )

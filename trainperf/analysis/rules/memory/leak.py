@@ -6,10 +6,11 @@ from trainperf.core.findings import Finding
 
 
 def leak(evidence: Evidence) -> Finding | None:
-    """What is held after a step grows, in the latter half of the fit too, and will fill the memory.
+    """What is held after a step grows, to the end, and will fill the memory.
 
-    Says nothing where a graph is known to be held: that rule knows the cause.  What gathers is
-    named where the fit's end found it.
+    Judged from 300 steady steps and 30 s on: fewer cannot tell a leak from a warm-up.  Says nothing
+    where a graph is known to be held: that rule knows the cause.  What gathers is named where the
+    fit's end found it.
     """
     grows = growth(evidence)
     if grows is None or graphs_held(evidence) is not None:
@@ -26,8 +27,8 @@ def leak(evidence: Evidence) -> Finding | None:
         else "look for tensors, arrays or batches kept in a list: "
         "trainperf.smoke.assert_no_graph_held(model)",
         confidence="high" if holder else "medium",
-        severity="high",
-        urgent=True,
+        severity="high" if grows.soon else "medium",
+        urgent=grows.soon,
         where=holder.where if holder else "",
         confirm="memory_slope_bytes_per_step is 0 within its interval",
     )

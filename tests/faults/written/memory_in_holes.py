@@ -1,0 +1,14 @@
+"""The allocator holds 38 of 40 GiB, of which tensors never used more than 24."""
+
+from pathlib import Path
+
+from faults.base import Script
+from faults.recorded_by_hand import write_run
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    holes = {"peak_bytes": 24 << 30, "reserved_peak_bytes": 38 << 30}
+    write_run(out, facts={} if fixed else holes)
+
+
+SCRIPT = Script(expected=("fragmentation",), train=_train, same_work=False)

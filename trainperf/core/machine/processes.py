@@ -1,0 +1,52 @@
+"""Identity of a process, by which another one on the same machine can tell that it has ended.
+
+Linux only: elsewhere nobody has an identity, and how long a run has been silent must do.
+"""
+
+import os
+from pathlib import Path
+
+
+_PROC = Path("/proc")
+
+
+def this_process(proc: Path = _PROC) -> str:
+    """Boot, space of process numbers, number and start of this process; empty if unknown."""
+    pid = os.getpid()
+    started = _started(pid, proc)
+    space = _space(proc)
+    return f"{space}/{pid}/{started}" if space and started else ""
+
+
+def has_died(process: str, proc: Path = _PROC) -> bool | None:
+    """Whether the process with this identity has ended; `None` if it cannot be seen from here.
+
+    A number that the system has given to another process since is told by its start.
+    """
+    space, pid, started = ["", "", *process.rsplit("/", 2)][-3:]
+    if not space or space != _space(proc) or not pid.isdigit():
+        return None
+    return _started(int(pid), proc) != started
+
+
+def _space(proc: Path) -> str:
+    """This boot of the machine, and which of its containers counts the processes."""
+    try:
+        boot = (proc / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(proc / 'self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(pid: int, proc: Path) -> str:
+    """Clock ticks from boot to the start of a process; empty where it no longer runs."""
+    try:
+        # The name is in brackets and may hold anything: state is the first field after it.
+        fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return "" if fields[0] in _ENDED else fields[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+_ENDED = (b"Z", b"X")
+"""States of a process that has ended and whose parent has not asked how."""
