@@ -46,6 +46,21 @@ def _of_audit(bound: Callable[[AuditedStep], Bounded]) -> Callable[[Evidence], B
     return bound_if_audited
 
 
+def of_product(
+    rule: str, otherwise: Callable[[Evidence], Bounded]
+) -> Callable[[Evidence], Bounded]:
+    """The bound that the report states for this change; *otherwise* only where it states none."""
+
+    def bound(evidence: Evidence) -> Bounded:
+        findings = {finding.id: finding for finding in evidence.summary.findings}
+        finding = findings.get(rule)
+        if finding is None or finding.gain_upper_bound is None:
+            return otherwise(evidence)
+        return Bounded(at_most=finding.gain_upper_bound, why=finding.title)
+
+    return bound
+
+
 def nothing(evidence: Evidence) -> Bounded:
     """No bound: for a stage that promises no gain."""
     del evidence

@@ -21,7 +21,7 @@ from trainperf.core.findings import Finding
 from trainperf.lightning import TrainPerf
 
 
-Kind = Literal["single", "healthy", "pairs", "near"]
+Kind = Literal["single", "healthy", "pairs", "near", "unseen"]
 
 
 class Train(Protocol):

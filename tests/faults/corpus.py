@@ -1,4 +1,4 @@
-"""Which scripts are there?  Every module of the four folders, by its name."""
+"""Which scripts are there?  Every module of the five folders, by its name."""
 
 import importlib
 import pkgutil
@@ -16,3 +16,5 @@ def scripts(kind: Kind) -> dict[str, Script]:
 
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+TUNED: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind != "unseen")
+"""Those that the rules are changed for; the others are measured, and never tuned on."""

@@ -33,6 +33,10 @@ class Judged:
     """The planted ones come first; of a healthy script nothing is said that accuses it."""
     bound: float | None = None
     """How many times faster the script was said to get at most."""
+    share: float | None = None
+    """Share of its scope that the first finding's cause takes."""
+    expected_gain: tuple[float, float] | None = None
+    """What the first finding's change usually gains."""
     gain: float | None = None
     """How many times faster its twin is."""
 
@@ -53,7 +57,7 @@ def judge(name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True
         # On a CPU with fast bf16 every script in fp32 has this fault too: the advice is right.
         findings = tuple(finding for finding in findings if finding.id != "matmul_precision")
     first = findings[: len(script.expected)]
-    sound = kind in ("healthy", "near")
+    sound = not script.expected
     right = {finding.id for finding in first} == set(script.expected)
     judged = Judged(
         name=name,
@@ -73,6 +77,8 @@ def judge(name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True
         found=judged.found,
         right=True,
         bound=bound_of(first),
+        share=first[0].fraction,
+        expected_gain=first[0].expected_gain if len(first) == 1 else None,
         gain=measured_gain(broken, fixed, first[0]),
     )
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from faults.base import Kind
-from faults.corpus import KINDS, scripts
+from faults.corpus import KINDS, TUNED, scripts
 from faults.judge import Judged, judge
 
 
-PROMISED = {"single": 40, "healthy": 10, "pairs": 10, "near": 10}
+PROMISED = {"single": 40, "healthy": 10, "pairs": 10, "near": 10, "unseen": 20}
 """Scripts of each kind, at least."""
 
 SHARE = 0.95
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-EVERY = [(kind, name) for kind in KINDS for name in scripts(kind)]
+EVERY = [(kind, name) for kind in TUNED for name in scripts(kind)]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.capture_aftermath import CaptureFold
+from trainperf.analysis.summary.lines import StepTimesFold, phase_lines
 from trainperf.analysis.summary.run_facts import completed_info, diverged, run_facts, warnings_of
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.stragglers import LatenessFold
@@ -112,6 +113,7 @@ class _RunFolds:
         self.utilisation = UtilisationFold(documents)
         self.captures = CaptureFold()
         self.excluded = ExcludedFold()
+        self.times = StepTimesFold()
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
@@ -119,6 +121,7 @@ class _RunFolds:
             self.lateness,
             self.traces,
             self.utilisation,
+            self.times,
             *observers,
         )
         for blocks in self.replay.blocks():
@@ -155,6 +158,8 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
     all_readings = folds.readings()
     facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
     traces = folds.traces.traces()
+    # Samples of a later attempt are numbered by its own steps.
+    lines = documents.lines if len(run.attempts) == 1 else None
     return Summary(
         run=facts,
         readings=all_readings,
@@ -169,6 +174,8 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
         memory=documents.memory,
         compilation=documents.compilation,
         loader=documents.loader,
+        lines=phase_lines(lines, folds.times.steady()),
+        slow_steps=folds.times.slow_steps(lines),
         warnings=(
             *warnings_of(run, replay, facts),
             *disagreements(traces),

@@ -36,6 +36,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Whether that is a share of a steady step or of the whole fit."""
     gain_upper_bound: float | None = None
     """Amdahl's law: the scope gets at most so many times faster; `None` when no bound is known."""
+    expected_gain: tuple[float, float] | None = None
+    """From and to how many times faster it usually gets, by scripts in which the change was made;
+    `None` where no such evidence is known."""
     confidence: Level = "high"
     severity: Level = "medium"
     effort: Effort = "minutes"
@@ -65,6 +68,9 @@ class Limits:
 
 
 LIMITS = Limits()
+
+CAUTION = 0.5
+"""Part of the share lost that a change saves as far as ranking goes, where nothing shows more."""
 
 
 def amdahl(fraction: float) -> float | None:
@@ -108,10 +114,11 @@ def findings_of(
 
 
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
-    """Urgent findings first, then by predicted gain.
+    """Urgent findings first, then by expected gain.
 
-    Gains are compared as shares of the whole fit.  A finding without a bound comes after those that
-    gain a tenth of their scope, and before those that gain less; one of low severity comes last.
+    Gains are compared as shares of the whole fit that are saved: the middle of the expected range,
+    or half of what is lost where there is none.  A finding without a bound comes after those that
+    lose a tenth of their scope, and before those that lose less; one of low severity comes last.
 
     Args:
         findings: In any order; those that rank alike keep it.
@@ -126,5 +133,12 @@ def _rank(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]:
     if finding.fraction is None:
         low, high = finding.severity == "low", finding.severity == "high"
         return (later, 3, 0.0) if low else (later, 1, float(not high))
-    of_fit = finding.fraction * (1.0 if finding.scope == "fit" else steps_fraction)
+    of_fit = _saved(finding) * (1.0 if finding.scope == "fit" else steps_fraction)
     return later, 0 if finding.fraction >= LIMITS.notable else 2, -of_fit
+
+
+def _saved(finding: Finding) -> float:
+    """Share of its scope that the change probably saves."""
+    if finding.expected_gain is None:
+        return CAUTION * (finding.fraction or 0.0)
+    return sum(1 - 1 / gain for gain in finding.expected_gain) / 2

@@ -68,6 +68,7 @@ class Measurement(Callback):
             frozenset().union(*(callback.measures for callback in attached)),
             next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None),
             next((c.extensions for c in attached if c.extensions is not None), None),
+            lines=next((c.lines for c in attached if c.lines is not None), False),
         )
         self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
         # Lightning has no action of its own around the sanity check: our empty hooks bring one.
@@ -119,6 +120,7 @@ class Measurement(Callback):
     mask: MaskFunction | None = None
     log_every_n_steps: int | None = None
     report: bool = True
+    lines: bool | None = None
     audit_at: int | None = None
     extensions: Extensions | None = None
 
@@ -218,6 +220,7 @@ class TrainPerf(Measurement):
         dirpath: Directory under which the run directory is made; by default the logger's.
         log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
         report: Whether to print the report when the fit ends.
+        lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
         audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:
@@ -240,6 +243,7 @@ class TrainPerf(Measurement):
         dirpath: str | None = None,
         log_every_n_steps: int | None = None,
         report: bool = True,
+        lines: bool = True,
         audit_at: int | None = None,
         loader_anatomy: bool = False,
         meters: Sequence[Meter] = (),
@@ -262,6 +266,7 @@ class TrainPerf(Measurement):
         self.dirpath = dirpath
         self.log_every_n_steps = log_every_n_steps
         self.report = report
+        self.lines = lines
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """What looks once, where it was asked for."""

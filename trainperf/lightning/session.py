@@ -56,6 +56,8 @@ class Session:
         measures: frozenset[Measure],
         log_every: int | None = None,
         extensions: Extensions | None = None,
+        *,
+        lines: bool = False,
     ) -> None:
         self.monitor = Monitor()
         self.recorder = self.monitor.recorder
@@ -68,6 +70,7 @@ class Session:
         self._trainer = trainer
         self._log_every = log_every
         self._extensions = extensions or Extensions()
+        self._lines = lines
         self._updates = Updates(trainer)
         self._step = 0
         self._batch_is_step = False
@@ -111,6 +114,7 @@ class Session:
                 notes=self._notes,
                 actions_ns=self._user_hooks_ns,
                 measures=self._measures,
+                lines=self._lines,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
                 reasons=lambda _: _iterator_reasons(module),
                 extensions=self._extensions,

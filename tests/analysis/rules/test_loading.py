@@ -69,7 +69,7 @@ def test_the_part_that_costs_is_named_with_its_line_and_the_workers_that_keep_up
         ),
         "num_workers=0; a batch every 20.0 ms needs 3",
     )
-    assert finding.gain_upper_bound == pytest.approx(70 / 20)
+    assert finding.fraction == pytest.approx(50 / 70)
 
 
 def test_what_collate_costs_is_put_down_to_collate(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_many_small_tensors_in_the_loader_are_named_instead_of_the_wait(tmp_path
     finding = only(found(tmp_path, batch, data_wait=12, forward=12))
 
     assert finding.id == "many_small_tensors"
-    assert finding.gain_upper_bound == pytest.approx(2.0)
+    assert finding.fraction == pytest.approx(0.5)
     assert finding.where == "images.py:12"
     assert "1.00 KiB per tensor" in finding.evidence
 
@@ -316,7 +316,7 @@ def test_many_small_copies_to_the_device_are_named_instead_of_the_transfer(
     assert finding.id == "many_small_tensors"
     assert "collate_fn" in finding.action
     assert finding.evidence == ("10.0 ms of 50.0 ms per step", "500 B per tensor, at 2.00 MB/s")
-    assert finding.gain_upper_bound == pytest.approx(1.25)
+    assert finding.fraction == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,16 @@
 """What a finding is worth, in words."""
 
+import msgspec
 import pytest
 
 from trainperf.core.findings import Effort, Finding
-from trainperf.reports.layout.finding_view import effort, gain, return_per_hour, to_act_on
+from trainperf.reports.layout.finding_view import (
+    effort,
+    finding_view,
+    gain,
+    return_per_hour,
+    to_act_on,
+)
 
 
 def finding(fraction: float | None, work: Effort = "minutes", *, urgent: bool = False) -> Finding:
@@ -47,3 +54,11 @@ def test_a_finding_that_gains_nothing_is_nothing_to_act_on() -> None:
 
     assert to_act_on([leave, act, urgent]) == [act, urgent]
     assert gain(leave) == ""
+
+
+def test_at_most_and_usually_are_told_apart() -> None:
+    """A bound is one thing, what the corpus gained another."""
+    usual = msgspec.structs.replace(finding(0.5), expected_gain=(1.26, 1.94))
+
+    assert gain(usual) == "at most 2.00× faster, usually 1.3–1.9× (corpus)"
+    assert finding_view(usual).bound == "at most 2.00× faster"

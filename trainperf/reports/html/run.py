@@ -42,7 +42,14 @@ from trainperf.reports.html.step_times import histogram
 from trainperf.reports.layout.finding_view import NO_FINDING
 from trainperf.reports.run.rows import PhaseRow, excluded
 from trainperf.reports.run.run_view import RunView, run_view
-from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_memory, of_step
+from trainperf.reports.run.tables import (
+    light_line,
+    of_compilation,
+    of_lines,
+    of_loader,
+    of_memory,
+    of_step,
+)
 from trainperf.reports.series.columns import SeriesFold
 from trainperf.reports.series.step_times import WallsFold
 from trainperf.reports.series.steps import Series, series
@@ -79,7 +86,9 @@ def render(data: PageData) -> str:
     return page(
         f"{summary.run.name} · trainperf",
         first(view),
-        section("Where a step goes", breakdown(view), _tables(of_loader(summary))),
+        section(
+            "Where a step goes", breakdown(view), _tables([*of_lines(summary), *of_loader(summary)])
+        ),
         section("What to change", findings(view)),
         section("How long the steps took", _steps(data)),
         section("Other measurements over the fit", _curves(data, _rest(data))),

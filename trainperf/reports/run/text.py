@@ -181,7 +181,8 @@ def _findings(view: RunView, width: int) -> list[Text]:
     for row in view.first:
         out += _paragraph(row.label, row.text, width, "bold" if row.label == NEXT else "")
     for other in view.others:
-        out.append(_labelled("also", f"{other.headline} · {other.text(NEXT)}"))
+        claim = f"{other.title}: {other.bound}" if other.bound else other.title
+        out.append(_labelled("also", f"{claim} · {other.text(NEXT)}"))
     return out
 
 

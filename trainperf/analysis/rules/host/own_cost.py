@@ -10,8 +10,15 @@ PROMISED = 0.03
 """Share of the step that trainperf promises to stay below (design §8)."""
 
 
+SHORT_S = 5e-3
+"""In a shorter step the overhead is a note: what is short in a step is a large share of it."""
+
+
 def own_cost(evidence: Evidence) -> Finding | None:
-    """The overhead of trainperf is more of the step than it promises."""
+    """The overhead of trainperf is more of the step than it promises.
+
+    Of a step below 5 ms it is a note without a gain: nothing to begin with.
+    """
     summary = evidence.summary
     cost_s, step_s = summary.value(OVERHEAD_S), steady_step_s(summary)
     if cost_s is None or not step_s:
@@ -25,8 +32,8 @@ def own_cost(evidence: Evidence) -> Finding | None:
         advice="Measure less",
         evidence=(f"{duration(cost_s)} of {duration(step_s)} per step",),
         action=summary.run.loop.less,
-        fraction=lost,
-        gain_upper_bound=amdahl(lost),
+        fraction=lost if step_s >= SHORT_S else 0.0,
+        gain_upper_bound=amdahl(lost) if step_s >= SHORT_S else None,
         severity="low",
         confirm=f"trainperf report: overhead below {share(PROMISED)} of the step",
     )

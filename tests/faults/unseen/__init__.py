@@ -1,0 +1,1 @@
+"""Scripts in the style of real repositories; nothing is tuned on them."""
