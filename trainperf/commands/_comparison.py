@@ -10,11 +10,14 @@ from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import Gate, gate
 from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Comparison
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
+from trainperf.core.formatting.wrap import WIDTH, wrapped
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE
+from trainperf.core.stats.sequential import Looks
 from trainperf.core.stats.verdict import MARGIN
 from trainperf.reports.comparison import answer, comparison_markdown, comparison_text
 from trainperf.reports.html.compare import Pair, read
@@ -49,6 +52,10 @@ class ComparisonOptions:
     """The gate: the largest relative slowdown that passes."""
     undecided: Undecided = "fail"
     """What the gate does where the slowdown is neither shown nor excluded."""
+    looks: Looks | None = None
+    """The plan, where pairs in turns were compared after every pair."""
+    ending: str = ""
+    """A sentence for people: how many pairs it took, and why it ended."""
 
 
 def options_of(given: argparse.Namespace, noise: float | None = None) -> ComparisonOptions:
@@ -69,14 +76,8 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
     Raises:
         RunError: A path is no run directory, or a gate was set and two runs are not comparable.
     """
-    tolerance = TOLERANCE if options.loss_tolerance is None else options.loss_tolerance
-    noise = ASSUMED_NOISE if options.noise is None else options.noise
-    margin = MARGIN if options.margin is None else options.margin
     before, *changed = [read(*side) for side in sides]
-    comparisons = [
-        compare(before.runs, after.runs, loss_tolerance=tolerance, noise=noise, margin=margin)
-        for after in changed
-    ]
+    comparisons = [compared(before.runs, after.runs, options) for after in changed]
     if options.form == "html":
         pairs = [
             Pair(comparison=comparison, before=before, after=after)
@@ -85,12 +86,26 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
         text = portable(page(pairs))
     else:
         text = _RENDER[options.form](comparisons)
+    if options.form not in _MACHINE_READ and options.ending:
+        text += "\n" + "\n".join(wrapped(options.ending, WIDTH, "  ")) + "\n"
     if options.most_slower is None:
         return CommandResult(text=text, code=0)
     code, lines = _judged(comparisons, options.most_slower, options.undecided)
     if options.form not in _MACHINE_READ:
         text += "".join(f"\n{line}\n" for line in lines)
     return CommandResult(text=text, code=code)
+
+
+def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
+    """The comparison with these options."""
+    return compare(
+        before,
+        after,
+        loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
+        noise=ASSUMED_NOISE if options.noise is None else options.noise,
+        margin=MARGIN if options.margin is None else options.margin,
+        looks=options.looks,
+    )
 
 
 def _judged(

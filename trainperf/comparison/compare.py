@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -31,11 +32,13 @@ from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
+    Estimate,
     RatioInterval,
     paired_interval,
     ratio_interval,
 )
 from trainperf.core.stats.pace import Paced, at_one_pace
+from trainperf.core.stats.sequential import Looks, sequential_interval
 from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
@@ -48,6 +51,18 @@ _SPEEDS = FIT_BETTER.keys() | {meter.name for meter in METERS if is_speed(meter)
 _UNKNOWN = Reading(value=None, unit="1", reason="not among the readings of this run")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How intervals are made, and judged."""
+
+    noise: float = ASSUMED_NOISE
+    """Assumed from run to run where nothing was repeated."""
+    margin: float = MARGIN
+    """Up to which speeds count as equal."""
+    looks: Looks | None = None
+    """The plan of a sequential comparison."""
+
+
 def compare(
     before: Repeats,
     after: Repeats,
@@ -55,6 +70,7 @@ def compare(
     loss_tolerance: float = TOLERANCE,
     noise: float = ASSUMED_NOISE,
     margin: float = MARGIN,
+    looks: Looks | None = None,
 ) -> Comparison:
     """Compare the repeats of one run with those of another.
 
@@ -64,11 +80,13 @@ def compare(
         loss_tolerance: Relative difference of the losses up to which they match.
         noise: Relative standard deviation from run to run, assumed where nothing was repeated.
         margin: Relative change, either way, up to which speeds count as equal.
+        looks: The plan, where runs that took turns are compared after every pair.
     """
+    method = Method(noise=noise, margin=margin, looks=looks)
     baseline, changed = before[0].summary, after[0].summary
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or (None if deciding.name else deciding.why)
-    intervals = {} if problem else _intervals(deciding, before, after, noise)
+    intervals = {} if problem else _intervals(deciding, before, after, method)
     if not problem and not intervals:
         problem = f"too few steady steps for an interval of {deciding.name}"
     clocks = tuple(
@@ -79,7 +97,7 @@ def compare(
     parity = compare_losses(*losses, tolerance=loss_tolerance)
     verdict, decides = headline(clocks) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
-    readings = changes(before, after, noise, margin)
+    readings = changes(before, after, method)
     comparison = Comparison(
         before=_side(before),
         after=_side(after),
@@ -97,18 +115,20 @@ def compare(
     )
     if decides is None or interval is None or comparison.verdict != "undecided":
         return comparison
+    if looks is not None:  # whoever plans the looks knows what would decide
+        return comparison
     needed = remedy(decides, interval.scatter, margin, (before, after))
     return replace(comparison, remedy=needed)
 
 
 def _intervals(
-    deciding: DecidingReading, before: Repeats, after: Repeats, noise: float
+    deciding: DecidingReading, before: Repeats, after: Repeats, method: Method
 ) -> dict[Clock, tuple[str, RatioInterval]]:
     """Of either clock, the fit first: the reading and its ratio, where both runs have one."""
     name = deciding.name or ""
     names: dict[Clock, str] = {"fit": FIT_CLOCK[name], "steady step": name}
     every = {
-        clock: (name, interval_of(name, before, after, noise)) for clock, name in names.items()
+        clock: (name, interval_of(name, before, after, method)) for clock, name in names.items()
     }
     return {clock: (name, ratio) for clock, (name, ratio) in every.items() if ratio is not None}
 
@@ -178,36 +198,41 @@ def _side(repeats: Repeats) -> Side:
     )
 
 
-def changes(
-    before: Repeats, after: Repeats, noise: float, margin: float = MARGIN
-) -> tuple[ReadingChange, ...]:
+def changes(before: Repeats, after: Repeats, method: Method) -> tuple[ReadingChange, ...]:
     """Every reading that either side has, in the order of the summary.
 
     Args:
         before: Repeats of one run.
         after: Those of the other.
-        noise: Assumed from run to run where there are no repeats.
-        margin: Up to which speeds count as equal.
+        method: How intervals are made and judged.
     """
     names = dict.fromkeys([*before[0].summary.readings, *after[0].summary.readings])
-    every = (_change(name, before, after, noise, margin) for name in names)
+    every = (_change(name, before, after, method) for name in names)
     return tuple(change for change in every if (change.before, change.after) != (None, None))
 
 
-def interval_of(name: str, before: Repeats, after: Repeats, noise: float) -> RatioInterval | None:
+def interval_of(name: str, before: Repeats, after: Repeats, method: Method) -> RatioInterval | None:
     """The ratio of a reading; `None` unless every repeat has an estimate of it."""
     sides = (before, after)
     if any(name not in run.estimates for side in sides for run in side):
         return None
     baseline, changed = ([run.estimates[name] for run in side] for side in sides)
+    if method.looks is not None:
+        return sequential_interval(baseline, changed, method.looks)
     if take_turns(before, after):
         return paired_interval(baseline, changed)
     machine = paced(before, after) if name in _SPEEDS else None
     if machine is None:
-        return ratio_interval(baseline, changed, assumed=noise)
+        return ratio_interval(baseline, changed, assumed=method.noise)
+    return _at_one_pace(name, machine, (baseline[0], changed[0]), method.noise)
+
+
+def _at_one_pace(
+    name: str, machine: Paced, runs: tuple[Estimate, Estimate], noise: float
+) -> RatioInterval:
     if name == STEP_S:
         return machine.interval(noise)
-    old, new = baseline[0], changed[0]
+    old, new = runs
     sampling = old.sampling + new.sampling
     if BETTER[name] == "lower":
         return machine.interval(noise, new.log - old.log, sampling)
@@ -243,9 +268,7 @@ def take_turns(before: Repeats, after: Repeats) -> bool:
     return in_order and all(map(all, pairs))
 
 
-def _change(
-    name: str, before: Repeats, after: Repeats, noise: float, margin: float
-) -> ReadingChange:
+def _change(name: str, before: Repeats, after: Repeats, method: Method) -> ReadingChange:
     unit = _readings(name, before)[0].unit
     means = [_mean(name, side) for side in (before, after)]
     change = ReadingChange(name=name, unit=unit, before=means[0], after=means[1])
@@ -253,7 +276,7 @@ def _change(
         lacking = _readings(name, before if change.before is None else after)
         reason = next((reading.reason for reading in lacking if reading.value is None), None)
         return replace(change, reason=reason)
-    interval = interval_of(name, before, after, noise)
+    interval = interval_of(name, before, after, method)
     if interval is None:
         return replace(change, ratio=change.after / change.before if change.before else None)
     return replace(
@@ -261,7 +284,7 @@ def _change(
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=_reading_verdict(name, interval, margin),
+        verdict=_reading_verdict(name, interval, method.margin),
     )
 
 

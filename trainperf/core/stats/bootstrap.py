@@ -229,7 +229,7 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     """
     pairs = list(zip(before, after, strict=True))
     log_ratios = [second.log - first.log for first, second in pairs]
-    sampled = median(_sampled_apart(first, second) for first, second in pairs)
+    sampled = median(sampled_apart(first, second) for first, second in pairs)
     number, trimmed = len(log_ratios), int(TRIMMED * len(log_ratios))
     remaining = sorted(log_ratios)[trimmed : number - trimmed]
     left = len(remaining)
@@ -259,7 +259,7 @@ def interval_around(
     )
 
 
-def _sampled_apart(first: Estimate, second: Estimate) -> float:
+def sampled_apart(first: Estimate, second: Estimate) -> float:
     """Variance of the difference of two runs, from the differences of their parts in order."""
     if not first.parts or not second.parts:
         return first.sampling + second.sampling
