@@ -15,10 +15,8 @@ from trainperf.benchmark import (
     benchmark_step,
     compare,
 )
-from trainperf.benchmark.memory import peak_memory
-from trainperf.benchmark.parity import result_of, seeded
+from trainperf.benchmark.calls import median_and_iqr, peak_memory, result_of, seconds_of, seeded
 from trainperf.benchmark.results import Versus, ratio_interval, verdict_of
-from trainperf.benchmark.timing import median_and_iqr, seconds_of
 from trainperf.core.errors import ConfigError
 
 

@@ -1,4 +1,4 @@
-"""Callback that measures everything of a fit, and the base of those that measure one thing.
+"""Callbacks that measure a fit: everything of it, or one thing each.
 
 Any set of them on one trainer shares one recorder: the first of them leads, the others only say
 what they want measured.
@@ -17,8 +17,7 @@ from typing_extensions import override
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import FINISHED
-from trainperf.lightning.audit_hooks import Auditing
-from trainperf.lightning.session import Session
+from trainperf.lightning.session import Auditing, Session
 from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
 from trainperf.meters import Measure, Meter
 from trainperf.meters.fold import Reading
@@ -320,3 +319,54 @@ def _report(run: Path, trainer: "pl.Trainer", ranks: int, *, aloud: bool) -> Non
         if values:  # live, each rank knows only its own
             logger.log_metrics(values, step=trainer.global_step)
         show(getattr(logger, "experiment", None), summary, trainer.global_step)
+
+
+class StepTimeMonitor(Measurement):
+    """Step time alone: steady-state median, percentiles, phases, pauses."""
+
+    measures = frozenset({Measure.STEP_TIME})
+
+
+class DataWaitMonitor(Measurement):
+    """Data wait and data stall alone."""
+
+    measures = frozenset({Measure.DATA_WAIT})
+
+
+class H2DMonitor(Measurement):
+    """The batch transfer alone: time, bytes, rate."""
+
+    measures = frozenset({Measure.H2D})
+
+
+class GradScalerMonitor(Measurement):
+    """The GradScaler alone: overflow rate and loss scale."""
+
+    measures = frozenset({Measure.SCALER})
+
+
+class TokenThroughputMonitor(Measurement):
+    """Tokens and samples per second alone.
+
+    Args:
+        tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
+            nor `labels` tells which tokens count.
+    """
+
+    measures = frozenset({Measure.TOKENS})
+
+    def __init__(self, *, tokens: MaskFunction | None = None) -> None:
+        super().__init__()
+        self.mask = tokens
+
+
+class AllReduceTailMonitor(Measurement):
+    """DDP's all-reduce tail alone."""
+
+    measures = frozenset({Measure.TAIL})
+
+
+class MemoryMonitor(Measurement):
+    """Memory peaks alone."""
+
+    measures = frozenset({Measure.MEMORY})

@@ -25,9 +25,8 @@ from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
 from trainperf.reports.comparison import Row, answer, causes, compared, notes, row, setting, speed
 from trainperf.reports.html.components import SIDES, missing, not_measured
-from trainperf.reports.html.step_times import beside
+from trainperf.reports.html.step_times import WallsFold, beside, pooled
 from trainperf.reports.run.rows import phase_rows
-from trainperf.reports.series.step_times import WallsFold, pooled
 
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}

@@ -1,4 +1,4 @@
-"""Keeps everything in memory: for tests, and for runs that must not write."""
+"""A sink that keeps everything in memory."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,17 +1,19 @@
-"""Check that a lower precision pays off, against the same training in fp32."""
+"""Checks of lower precision: it pays off, and the GradScaler skips few updates."""
 
 from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
     failed_by,
+    fails_on,
     not_applicable,
     passed,
+    reason,
     unknown,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.formatting.units import duration, size, times
-from trainperf.core.readings import MEMORY_PEAK_BYTES, STEP_S
+from trainperf.core.formatting.units import duration, scale_factor, share, size, times
+from trainperf.core.readings import LOSS_SCALE, MEMORY_PEAK_BYTES, OVERFLOW_RATE, STEP_S
 
 
 def mixed_precision(case: Case) -> Outcome:
@@ -79,3 +81,20 @@ def _work(summary: Summary) -> tuple[object, ...]:
 def _described(summary: Summary) -> str:
     config = summary.run.config
     return f"{config.get('model')} with batches of {config.get('batch_size')}"
+
+
+@fails_on("overflow")
+def overflows(case: Case) -> Outcome:
+    """GradScaler does not overflow often.
+
+    Fails on `overflow`.  Unknown without a GradScaler's counts.
+    """
+    summary = case.summary
+    lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
+    if lost is None:
+        why = reason(summary, OVERFLOW_RATE)
+        if "not applicable" in why or "no GradScaler" in why:
+            return not_applicable(why.removeprefix("not applicable: "))
+        return unknown(why, case.loop.measures["scaler"])
+    at = "" if scale is None else f"loss scale {scale_factor(scale)}"
+    return passed(f"{share(lost)} of the updates overflowed", at)
