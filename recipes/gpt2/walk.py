@@ -29,7 +29,7 @@ from recipes.gpt2.verdicts import baseline, with_verdict
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.machine.clocks import wall_clock_anchor
-from trainperf.reports.run.headline import headline
+from trainperf.reports.run.run_view import headline
 
 
 def walkthrough(

@@ -16,6 +16,12 @@ from pathlib import Path
 from scripts.bench.compare_loops import KINDS
 from scripts.bench.compare_record import CLOCKS, Plan, alone, read, session, write
 from scripts.bench.compare_report import result, tables
+from scripts.bench.compare_single import (
+    judged,
+    record_singles,
+    single_result,
+    single_tables,
+)
 from scripts.bench.compare_turns import session_by_turns
 from scripts.bench.compare_verdicts import contests, estimated
 from scripts.bench.harness import machine_line, write_json
@@ -49,6 +55,36 @@ def _judge(given: argparse.Namespace) -> None:
     write_json(given.json, {**result(runs, compared, given.split), "notes": given.note})
 
 
+def _record_single(given: argparse.Namespace) -> None:
+    began = time.perf_counter()
+    name = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    folder = given.recordings / f"{name}-{'busy' if given.busy else 'quiet'}"
+    recorded = record_singles(folder, given.split, busy=given.busy, rounds=given.rounds)
+    seconds = time.perf_counter() - began
+    print(f"{machine_line()}\n{len(recorded.runs)} runs in {seconds:.0f} s: {folder}")
+
+
+def _judge_single(given: argparse.Namespace) -> None:
+    cases = judged(given.recordings, given.split)
+    print(f"{machine_line()}\n\n{single_tables(cases)}")
+    write_json(given.json, {**single_result(cases, given.split), "notes": given.note})
+
+
+def _add_single(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    single = verbs.add_parser("record-single", help="single runs of 400 steps")
+    single.add_argument("recordings", type=Path)
+    single.add_argument("split", choices=list(KINDS))
+    single.add_argument("--busy", action="store_true", help="beside a process that burns a core")
+    single.add_argument("--rounds", type=int, default=6, help="of four runs, of every kind")
+    single.set_defaults(do=_record_single)
+    judge_single = verbs.add_parser("judge-single", help="single runs of all sessions of a split")
+    judge_single.add_argument("recordings", type=Path)
+    judge_single.add_argument("split", choices=list(KINDS))
+    judge_single.add_argument("--json", type=Path, default=None, help="also write the figures here")
+    judge_single.add_argument("--note", action="append", default=[], help="a sentence for the JSON")
+    judge_single.set_defaults(do=_judge_single)
+
+
 def main() -> None:
     """Record, or judge what was recorded."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -71,6 +107,7 @@ def main() -> None:
     judge.add_argument("--json", type=Path, default=None, help="also write the figures here")
     judge.add_argument("--note", action="append", default=[], help="a sentence for the JSON")
     judge.set_defaults(do=_judge)
+    _add_single(verbs)
     one = verbs.add_parser("alone", help="one run, its steps as JSON")
     one.add_argument("split", choices=list(KINDS))
     one.add_argument("kind")

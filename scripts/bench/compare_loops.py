@@ -1,8 +1,10 @@
 """Training loops of several kinds, with steps of one to three milliseconds, and work to add."""
 
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,6 +33,8 @@ class BenchLoop:
     """Steps between validations; 0 is never."""
     garbage: int = 0
     """Objects in cycles that every step leaves to the collector."""
+    wait_s: float = 0.0
+    """What every step sleeps, as it would for a device; work added to it is sleep, too."""
 
 
 @dataclass(slots=True)
@@ -39,16 +43,22 @@ class Extra:
 
     Args:
         units: Per step; of two numbers the steps take them in turns.
+        wait_s: Of a loop that sleeps, what a step sleeps: a unit is a thousandth of it.
     """
 
     units: tuple[int, ...] = (0,)
+    wait_s: float = 0.0
     _left: torch.Tensor = field(default_factory=lambda: torch.full((UNIT, UNIT), 1e-3))
     _step: int = 0
 
     def __call__(self) -> None:
         """Do the work of the next step."""
-        for _ in range(self.units[self._step % len(self.units)]):
-            torch.mm(self._left, self._left)
+        units = self.units[self._step % len(self.units)]
+        if self.wait_s:
+            time.sleep(self.wait_s * (1 + units / 1000))
+        else:
+            for _ in range(units):
+                torch.mm(self._left, self._left)
         self._step += 1
 
 
@@ -93,17 +103,17 @@ def _ready(*shape: int, out: tuple[int, ...]) -> Callable[[int], list[Batch]]:
     return lambda number: [batch] * number
 
 
-def matmul() -> BenchLoop:
+def matmul(rows: int = 16) -> BenchLoop:
     """Wide layers: nearly all of the step is in matrix products."""
     model = torch.nn.Sequential(
         torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256)
     )
-    return BenchLoop(model=model, batches=_ready(16, 256, out=(16, 256)))
+    return BenchLoop(model=model, batches=_ready(rows, 256, out=(rows, 256)))
 
 
-def small_ops() -> BenchLoop:
+def small_ops(depth: int = 9) -> BenchLoop:
     """Many layers of next to nothing: dispatch and Python."""
-    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(9)]
+    layers = [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(depth)]
     return BenchLoop(model=torch.nn.Sequential(*layers), batches=_ready(4, 8, out=(4, 8)))
 
 
@@ -130,36 +140,36 @@ class WordDataset(Dataset[Batch]):
         return data, data[:1]
 
 
-def python_loader() -> BenchLoop:
+def python_loader(rows: int = 4) -> BenchLoop:
     """Samples made in Python by the training process: their cost varies from step to step."""
     return BenchLoop(
         model=torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1)),
-        batches=lambda number: DataLoader(WordDataset(4 * number, 100), batch_size=4),
+        batches=lambda number: DataLoader(WordDataset(rows * number, 100), batch_size=rows),
     )
 
 
-def pauses() -> BenchLoop:
+def pauses(rows: int = 48) -> BenchLoop:
     """Validation every 40 steps, and garbage in cycles that the collector must find."""
     model = torch.nn.Sequential(
         torch.nn.Linear(128, 256), torch.nn.ReLU(), torch.nn.Linear(256, 128)
     )
     return BenchLoop(
-        model=model, batches=_ready(48, 128, out=(48, 128)), validate_every=40, garbage=60
+        model=model, batches=_ready(rows, 128, out=(rows, 128)), validate_every=40, garbage=60
     )
 
 
-def convolution() -> BenchLoop:
+def convolution(rows: int = 4) -> BenchLoop:
     """Small pictures through two convolutions."""
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3, stride=2), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3, stride=2)
     )
-    return BenchLoop(model=model, batches=_ready(4, 3, 24, 24, out=(4, 4, 5, 5)))
+    return BenchLoop(model=model, batches=_ready(rows, 3, 24, 24, out=(rows, 4, 5, 5)))
 
 
-def attention() -> BenchLoop:
+def attention(rows: int = 4) -> BenchLoop:
     """One layer of a transformer on short sequences."""
     model = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-    return BenchLoop(model=model, batches=_ready(4, 12, 32, out=(4, 12, 32)))
+    return BenchLoop(model=model, batches=_ready(rows, 12, 32, out=(rows, 12, 32)))
 
 
 class ParsedRows(Dataset[Batch]):
@@ -178,19 +188,19 @@ class ParsedRows(Dataset[Batch]):
         return data / 991, data[:1] / 991
 
 
-def parsing_loader() -> BenchLoop:
+def parsing_loader(rows: int = 5) -> BenchLoop:
     """Lines parsed by the training process, shuffled."""
     return BenchLoop(
         model=torch.nn.Sequential(torch.nn.Linear(48, 96), torch.nn.GELU(), torch.nn.Linear(96, 1)),
-        batches=lambda number: DataLoader(ParsedRows(5 * number), batch_size=5, shuffle=True),
+        batches=lambda number: DataLoader(ParsedRows(rows * number), batch_size=rows, shuffle=True),
     )
 
 
-def recurrent_pauses() -> BenchLoop:
+def recurrent_pauses(rows: int = 8) -> BenchLoop:
     """A recurrent layer, validated every 25 steps, with some garbage."""
     return BenchLoop(
         model=_Recurrent(),
-        batches=_ready(8, 4, 16, out=(8, 4, 16)),
+        batches=_ready(rows, 4, 16, out=(rows, 4, 16)),
         validate_every=25,
         garbage=40,
     )
@@ -221,6 +231,31 @@ KINDS: Mapping[str, Mapping[str, Make]] = {
     },
 }
 """Which loops the method was tuned on, and which it had not seen."""
+
+
+def sleeping(wait_s: float = 0.004) -> BenchLoop:
+    """A step that mostly waits, as for a device: its core goes cold."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+    return BenchLoop(model=model, batches=_ready(8, 64, out=(8, 8)), wait_s=wait_s)
+
+
+SINGLE_KINDS: Mapping[str, Mapping[str, Make]] = {
+    "tune": {
+        "matmul": partial(matmul, 160),
+        "small operators": partial(small_ops, 40),
+        "Python loader": partial(python_loader, 36),
+        "pauses": partial(pauses, 480),
+        "sleeping": sleeping,
+    },
+    "held out": {
+        "convolution": partial(convolution, 64),
+        "attention": partial(attention, 48),
+        "parsing loader": partial(parsing_loader, 40),
+        "recurrent, pauses": partial(recurrent_pauses, 280),
+        "sleeping longer": partial(sleeping, 0.008),
+    },
+}
+"""The same loops with longer steps, 2 to 10 ms, and one that sleeps: for runs of 400 steps."""
 
 
 def kinds(split: str) -> Iterator[tuple[str, Make]]:

@@ -63,8 +63,6 @@ class RecordedRun:
     """Nanoseconds."""
     clock: str = "wall"
     """Whose nanoseconds: see `CLOCKS`."""
-    paces_ns: tuple[int, ...] = ()
-    """How fast the host was at either end of it; empty where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +112,7 @@ class Bench:
     def one(self, mode: str, steps: int, extra: int = 0, truth: float = 0.0) -> RecordedRun:
         """A run of so many steps, recorded and read back."""
         began_s = time.perf_counter()
-        steady, paces_ns = self._trained(steps, Extra((extra,)))
+        steady = self._trained(steps, Extra((extra,)))
         return RecordedRun(
             session=self.session,
             split=self.split,
@@ -126,7 +124,6 @@ class Bench:
             began_s=began_s,
             walls=steady.wall_ns.astype(np.int64),
             clock=self.clock,
-            paces_ns=paces_ns,
         )
 
     def calibrated(self) -> tuple[int, float]:
@@ -139,24 +136,24 @@ class Bench:
 
     def _added(self, units: int, steps: int) -> float:
         """Relative: every step against its two neighbours without, which were as slow."""
-        steady, _ = self._trained(steps, Extra((0, units)))
+        steady = self._trained(steps, Extra((0, units)))
         logs = np.full(steps, np.nan)
         logs[steady.index.astype(np.intp)] = np.log(steady.wall_ns)
         apart = logs[1:-1] - (logs[:-2] + logs[2:]) / 2  # of steps 1, 2, …: with, without, …
         return float(np.expm1((np.nanmedian(apart[::2]) - np.nanmedian(apart[1::2])) / 2))
 
-    def _trained(self, steps: int, extra: Extra) -> tuple[StepBlock, tuple[int, ...]]:
+    def _trained(self, steps: int, extra: Extra) -> StepBlock:
         torch.manual_seed(0)
         with tempfile.TemporaryDirectory() as place:
             return read_back(train(self.make(), steps, Path(place), extra, CLOCKS[self.clock]))
 
 
-def read_back(path: Path) -> tuple[StepBlock, tuple[int, ...]]:
-    """The steady steps of a run of one rank on disk, and how fast the host was at its ends."""
-    fold, replay = SampleFold(), Replay(Run.open(path))
-    for blocks in replay.blocks():
+def read_back(path: Path) -> StepBlock:
+    """The steady steps of a run of one rank on disk."""
+    fold = SampleFold()
+    for blocks in Replay(Run.open(path)).blocks():
         fold.observe(blocks)
-    return fold.sample()[0], tuple(replay.journals[0].paces_ns)
+    return fold.sample()[0]
 
 
 def alone(split: str, kind: str) -> None:
@@ -201,6 +198,6 @@ def read(folder: Path, split: str) -> list[RecordedRun]:
             number = head["walls"]
             own = walls[place : place + number].astype(np.int64)
             place += number
-            paces_ns = tuple(head.get("paces_ns", ()))
-            runs.append(RecordedRun(**{**head, "walls": own, "paces_ns": paces_ns}))
+            head.pop("paces_ns", None)  # of recordings made while runs had them
+            runs.append(RecordedRun(**{**head, "walls": own}))
     return [run for run in runs if run.split == split]

@@ -10,7 +10,6 @@ from scripts.bench.compare_verdicts import (
     Share,
     VerdictCounts,
     planted,
-    unasked,
     verdict_counts,
 )
 from scripts.bench.harness import table
@@ -34,8 +33,6 @@ def tables(contests: Sequence[Contest]) -> str:
     parts = [
         "Identical runs, and how often a change of so much is found in them",
         table([*head], rows),
-        "The same without the machine's pace, where it was recorded",
-        table([*head], [_row(counts) for counts in verdict_counts(unasked(contests))]),
         "Where the comparison printed a noise of at most 1 %",
         table(["runs", "clock", "pairs", "claim a change", "3 % found"], quiet),
         "Real work in every other run, in turns",
@@ -56,7 +53,6 @@ def result(
             name: _session([run for run in runs if run.session == name]) for name in names
         },
         "modes": [asdict(counts) for counts in verdict_counts(contests)],
-        "modes_without_pace": [asdict(counts) for counts in verdict_counts(unasked(contests))],
         "planted": [asdict(each) for each in planted(contests)],
     }
 

@@ -98,7 +98,7 @@ def _side(
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as run:
         path = train(KINDS[split][kind](), STEPS, Path(run), Extra((extra,)), CLOCKS[clock])
-        found.send(read_back(path)[0].wall_ns.astype(np.int64))
+        found.send(read_back(path).wall_ns.astype(np.int64))
 
 
 def _with(like: RecordedRun, walls: Walls, *, extra: bool) -> RecordedRun:

@@ -19,11 +19,8 @@ from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.bootstrap import (
     Estimate,
     RatioInterval,
-    Slowdown,
-    including,
     paired_interval,
     ratio_interval,
-    slowdown,
 )
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import CORE_COLUMNS
@@ -72,15 +69,12 @@ class Contest:
     """Whose time it is."""
     where: str = ""
     """Session and kind of loop."""
-    machine: Slowdown | None = None
-    """Of single runs, how much slower it was during the second; `None` where nobody asked it."""
 
     def interval(self) -> RatioInterval:
         """What the comparison says."""
         if self.mode.startswith("in turns"):
             return paired_interval(self.before, self.after)
-        interval = ratio_interval(self.before, self.after)
-        return interval if self.machine is None else including(interval, self.machine)
+        return ratio_interval(self.before, self.after)
 
     def longer(self, by: float) -> "Contest":
         """The same with every step of *after* so much longer."""
@@ -89,10 +83,9 @@ class Contest:
 
 def _longer(step: Estimate, by: float) -> Estimate:
     """All that is known of the run is in logarithms: a factor moves them and nothing else."""
-    fastest = None if step.fastest is None else _longer(step.fastest, by)
     more = math.log1p(by)
     parts = tuple(part + more for part in step.parts)
-    return replace(step, log=step.log + more, parts=parts, fastest=fastest)
+    return replace(step, log=step.log + more, parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,19 +149,7 @@ def _contest(
         real=run.mode.endswith("planted"),
         clock=run.clock,
         where=f"{run.session}, {run.kind}",
-        machine=_machine(before, after),
     )
-
-
-def _machine(before: Sequence[EstimatedRun], after: Sequence[EstimatedRun]) -> Slowdown | None:
-    if (len(before), len(after)) != (1, 1):
-        return None
-    return slowdown(before[0].run.paces_ns, after[0].run.paces_ns)
-
-
-def unasked(contests_of_all: Sequence[Contest]) -> list[Contest]:
-    """Those in which the machine was asked for its pace, as if nobody had asked it."""
-    return [replace(each, machine=None) for each in contests_of_all if each.machine is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

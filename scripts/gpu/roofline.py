@@ -20,8 +20,7 @@ from scripts.gpu.model import SIZES, VARIANTS, Size, Step, Variant, drain
 from trainperf.analysis.roofline.roofline import Roofline, roofline
 from trainperf.analysis.roofline.speed_of_light import speed_of_light
 from trainperf.audit import audit_step
-from trainperf.audit.chip_benchmark import probe
-from trainperf.audit.device import device_name
+from trainperf.audit.chip_benchmark import device_name, probe
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.machine.chips import Chip, chip_of
 

@@ -78,7 +78,7 @@ def test_the_time_of_an_operator_is_within_that_of_the_step(audit: StepAudit) ->
 
 def test_cores_that_share_a_cache_count_it_once(tmp_path: Path) -> None:
     """Two cores with a second level each and a third one together; the first level is left out."""
-    from trainperf.audit.device import cpu_cache_bytes
+    from trainperf.audit.chip_benchmark import cpu_cache_bytes
 
     for core in (0, 1):
         for index, (level, size, shared) in enumerate(

@@ -8,8 +8,8 @@ import torch
 from support.light import make_use
 
 from trainperf.audit import chip_cache
+from trainperf.audit.chip_benchmark import cpu_name
 from trainperf.audit.chip_cache import CACHE, PROBES, CachedChip, cache_file, chip_for, note_chip
-from trainperf.audit.device import cpu_name
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
 from trainperf.core.machine.chips import Chip

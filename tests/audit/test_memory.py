@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.audit.cache_model import memory_traffic
-from trainperf.audit.fusion import survives
+from trainperf.audit.grouping import memory_traffic, survives
 from trainperf.audit.operator_call import Access, Call, OperatorWork, Site
 from trainperf.core.artifacts.audit import Kind, Part
 

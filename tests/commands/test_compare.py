@@ -42,7 +42,7 @@ def test_the_first_line_is_the_answer(compare: Command, tmp_path: Path) -> None:
     code, out, err = compare(before, after)
 
     assert (code, err) == (0, "")
-    assert out.splitlines()[1].startswith("  b against a: faster, 1.49× as fast (")
+    assert out.splitlines()[1].startswith("  b against a: faster, the fit 1.49× as fast (")
     assert "one change: num_workers: 0 → 2" in out
     assert "one run each: run-to-run noise 2.0 %, assumed" in out
 
@@ -66,21 +66,52 @@ def test_json_and_markdown_say_the_same(compare: Command, tmp_path: Path) -> Non
     (found,) = json.loads(compare(before, after, "--format", "json")[1])
     markdown = compare(before, after, "--format", "markdown")[1]
 
-    assert (found["verdict"], found["primary"]) == ("faster", "step_s")
+    assert (found["verdict"], found["primary"]) == ("faster", "fit_step_s")
     assert markdown.startswith("**b against a: faster")
     assert "| step | 30.5 ms | 20.5 ms |" in markdown
 
 
-@pytest.mark.parametrize(("limit", "code"), [("60%", 0), ("0.2", 1)])
-def test_the_gate_fails_only_beyond_its_limit(
-    limit: str, code: int, compare: Command, tmp_path: Path
+@pytest.mark.parametrize(
+    ("after_ms", "limit", "options", "code", "said"),
+    [
+        (30, "60%", (), 0, ""),
+        (30, "0.2", (), 1, "regression: b against a: slower"),
+        (20, "10%", (), 0, ""),
+        (20, "5%", (), 3, "undecided: b against a: undecided"),
+        (20, "5%", ("--undecided", "pass"), 0, "undecided: b against a: undecided"),
+        (20, "5%", ("--noise", "0.5%"), 0, ""),
+        (30, "50%", (), 3, "neither shown nor excluded"),
+    ],
+    ids=str,
+)
+def test_the_gate_has_three_exits(
+    after_ms: float,
+    limit: str,
+    options: tuple[str, ...],
+    code: int,
+    said: str,
+    compare: Command,
+    tmp_path: Path,
 ) -> None:
-    """Half as slow again, for sure; in one line why."""
-    before, after = run(tmp_path / "a", 20), run(tmp_path / "b", 30)
-    found, out, _ = compare(before, after, "--fail-on-regression", limit)
+    """0 excludes a slowdown beyond the limit, 1 shows one, 3 is neither."""
+    before, after = run(tmp_path / "a", 20), run(tmp_path / "b", after_ms)
+    exit_code, out, _ = compare(before, after, "--fail-on-regression", limit, *options)
 
-    assert found == code
-    assert ("regression: b against a: slower" in out) == bool(code)
+    assert exit_code == code
+    assert said in out
+    assert ("regression: " in out) == (code == 1)
+
+
+def test_the_margin_decides_what_is_equal(compare: Command, tmp_path: Path) -> None:
+    """Identical runs at an assumed noise of 0.5 %: equal within 2 %, undecided within 1 %."""
+    before, after = run(tmp_path / "a", 20), run(tmp_path / "b", 20)
+    wide = compare(before, after, "--noise", "0.5%")[1]
+    narrow = compare(before, after, "--noise", "0.5%", "--margin", "1%")[1]
+
+    assert "b against a: equal within 2.0 %" in wide
+    assert "b against a: undecided" in narrow
+    assert "to decide: " in narrow
+    assert "`trainperf prove`, about " in narrow
 
 
 def test_under_a_gate_what_cannot_be_compared_is_unusable(compare: Command, tmp_path: Path) -> None:

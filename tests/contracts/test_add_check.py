@@ -50,7 +50,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("checkout")
     package = ExtendedPackage.copied_to(folder)
     package.add_file("analysis/doctor/planted.py", CHECK)
-    package.add_line("analysis/doctor/__init__.py", '"planted",', after='"loader",')
+    package.add_line("analysis/doctor/__init__.py", '"planted",', after='"input:loader",')
     run = make_run_dir(folder / "runs" / "trainperf", CASES["loader_bound"]().ranks)
     shown: dict[str, str] = json.loads(package.run(SHOW, run))
     package.run(RENDER_DOCS, folder / "docs")

@@ -66,7 +66,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "analysis/rules/__init__.py", '"host.planted_rule",', after='"host.callbacks",'
     )
     package.add_file("analysis/doctor/planted_check.py", CHECK)
-    package.add_line("analysis/doctor/__init__.py", '"planted_check",', after='"loader",')
+    package.add_line("analysis/doctor/__init__.py", '"planted_check",', after='"input:loader",')
     package.add_file("commands/garden.py", COMMAND)
     package.add_line("commands/__init__.py", '"garden",', after='"merge",')
     package.run(RENDER, "--out", folder / "docs")

@@ -6,8 +6,7 @@ import pytest
 import torch
 from support.gpu import DEVICE
 
-from trainperf.audit.chip_benchmark import probe
-from trainperf.audit.device import device_name
+from trainperf.audit.chip_benchmark import device_name, probe
 from trainperf.core.machine.chips import Chip, chip_of
 
 

@@ -20,5 +20,3 @@ def test_the_sequence_length_is_the_first_batchs(tmp_path: Path) -> None:
     assert summary.run.config["sequence_length"] == 11
     assert summary.run.config["accumulate_grad_batches"] == 1
     assert summary.run.config["precision"] == "32-true"
-    assert len(summary.run.paces_s) == 2
-    assert all(0 < pace_s < 1 for pace_s in summary.run.paces_s)

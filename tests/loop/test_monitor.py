@@ -26,7 +26,7 @@ def quiet(path: Path | None, **settings: object) -> LoopMonitor:
 def test_planted_sleeps_are_found_where_they_were_planted(tmp_path: Path) -> None:
     """Every phase, the loader, what no phase brackets, and what follows the step."""
     sleeper, steps = Sleeper(), 12
-    with quiet(tmp_path) as monitor:
+    with quiet(tmp_path, lines=False) as monitor:
         for _ in monitor.batches(Loader(sleeper, steps, ms=12)):
             for number, phase in enumerate(PHASES):
                 with monitor.phase(phase):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.memory_sink import MemorySink
 from support.own import BrokenMeter, BrokenProbe, BrokenSink, ForwardShare, Keeper, LineProbe, Lines
 
 from trainperf.core.errors import ConfigError
@@ -20,7 +21,6 @@ from trainperf.loop import LoopMonitor
 from trainperf.meters.fold import Reading
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.sinks.base import Sink
-from trainperf.recording.sinks.memory import MemorySink
 from trainperf.testing import FakeClock
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from support.memory_sink import MemorySink
 
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.steps.block import BLOCK_STEPS, StepSchema
@@ -21,7 +22,6 @@ from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.sinks.jsonl import JsonlSink
-from trainperf.recording.sinks.memory import MemorySink
 from trainperf.testing import FakeClock
 
 

@@ -25,8 +25,7 @@ from trainperf.reports.layout.finding_view import (
     finding_view,
 )
 from trainperf.reports.run import markdown
-from trainperf.reports.run.headline import headline
-from trainperf.reports.run.run_view import run_view
+from trainperf.reports.run.run_view import headline, run_view
 from trainperf.reports.run.text import full_lines, lines
 
 

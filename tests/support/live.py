@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from support.memory_sink import MemorySink
+
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.steps.codec import Entry
 from trainperf.core.steps.records import GapRecord, RunInfo, StepRecord, Totals
@@ -12,7 +14,6 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.sinks.base import Sink
-from trainperf.recording.sinks.memory import MemorySink
 from trainperf.testing import FakeClock, SimulatedDevice
 
 

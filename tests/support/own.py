@@ -8,8 +8,8 @@ from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.meters import Meter, Scope
+from trainperf.meters.base import mean
 from trainperf.meters.fold import Reading
-from trainperf.meters.folds import mean
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Recorder
 from trainperf.recording.sinks.base import Sink

@@ -36,7 +36,6 @@ class RankSpec:
     end: str | None = "finished"
     fit_ns: int | None = None
     attempt: int = 0
-    end_pace_ns: int | None = None
 
 
 def make_step(
@@ -100,7 +99,6 @@ def make_info(
     config: Mapping[str, Scalar] | None = None,
     hardware: Mapping[str, Scalar] | None = None,
     reasons: Mapping[str, str] | None = None,
-    pace_ns: int | None = None,
 ) -> RunInfo:
     """A header of a fit under Lightning; the columns are filled in from the steps."""
     return RunInfo(
@@ -111,7 +109,6 @@ def make_info(
         config={"loop": "lightning", **(config or {})},
         hardware=dict(hardware or {}),
         reasons=dict(reasons or {}),
-        pace_ns=pace_ns,
     )
 
 
@@ -148,7 +145,6 @@ def _entries(spec: RankSpec) -> list[Entry]:
                 reason=spec.end,
                 fit_ns=fit_ns,
                 steps=len(spec.steps),
-                pace_ns=spec.end_pace_ns,
             )
         )
     return entries

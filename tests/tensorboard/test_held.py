@@ -10,7 +10,7 @@ from support.tab import a_run, steps_of
 from trainperf.analysis.run.directory import Damaged, Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.core.steps.block import StepBlock
-from trainperf.tensorboard.held import HeldRun
+from trainperf.tensorboard.runs import HeldRun
 
 
 def walls(run: Run) -> list[float]:

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainperf.traces.findings import findings, period_s
-from trainperf.traces.headline import answer
+from trainperf.traces.findings import answer, findings, period_s
 from trainperf.traces.results import (
     Collective,
     Operator,

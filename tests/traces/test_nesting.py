@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from support.traces import event, table_of
 
 from trainperf.traces.event_table import NONE
-from trainperf.traces.metrics.links import nest
 from trainperf.traces.metrics.operators import self_times
+from trainperf.traces.metrics.spans import nest
 
 
 def test_parents_are_the_innermost_that_are_open() -> None:

@@ -18,6 +18,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.capture_aftermath import CaptureFold
+from trainperf.analysis.summary.lines import StepTimesFold, phase_lines
 from trainperf.analysis.summary.run_facts import completed_info, diverged, run_facts, warnings_of
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.analysis.summary.stragglers import LatenessFold
@@ -55,7 +56,11 @@ class StepObserver(Protocol):
 
 
 def examine(
-    run: Run, *, now_s: float | None = None, observers: Sequence[StepObserver] = ()
+    run: Run,
+    *,
+    now_s: float | None = None,
+    replay: Replay | None = None,
+    observers: Sequence[StepObserver] = (),
 ) -> Evidence:
     """Read a run once, in constant memory: its summary, and all that findings are based on.
 
@@ -63,10 +68,11 @@ def examine(
         run: The opened run directory.
         now_s: Seconds since 1970, to tell a running fit from a killed one by the last write;
             without it only one whose process is seen to be gone counts as killed.
+        replay: The pass itself, for observers that need its journals; a new one by default.
         observers: Fed with every step in the same pass.
     """
     documents, captures = read_documents(run.path), tuple(read_all(run.path))
-    folds = _RunFolds(run, documents, captures)
+    folds = _RunFolds(replay or Replay(run), documents, captures)
     folds.read(observers)
     summary = keeping_up(_summary(folds, documents, now_s))
     typical_audit = folds.utilisation.typical()
@@ -95,9 +101,11 @@ def save_summary(summary: Summary, run: Path) -> None:
 class _RunFolds:
     """Everything that is computed from the steps of a run, fed in one pass over them."""
 
-    def __init__(self, run: Run, documents: Documents, captures: Sequence[CaptureReport]) -> None:
-        self.run = run
-        self.replay = Replay(run)
+    def __init__(
+        self, replay: Replay, documents: Documents, captures: Sequence[CaptureReport]
+    ) -> None:
+        self.run = run = replay.run
+        self.replay = replay
         self.meters = [Fold(METERS) for _ in run.ranks]
         # Lightning makes its ranks wait for each other before every fetch.
         self.lateness = LatenessFold(run.ranks, loop_waits=loop_of(run.info.config) is LIGHTNING)
@@ -105,6 +113,7 @@ class _RunFolds:
         self.utilisation = UtilisationFold(documents)
         self.captures = CaptureFold()
         self.excluded = ExcludedFold()
+        self.times = StepTimesFold()
 
     def read(self, observers: Sequence[StepObserver]) -> None:
         """Pass over all steps; the replay's journals are complete afterwards."""
@@ -112,6 +121,7 @@ class _RunFolds:
             self.lateness,
             self.traces,
             self.utilisation,
+            self.times,
             *observers,
         )
         for blocks in self.replay.blocks():
@@ -148,6 +158,8 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
     all_readings = folds.readings()
     facts = run_facts(run, replay, folds.longest, all_readings[STEP_MEAN_S].value, now_s=now_s)
     traces = folds.traces.traces()
+    # Samples of a later attempt are numbered by its own steps.
+    lines = documents.lines if len(run.attempts) == 1 else None
     return Summary(
         run=facts,
         readings=all_readings,
@@ -162,6 +174,8 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
         memory=documents.memory,
         compilation=documents.compilation,
         loader=documents.loader,
+        lines=phase_lines(lines, folds.times.steady()),
+        slow_steps=folds.times.slow_steps(lines),
         warnings=(
             *warnings_of(run, replay, facts),
             *disagreements(traces),

@@ -4,7 +4,10 @@ Backward is attributed through its graph: each node has the sequence number of t
 made it, and is assigned to the same place.  All of it uses torch's own hooks.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -16,12 +19,27 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from typing_extensions import Self
+from typing_extensions import ParamSpec, Self
 
-from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.operator_call import Site
 from trainperf.audit.stack_frames import Owner, frames, in_closure, is_torchmetrics, line_of
 from trainperf.core.artifacts.audit import Part
+
+
+P = ParamSpec("P")
+
+
+class Shield(Protocol):
+    """Wraps a function that torch will call by itself."""
+
+    def __call__(self, function: Callable[P, None], /) -> Callable[P, None]:
+        """The same function; under a guard it never raises."""
+        ...
+
+
+def as_it_is(function: Callable[P, None]) -> Callable[P, None]:
+    """No guard: who audits a step by hand sees our faults."""
+    return function
 
 
 class Attribution:
@@ -51,8 +69,8 @@ class Attribution:
         for handle in (
             register_module_forward_pre_hook(shield(self._enter_module)),
             register_module_forward_hook(shield(self._leave_module), always_call=True),
-            register_optimizer_step_pre_hook(shield(self._enter_update)),
-            register_optimizer_step_post_hook(shield(self._leave_update)),
+            register_optimizer_step_pre_hook(shield(partial(self._update, 1))),
+            register_optimizer_step_post_hook(shield(partial(self._update, -1))),
         ):
             self._hooks.callback(handle.remove)
         return self
@@ -71,7 +89,8 @@ class Attribution:
         computing = torch.is_grad_enabled()
         if in_backward and not (computing and (self._running or "checkpoint" in owners)):
             return "backward", self._origin(line)
-        site = Site(module=self._module(), line=line, logs="logging" in owners)
+        module = self._names[self._running[-1]] if self._running else None
+        site = Site(module=module, line=line, logs="logging" in owners)
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
         if updates and not computing and not in_backward and not in_closure():
@@ -84,9 +103,6 @@ class Attribution:
         node = torch._C._current_autograd_node()  # noqa: SLF001 no public name
         site = None if node is None else self._sites.get(node._sequence_nr())  # noqa: SLF001 same
         return site or Site(module=None, line=line)
-
-    def _module(self) -> str | None:
-        return self._names[self._running[-1]] if self._running else None
 
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
@@ -103,11 +119,8 @@ class Attribution:
         while self._running and self._running.pop() is not module:
             pass
 
-    def _enter_update(self, *_: object) -> None:
-        self._updating += 1
-
-    def _leave_update(self, *_: object) -> None:
-        self._updating -= 1
+    def _update(self, deeper: int, *_: object) -> None:
+        self._updating += deeper
 
 
 def _stack(*, beyond_user: bool) -> tuple[frozenset[Owner], str | None]:

@@ -11,13 +11,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from typing_extensions import Self
 
-from trainperf.audit.attribution import Attribution
-from trainperf.audit.constants import Constants
-from trainperf.audit.elementwise import Operator, name_of
-from trainperf.audit.fault_shield import Shield, as_it_is
+from trainperf.audit.attribution import Attribution, Shield, as_it_is
 from trainperf.audit.flops import work_of
-from trainperf.audit.operator_call import Call, OperatorWork
-from trainperf.audit.traffic import accesses_of, is_traced, tensors_in
+from trainperf.audit.operator_call import Access, Call, Operator, OperatorWork, name_of
+from trainperf.audit.traffic import accesses_of, is_traced, storages_of, tensors_in
 from trainperf.core.artifacts.audit import Part
 from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 
@@ -218,3 +215,32 @@ def _devices(given: Sequence[torch.Tensor], out: object) -> set[str]:
     """Device types involved; a number in a tensor of no dimensions moves nothing between them."""
     wide = [tensor for tensor in given if tensor.dim()] or given
     return {tensor.device.type for tensor in (*wide, *tensors_in(out))}
+
+
+class Constants:
+    """Follows what each storage holds while the step runs."""
+
+    def __init__(self) -> None:
+        self._held: set[int] = set()
+
+    def forget(self) -> None:
+        """Forget everything: memory was used unobserved."""
+        self._held.clear()
+
+    def allocated(self, func: Operator, out: object) -> None:
+        """A call moved nothing: what it allocated has unknown contents, a view keeps its own."""
+        if name_of(func).startswith(("empty", "new_empty", "lift", "resize", "set")):
+            self._held.difference_update(storages_of(out))
+
+    def made_by(self, func: Operator, accesses: Sequence[Access]) -> bool:
+        """Whether the call's result is constant; remembers it."""
+        read = {access.storage for access in accesses if not access.writes}
+        written = {access.storage for access in accesses if access.writes}
+        kept = {a.storage for a in accesses if a.writes and not (a.whole or a.new)}
+        draws = isinstance(func, OpOverload) and torch.Tag.nondeterministic_seeded in func.tags
+        constant = bool(written) and not draws and (read | kept) <= self._held
+        if constant:
+            self._held |= written
+        else:
+            self._held -= written
+        return constant

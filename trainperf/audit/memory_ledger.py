@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from trainperf.audit.allocations import Allocations, gradients, storage_of
-from trainperf.audit.memory_uses import MemoryUse, memory_use
+from trainperf.audit.allocations import Allocations, MemoryUse, gradients, memory_use, storage_of
 from trainperf.audit.nested import walker
 from trainperf.audit.step import Audit
 from trainperf.core.artifacts.memory import Category, MemoryLedger, ModuleActivations

@@ -2,7 +2,23 @@
 
 from dataclasses import dataclass
 
+from torch._ops import HigherOrderOperator, OpOverload
+
 from trainperf.core.artifacts.audit import Kind, Part
+
+
+Operator = OpOverload | HigherOrderOperator
+"""What is dispatched: an overload of an operator, or one that is given functions."""
+
+
+def name_of(func: Operator) -> str:
+    """The operator without its overload, e.g. `addmm`."""
+    return str(func.overloadpacket.__name__ if isinstance(func, OpOverload) else func)
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text, as a table of operators."""
+    return frozenset(text.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

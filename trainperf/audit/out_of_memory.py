@@ -1,17 +1,15 @@
 """Out-of-memory errors: what asked for how much, read from the exception that ended the fit."""
 
 import re
-from collections.abc import Iterator
 from traceback import walk_tb
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Literal
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from trainperf.audit.source_lines import place
-from trainperf.audit.stack_frames import owner
+from trainperf.audit.stack_frames import owner, place
 from trainperf.core.artifacts.memory import OutOfMemory
 
 
@@ -35,11 +33,12 @@ def out_of_memory(error: BaseException | None) -> OutOfMemory | None:
         return None
     message = str(error)
     requested = _REQUESTED.search(message)
-    steps = list(_frames(error.__traceback__))
+    steps = list(walk_tb(error.__traceback__))[::-1]  # the innermost frame first
     return OutOfMemory(
         during=_during(steps),
         workspace=_WORKSPACE.search(message) is not None,
-        requested_bytes=_size(requested) if requested else None,
+        requested_bytes=requested
+        and round(float(requested[1]) * (1 << _UNITS[requested[2].lower()])),
         allocated_bytes=_allocated(),
         where=next(
             (place(f.f_code.co_filename, n) for f, n in steps if owner(f.f_code) == "user"), ""
@@ -51,15 +50,6 @@ def _ran_out(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(str(error)) is not None
-
-
-def _size(requested: "re.Match[str]") -> int:
-    return round(float(requested[1]) * (1 << _UNITS[requested[2].lower()]))
-
-
-def _frames(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """Frames and lines of a traceback, the innermost first."""
-    return reversed(list(walk_tb(trace)))
 
 
 def _during(steps: list[tuple[FrameType, int]]) -> During:

@@ -1,7 +1,10 @@
-"""Owners of Python frames: the user, torch, or a framework in between."""
+"""Python frames and lines of source: who owns them, and how reports print them."""
 
+import functools
 import inspect
+import linecache
 import os
+import re
 import sysconfig
 from collections.abc import Iterator
 from functools import lru_cache
@@ -10,8 +13,7 @@ from types import CodeType, FrameType
 from typing import Literal
 
 import torch
-
-from trainperf.audit.source_lines import shown_path
+from torch.utils.data import IterableDataset
 
 
 Owner = Literal["user", "framework", "torch", "checkpoint", "update", "logging"]
@@ -43,10 +45,6 @@ _LOG = ("log", "_LightningModule__to_tensor", "__to_tensor")
 _UPDATES = ("optim", "nn/utils/clip_grad.py", "nn/utils/clip_grad_norm.py", "amp/grad_scaler.py")
 _NO_UPDATE = ("scale", "apply_scale")
 """Functions of the GradScaler that belong to forward: they scale the loss."""
-
-
-_shown_path = lru_cache(maxsize=4096)(shown_path)
-"""Called for every operator of an audited step."""
 
 
 def frames() -> Iterator[tuple[Owner, FrameType]]:
@@ -110,3 +108,79 @@ def _package(path: Path) -> str | None:
     parts = path.parts
     place = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
     return None if place is None or place + 1 >= len(parts) else parts[place + 1]
+
+
+_GETITEM = ("__getitems__", "__getitem__")
+
+_METHODS = "append|appendleft|extend|add|insert|update"
+_FILLS = rf"\s*(?:\[[^\]]*\]\s*)?(?:\.(?:{_METHODS})\(|\[.*\]\s*=[^=]|\+=)"
+"""What follows a name where something is put into what it names."""
+
+
+def shown_path(file: str) -> str:
+    """A file's name as reports print it: relative to the working directory if it lies below."""
+    path, here = Path(file), Path.cwd()
+    return os.fspath(path.relative_to(here)) if path.is_relative_to(here) else file
+
+
+_shown_path = lru_cache(maxsize=4096)(shown_path)
+"""Called for every operator of an audited step."""
+
+
+def place(file: str, line: int) -> str:
+    """`file:line`, the file as `shown_path` has it."""
+    return f"{shown_path(file)}:{line}"
+
+
+def getitem_line(dataset: object) -> str | None:
+    """Of the dataset's own class; of the one inside where torch only wraps it."""
+    methods = ("__iter__",) if isinstance(dataset, IterableDataset) else _GETITEM
+    while dataset is not None:
+        for method in methods:
+            line = definition_line(getattr(type(dataset), method, None))
+            if line is not None:
+                return line
+        dataset = getattr(dataset, "dataset", None)
+    return None
+
+
+def definition_line(function: object) -> str | None:
+    """`file:line` of a function, or of the `__call__` of an object; `None` for torch's own."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        code = getattr(vars(type(function)).get("__call__"), "__code__", None)
+    if code is None or code.co_filename.startswith(str(_TORCH)):
+        return None
+    return place(code.co_filename, code.co_firstlineno)
+
+
+def filled_in(code: CodeType, name: str) -> str:
+    """The first line of a function that puts something into the variable *name*; else its own."""
+    lines = [line for _, _, line in code.co_lines() if line is not None]
+    last = max(lines, default=code.co_firstlineno)
+    line = _search(code.co_filename, rf"(?<![\w.]){re.escape(name)}", code.co_firstlineno, last)
+    return place(code.co_filename, line or code.co_firstlineno)
+
+
+def filled_as_attribute(file: str, name: str) -> str:
+    """The first line of a file that puts something into an attribute *name*; empty if none does."""
+    return _filled(file, rf"\.{re.escape(name)}")
+
+
+def filled_as_global(file: str, name: str) -> str:
+    """The first line of a file that puts something into its global *name*; empty if none does."""
+    return _filled(file, rf"(?<![\w.]){re.escape(name)}")
+
+
+def _filled(file: str, pattern: str) -> str:
+    line = _search(file, pattern)
+    return place(file, line) if line else ""
+
+
+def _search(file: str, name: str, first: int = 1, last: int | None = None) -> int | None:
+    wanted = re.compile(name + _FILLS)
+    lines = enumerate(linecache.getlines(file)[first - 1 : last], start=first)
+    return next((number for number, line in lines if wanted.search(line)), None)

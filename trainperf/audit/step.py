@@ -10,10 +10,9 @@ from torch import nn
 from typing_extensions import Self
 
 from trainperf.audit.allocations import Allocations, gradients
-from trainperf.audit.attribution import Attribution
-from trainperf.audit.device import cache_bytes, computing, device_name
+from trainperf.audit.attribution import Attribution, Shield, as_it_is
+from trainperf.audit.chip_benchmark import cache_bytes, computing, device_name
 from trainperf.audit.dispatch_mode import AuditMode
-from trainperf.audit.fault_shield import Shield, as_it_is
 from trainperf.audit.grouping import rows_of
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.machine.clocks import monotonic_ns

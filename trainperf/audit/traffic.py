@@ -12,9 +12,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from trainperf.audit.elementwise import Operator, name_of, names
 from trainperf.audit.nested import walker
-from trainperf.audit.operator_call import Access
+from trainperf.audit.operator_call import Access, Operator, name_of, names
 
 
 tensors_in = walker(Tensor)
@@ -40,8 +39,9 @@ def accesses_of(
     storages = {_key(tensor) for tensor, _ in inputs}
     results = [tensor for tensor in tensors_in(out) if _key(tensor) not in storages]
     written = [tensor for tensor, writes in inputs if writes]
+    reshapes = isinstance(func, OpOverload) and torch.Tag.inplace_view in func.tags  # in place
     works = bool(results or written) or name in _READS_ONLY
-    if not works or name in _ALLOCATIONS or _reshapes(func):
+    if not works or name in _ALLOCATIONS or reshapes:
         return ()
     read = _read(func, name, inputs)
     read_bytes = _LOOKUPS[name](read, results) if name in _LOOKUPS else map(stored_bytes, read)
@@ -58,7 +58,9 @@ def _read(func: Operator, name: str, inputs: Iterable[tuple[Tensor, bool]]) -> l
     """The inputs whose values the call needs: not those that it only replaces."""
     if name in _SHAPE_ONLY:
         return []
-    replaces = name in _REPLACES or name.startswith("_foreach_copy") or _fills_out(func)
+    # What is given as `out=` is not read.
+    into_out = str(func).rpartition(".")[2].endswith(("out", "grad_input"))
+    replaces = name in _REPLACES or name.startswith("_foreach_copy") or into_out
     return [tensor for tensor, writes in inputs if not (writes and replaces)]
 
 
@@ -84,22 +86,13 @@ def _inputs(
             yield tensor, writes
 
 
-def _reshapes(func: Operator) -> bool:
-    """Whether it only changes the shape of a tensor in place."""
-    return isinstance(func, OpOverload) and torch.Tag.inplace_view in func.tags
-
-
-def _fills_out(func: Operator) -> bool:
-    """Whether its result goes into a tensor that is given as `out=`: that is not read."""
-    return str(func).rpartition(".")[2].endswith(("out", "grad_input"))
-
-
 def _access(tensor: Tensor, size: int, *, writes: bool = False, new: bool = False) -> Access:
+    held = tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
     return Access(
         storage=_key(tensor),
         size_bytes=size,
         writes=writes,
-        whole=size >= _storage_bytes(tensor),
+        whole=size >= held,
         new=new,
     )
 
@@ -110,10 +103,6 @@ def _key(tensor: Tensor) -> int:
     storage = tensor.untyped_storage()
     # Tensors without data, on the meta device, have no address.
     return storage.data_ptr() or storage._cdata  # noqa: SLF001 the only identity of a storage
-
-
-def _storage_bytes(tensor: Tensor) -> int:
-    return tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
 
 
 # -- look-ups: what is read of a table is what comes out ---------------------------------------

@@ -10,8 +10,8 @@ For training steps and inference functions alike; see `docs/concepts/benchmarks.
 
 from trainperf.benchmark.results import BenchmarkComparison, PeakMemory, StepBenchmark, Versus
 from trainperf.benchmark.steps import benchmark_step, compare
-from trainperf.benchmark.sweeps.batch_results import Knee, SweepPoint
-from trainperf.benchmark.sweeps.batches import Sweep, sweep
+from trainperf.benchmark.sweeps.batch_results import Knee, Sweep, SweepPoint
+from trainperf.benchmark.sweeps.batches import sweep
 from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
 from trainperf.benchmark.sweeps.loaders import sweep_loader
 

@@ -13,9 +13,11 @@ import msgspec
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, duration, size, times
 from trainperf.core.formatting.wrap import paragraphs
+from trainperf.core.stats.verdict import SpeedVerdict
+from trainperf.core.stats.verdict import verdict_of as speed_verdict
 
 
-Verdict = Literal["faster", "slower", "no clear change", "loss differs", "not comparable"]
+Verdict = SpeedVerdict | Literal["loss differs", "not comparable"]
 
 
 class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,9 +113,7 @@ def verdict_of(low: float | None, high: float | None, *, comparable: bool, same:
         return "not comparable"
     if not same:
         return "loss differs"
-    if low is None or high is None or low <= 1.0 <= high:
-        return "no clear change"
-    return "faster" if low > 1.0 else "slower"
+    return "undecided" if low is None or high is None else speed_verdict(low, high)
 
 
 _HEAD = ("", "median", "IQR", "calls", "cold", "peak memory")

@@ -10,8 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from trainperf.benchmark.memory import peak_memory
-from trainperf.benchmark.parity import StepResult, result_of, seeded
+from trainperf.benchmark.calls import (
+    Clock,
+    StepResult,
+    median_and_iqr,
+    peak_memory,
+    quiet,
+    result_of,
+    seconds_of,
+    seeded,
+    synchronised_clock,
+)
 from trainperf.benchmark.results import (
     BenchmarkComparison,
     StepBenchmark,
@@ -19,7 +28,6 @@ from trainperf.benchmark.results import (
     ratio_interval,
     verdict_of,
 )
-from trainperf.benchmark.timing import Clock, median_and_iqr, quiet, seconds_of, synchronised_clock
 from trainperf.core.errors import ConfigError
 
 

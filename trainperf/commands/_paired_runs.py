@@ -3,19 +3,21 @@
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from trainperf.commands.run import command_of
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
-from trainperf.core.interleaving import Participant, Referee, new_address
+from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address
 from trainperf.core.launch_environment import LaunchOptions
 
 
@@ -25,10 +27,15 @@ _POLL_S = 0.05
 """Between two checks whether a training has ended."""
 
 _GRACE_S = 10.0
-"""Time for a training to end after `SIGTERM`."""
+"""Time for a training to end after a signal."""
 
 _LAST_LINES = 5
 """Quoted from the output of a training that failed."""
+
+_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
+"""Where the ranks of a training meet; the second is what torchrun reads."""
+
+Training = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +43,37 @@ class PairOptions:
     """How often the two trainings are run, and how."""
 
     pairs: int
+    """At most."""
     steps: int
     """Fewest steps per turn."""
     out: Path
     """Folder for the runs and the output of the trainings; numbered on if it exists."""
+    enough: Callable[[int, TurnsSoFar], bool] = lambda _number, _turns: False
+    """From the number of a pair and its turns so far: whether more of them are not wanted."""
 
 
-def run_pairs(trainings: tuple[str, str], options: PairOptions) -> tuple[list[Path], list[Path]]:
-    """Run both trainings and return the run directories of each.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOfRuns:
+    """What one pair of trainings left."""
+
+    number: int
+    """From 1."""
+    runs: tuple[Path, Path]
+    """Run directories."""
+    ended: bool
+    """Whether the trainings were ended before they were through."""
+    interrupted: bool = False
+    """Whether that was the user's wish."""
+
+
+def run_pairs(
+    trainings: tuple[str, str], options: PairOptions
+) -> Generator[PairOfRuns, None, None]:
+    """Run both trainings, pair after pair, for as long as the caller goes on.
 
     Args:
         trainings: Command lines, as for a shell.
-        options: How often, and how.
+        options: How often at most, and how.
 
     Raises:
         ConfigError: A command line cannot be run.
@@ -55,20 +81,21 @@ def run_pairs(trainings: tuple[str, str], options: PairOptions) -> tuple[list[Pa
     """
     commands = [_command(training) for training in trainings]
     out = _unused(options.out)
-    runs: tuple[list[Path], list[Path]] = ([], [])
     with _sigterm_as_interrupt():
         for number in range(1, options.pairs + 1):
-            sys.stderr.write(f"trainperf: pair {number} of {options.pairs}, in {out}\n")
+            sys.stderr.write(f"trainperf: pair {number} of at most {options.pairs}, in {out}\n")
             folders = [out / f"{side}-{number}" for side in SIDES]
-            for side, run in zip(runs, _run_pair(commands, folders, options.steps), strict=True):
-                side.append(run)
-    return runs
+            yield _run_pair(commands, folders, number, options)
 
 
-def _run_pair(commands: Sequence[Sequence[str]], folders: Sequence[Path], steps: int) -> list[Path]:
+def _run_pair(
+    commands: Sequence[Sequence[str]], folders: Sequence[Path], number: int, options: PairOptions
+) -> PairOfRuns:
+    interrupted = False
     with ExitStack() as stack:
         address = stack.enter_context(new_address())
-        referee = stack.enter_context(Referee(address, steps))
+        enough = partial(options.enough, number)
+        referee = stack.enter_context(Referee(address, options.steps, enough))
         trainings = [
             stack.enter_context(
                 _training(
@@ -79,45 +106,60 @@ def _run_pair(commands: Sequence[Sequence[str]], folders: Sequence[Path], steps:
             )
             for side, (command, folder) in enumerate(zip(commands, folders, strict=True))
         ]
-        _wait(trainings, referee, folders)
+        try:
+            _wait(trainings, referee, folders)
+        except KeyboardInterrupt:
+            if number > 1 or not all(referee.passed):
+                raise
+            interrupted = True
+        ended = referee.settled or interrupted
+        _end(trainings, signal.SIGINT)
     for passed, folder in zip(referee.passed, folders, strict=True):
         if not passed:
             raise RunError(
-                f"{folder}: did not take turns; that needs a Lightning Trainer or a LoopMonitor on "
-                "one rank, and more steps than a turn has"
+                f"{folder}: did not take turns; that needs a Lightning Trainer or a LoopMonitor, "
+                "and more steps than a turn has"
             )
-    return [_run_in(folder) for folder in folders]
+    runs = (_run_in(folders[0]), _run_in(folders[1]))
+    return PairOfRuns(number=number, runs=runs, ended=ended, interrupted=interrupted)
 
 
 @contextmanager
-def _training(
-    command: Sequence[str], out: Path, participant: Participant
-) -> Iterator[subprocess.Popen[bytes]]:
+def _training(command: Sequence[str], out: Path, participant: Participant) -> Iterator[Training]:
     out.mkdir(parents=True)
     options = LaunchOptions(dirpath=participant.dirpath)
-    environment = {**os.environ, **options.variable(), **participant.variable()}
+    own = {**_own_ports(), **options.variable(), **participant.variable()}
     with (
         _output(out).open("wb") as output,
         subprocess.Popen(  # noqa: S603 the user's own training
             command,
-            env=environment,
+            env={**os.environ, **own},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # Ctrl-C reaches us alone, and we end them; what they started is found by their group.
+            start_new_session=True,
         ) as process,
     ):
         try:
             yield process
         finally:
-            _end(process)
+            _end([process], signal.SIGTERM)
 
 
-def _wait(
-    trainings: Sequence[subprocess.Popen[bytes]], referee: Referee, folders: Sequence[Path]
-) -> None:
-    """Wait until both have ended, or one has failed."""
+def _own_ports() -> dict[str, str]:
+    """A free port for the ranks of one training, which both would look for at the same one."""
+    if any(name in os.environ for name in _PORTS):
+        return {}
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        return dict.fromkeys(_PORTS, str(free.getsockname()[1]))
+
+
+def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Path]) -> None:
+    """Wait until both have ended, one has failed, or there were turns enough."""
     running = dict(enumerate(trainings))
-    while running:
+    while running and not referee.settled:
         for side, training in list(running.items()):
             code = training.poll()
             if code is None:
@@ -131,13 +173,17 @@ def _wait(
         time.sleep(_POLL_S)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Terminate it, and kill it if it does not end in time; no effect if it has ended."""
-    process.terminate()
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
+def _end(trainings: Sequence[Training], how: signal.Signals) -> None:
+    """End those that run: first as asked, then by force; no effect on those that have ended."""
+    running = [training for training in trainings if training.poll() is None]
+    for training in running:
+        training.send_signal(how)
+    for training in running:
+        with suppress(subprocess.TimeoutExpired):
+            training.wait(_GRACE_S)
+        if training.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(training.pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class CommandResult:
 
     text: str
     code: int
-    """Exit code: 0, or 1 for a gate that was asked for and failed."""
+    """Exit code: 0, or that of a gate that was asked for: 1 failed, 3 undecided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

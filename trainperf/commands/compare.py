@@ -18,11 +18,23 @@ def add_comparison_options(parser: argparse.ArgumentParser) -> None:
         help="relative difference up to which the losses match (default: 2%%)",
     )
     parser.add_argument(
+        "--margin",
+        metavar="SHARE",
+        type=_share,
+        help="relative change up to which speeds count as equal (default: 2%%)",
+    )
+    parser.add_argument(
         "--fail-on-regression",
         metavar="SHARE",
         type=_share,
-        help="exit with 1 if a run is slower by more than SHARE or its loss differs, "
-        "with 2 if it is not comparable",
+        help="exit with 0 if a slowdown of more than SHARE is excluded, with 1 if one is shown "
+        "or the loss differs, with 3 if neither, with 2 if the runs are not comparable",
+    )
+    parser.add_argument(
+        "--undecided",
+        choices=("pass", "fail"),
+        default="fail",
+        help="exit with 0 or with 3 where the gate is undecided (default: fail)",
     )
 
 
@@ -44,22 +56,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> str | CommandResult:
-    from trainperf.commands._comparison import ComparisonOptions, compare_sides
+    from trainperf.commands._comparison import compare_sides, options_of
 
     if len(given.runs) < 2:
         raise ConfigError(
             "one RUN: give at least two, the run before the change and the run after it"
         )
     sides = tuple(tuple(map(Path, filter(None, run.split(",")))) for run in given.runs)
-    return compare_sides(
-        sides,
-        ComparisonOptions(
-            form=given.format,
-            loss_tolerance=given.loss_tolerance,
-            noise=given.noise,
-            most_slower=given.fail_on_regression,
-        ),
-    )
+    return compare_sides(sides, options_of(given, given.noise))
 
 
 def _share(text: str) -> float:

@@ -8,7 +8,7 @@ from trainperf.commands.compare import add_comparison_options
 from trainperf.core.errors import ConfigError
 
 
-_PAIRS = 5
+_PAIRS = 10
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=_PAIRS,
-        help=f"times that both are run (default: {_PAIRS})",
+        help=f"times at most that both are run; it ends when it is decided (default: {_PAIRS})",
+    )
+    parser.add_argument(
+        "--to-the-end",
+        action="store_true",
+        help="run every training to its end, also where a pair can show no more than it has",
     )
     parser.add_argument(
         "--every", metavar="N", type=int, help="fewest steps per turn (default: 10)"
@@ -36,26 +41,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    from trainperf.commands._comparison import ComparisonOptions, compare_sides
-    from trainperf.commands._paired_runs import PairOptions, run_pairs
+    from trainperf.commands._comparison import options_of
+    from trainperf.commands._looks import ProofOptions, prove
     from trainperf.core.interleaving import STEPS
 
-    if given.pairs < 2:
-        raise ConfigError(
-            f"--pairs {given.pairs}: must be at least 2, so that there are repeats; try 5"
-        )
+    if given.pairs < 1:
+        raise ConfigError(f"--pairs {given.pairs}: must be at least 1; try {_PAIRS}")
     if given.every is not None and given.every < 2:
         raise ConfigError(
             f"--every {given.every}: must be at least 2, the first step is excluded; try 10"
         )
-    sides = run_pairs(
+    return prove(
         (given.before, given.after),
-        PairOptions(pairs=given.pairs, steps=given.every or STEPS, out=Path(given.out)),
+        ProofOptions(
+            pairs=given.pairs,
+            steps=given.every or STEPS,
+            out=Path(given.out),
+            to_the_end=given.to_the_end,
+        ),
+        options_of(given),
     )
-    options = ComparisonOptions(
-        form=given.format, loss_tolerance=given.loss_tolerance, most_slower=given.fail_on_regression
-    )
-    return compare_sides(sides, options)
 
 
 COMMAND = Command(

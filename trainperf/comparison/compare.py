@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from msgspec.structs import replace
 
 from trainperf.analysis.run.journal import start_time
 from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
+from trainperf.comparison.clocks import headline, remedy
 from trainperf.comparison.comparability import (
     DecidingReading,
     deciding_reading,
@@ -15,26 +17,50 @@ from trainperf.comparison.comparability import (
     obstacle,
 )
 from trainperf.comparison.compared_run import ComparedRun, Repeats, is_speed
-from trainperf.comparison.results import Comparison, Noise, ReadingChange, Side, Speedup, Verdict
+from trainperf.comparison.fit_clock import FIT_BETTER, FIT_CLOCK
+from trainperf.comparison.results import (
+    Clock,
+    ClockChange,
+    Comparison,
+    Noise,
+    ReadingChange,
+    Side,
+    Speedup,
+    Verdict,
+)
 from trainperf.comparison.trace_differences import trace_differences
+from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
+    Estimate,
     RatioInterval,
-    Slowdown,
-    including,
     paired_interval,
     ratio_interval,
-    slowdown,
 )
+from trainperf.core.stats.pace import Paced, at_one_pace
+from trainperf.core.stats.sequential import Looks, sequential_interval
+from trainperf.core.stats.verdict import MARGIN, SpeedVerdict, verdict_of
 from trainperf.meters import METERS
 from trainperf.meters.fold import Reading
 
 
-BETTER = {meter.name: meter.better for meter in METERS}
+BETTER = {**{meter.name: meter.better for meter in METERS}, **FIT_BETTER}
 
-_SPEEDS = frozenset(meter.name for meter in METERS if is_speed(meter))
+_SPEEDS = FIT_BETTER.keys() | {meter.name for meter in METERS if is_speed(meter)}
 
 _UNKNOWN = Reading(value=None, unit="1", reason="not among the readings of this run")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How intervals are made, and judged."""
+
+    noise: float = ASSUMED_NOISE
+    """Assumed from run to run where nothing was repeated."""
+    margin: float = MARGIN
+    """Up to which speeds count as equal."""
+    looks: Looks | None = None
+    """The plan of a sequential comparison."""
 
 
 def compare(
@@ -43,6 +69,8 @@ def compare(
     *,
     loss_tolerance: float = TOLERANCE,
     noise: float = ASSUMED_NOISE,
+    margin: float = MARGIN,
+    looks: Looks | None = None,
 ) -> Comparison:
     """Compare the repeats of one run with those of another.
 
@@ -51,43 +79,90 @@ def compare(
         after: Repeats of the changed run.
         loss_tolerance: Relative difference of the losses up to which they match.
         noise: Relative standard deviation from run to run, assumed where nothing was repeated.
+        margin: Relative change, either way, up to which speeds count as equal.
+        looks: The plan, where runs that took turns are compared after every pair.
     """
+    method = Method(noise=noise, margin=margin, looks=looks)
     baseline, changed = before[0].summary, after[0].summary
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or (None if deciding.name else deciding.why)
-    interval = None
-    if deciding.name is not None and problem is None:
-        interval = interval_of(deciding.name, before, after, noise)
-        problem = None if interval else f"too few steady steps for an interval of {deciding.name}"
-    readings = changes(before, after, noise)
+    intervals = {} if problem else _intervals(deciding, before, after, method)
+    if not problem and not intervals:
+        problem = f"too few steady steps for an interval of {deciding.name}"
+    clocks = tuple(
+        _clock(clock, name, interval, _scale(deciding, before, after), margin)
+        for clock, (name, interval) in intervals.items()
+    )
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=loss_tolerance)
-    speedup = None if interval is None else _speedup(deciding, interval, before, after)
-    return Comparison(
+    verdict, decides = headline(clocks) if clocks else (None, None)
+    interval = None if decides is None else intervals[decides.clock][1]
+    readings = changes(before, after, method)
+    comparison = Comparison(
         before=_side(before),
         after=_side(after),
-        verdict=_verdict(speedup, parity),
+        verdict=_verdict(verdict, parity),
         reason=problem or deciding.why,
-        primary=deciding.name,
-        speedup=speedup,
+        primary=deciding.name if decides is None else decides.reading,
+        speedup=None if decides is None else decides.speedup,
+        margin=margin,
+        clocks=clocks,
         noise=None if interval is None else _noise(interval, before, after),
         parity=parity,
         differences=differences(baseline, changed),
-        readings=readings if problem is None else _without_verdicts(readings),
+        readings=_without_verdicts(readings) if problem else readings,
         explained=trace_differences(before[0].captures, after[0].captures),
     )
+    if decides is None or interval is None or comparison.verdict != "undecided":
+        return comparison
+    if looks is not None:  # whoever plans the looks knows what would decide
+        return comparison
+    needed = remedy(decides, interval.scatter, margin, (before, after))
+    return replace(comparison, remedy=needed)
+
+
+def _intervals(
+    deciding: DecidingReading, before: Repeats, after: Repeats, method: Method
+) -> dict[Clock, tuple[str, RatioInterval]]:
+    """Of either clock, the fit first: the reading and its ratio, where both runs have one."""
+    name = deciding.name or ""
+    names: dict[Clock, str] = {"fit": FIT_CLOCK[name], "steady step": name}
+    every = {
+        clock: (name, interval_of(name, before, after, method)) for clock, name in names.items()
+    }
+    return {clock: (name, ratio) for clock, (name, ratio) in every.items() if ratio is not None}
+
+
+def _clock(
+    clock: Clock, name: str, interval: RatioInterval, scale: float | None, margin: float
+) -> ClockChange:
+    """What it says; *scale* divides a rate by the number of ranks."""
+    inverse = BETTER[name] == "lower"
+    ends = (interval.ratio, interval.low, interval.high)
+    value, low, high = (1 / end if inverse else end * (scale or 1.0) for end in ends)
+    gain = Speedup(value=value, low=min(low, high), high=max(low, high), per_rank=scale is not None)
+    return ClockChange(
+        clock=clock, reading=name, verdict=verdict_of(gain.low, gain.high, margin), speedup=gain
+    )
+
+
+def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float | None:
+    if not deciding.per_rank:
+        return None
+    worlds = [side[0].summary.run.world_size for side in (before, after)]
+    return worlds[0] / worlds[1]
 
 
 def _noise(interval: RatioInterval, before: Repeats, after: Repeats) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
-    machine = machine_slowdown(before, after)
+    machine = paced(before, after) if interval.source == "pace" else None
     return Noise(
+        machine=None if machine is None else math.exp(machine.machine),
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
         resolution=interval.resolution,
         apart_s=_apart_s(before[0], after[0]) if assumed else None,
-        machine=None if machine is None else machine.ratio,
     )
 
 
@@ -106,42 +181,11 @@ def _without_verdicts(readings: Sequence[ReadingChange]) -> tuple[ReadingChange,
     return tuple(replace(reading, verdict=None) for reading in readings)
 
 
-def _speedup(
-    deciding: DecidingReading,
-    interval: RatioInterval,
-    before: Repeats,
-    after: Repeats,
-) -> Speedup:
-    """How many times faster, whichever way the reading counts."""
-    fastest = interval.fastest
-    if BETTER.get(deciding.name or "") == "lower":
-        return Speedup(
-            value=1 / interval.ratio,
-            low=1 / interval.high,
-            high=1 / interval.low,
-            per_rank=False,
-            fastest=fastest and 1 / fastest,
-        )
-    worlds = [side[0].summary.run.world_size for side in (before, after)]
-    scale = worlds[0] / worlds[1] if deciding.per_rank else 1.0
-    return Speedup(
-        value=interval.ratio * scale,
-        low=interval.low * scale,
-        high=interval.high * scale,
-        per_rank=deciding.per_rank,
-        fastest=fastest and fastest * scale,
-    )
-
-
-def _verdict(speedup: Speedup | None, parity: Parity) -> Verdict:
+def _verdict(verdict: SpeedVerdict | None, parity: Parity) -> Verdict:
     """The verdict; a loss that differs overrules any gain in speed."""
-    if speedup is None:
+    if verdict is None:
         return "not comparable"
-    if parity.verdict == "differs":
-        return "loss differs"
-    if speedup.low <= 1 <= speedup.high:
-        return "no clear change"
-    return "faster" if speedup.low > 1 else "slower"
+    return "loss differs" if parity.verdict == "differs" else verdict
 
 
 def _side(repeats: Repeats) -> Side:
@@ -154,47 +198,60 @@ def _side(repeats: Repeats) -> Side:
     )
 
 
-def changes(before: Repeats, after: Repeats, noise: float) -> tuple[ReadingChange, ...]:
+def changes(before: Repeats, after: Repeats, method: Method) -> tuple[ReadingChange, ...]:
     """Every reading that either side has, in the order of the summary.
 
     Args:
         before: Repeats of one run.
         after: Those of the other.
-        noise: Assumed from run to run where there are no repeats.
+        method: How intervals are made and judged.
     """
     names = dict.fromkeys([*before[0].summary.readings, *after[0].summary.readings])
-    every = (_change(name, before, after, noise) for name in names)
+    every = (_change(name, before, after, method) for name in names)
     return tuple(change for change in every if (change.before, change.after) != (None, None))
 
 
-def interval_of(name: str, before: Repeats, after: Repeats, noise: float) -> RatioInterval | None:
+def interval_of(name: str, before: Repeats, after: Repeats, method: Method) -> RatioInterval | None:
     """The ratio of a reading; `None` unless every repeat has an estimate of it."""
     sides = (before, after)
     if any(name not in run.estimates for side in sides for run in side):
         return None
     baseline, changed = ([run.estimates[name] for run in side] for side in sides)
+    if method.looks is not None:
+        return sequential_interval(baseline, changed, method.looks)
     if take_turns(before, after):
         return paired_interval(baseline, changed)
-    interval = ratio_interval(baseline, changed, assumed=noise)
-    machine = machine_slowdown(before, after) if name in _SPEEDS else None
+    machine = paced(before, after) if name in _SPEEDS else None
     if machine is None:
-        return interval
-    return including(interval, machine, lower_is_faster=BETTER[name] == "lower")
+        return ratio_interval(baseline, changed, assumed=method.noise)
+    return _at_one_pace(name, machine, (baseline[0], changed[0]), method.noise)
 
 
-def machine_slowdown(before: Repeats, after: Repeats) -> Slowdown | None:
-    """How much slower the machine was during the second run; `None` where that is not known.
+def _at_one_pace(
+    name: str, machine: Paced, runs: tuple[Estimate, Estimate], noise: float
+) -> RatioInterval:
+    if name == STEP_S:
+        return machine.interval(noise)
+    old, new = runs
+    sampling = old.sampling + new.sampling
+    if BETTER[name] == "lower":
+        return machine.interval(noise, new.log - old.log, sampling)
+    return machine.interval(noise, old.log - new.log, sampling).inverse()
 
-    It is known of two single runs on the CPU with the same Python and number of ranks: repeats
-    show it themselves, and the speed of the host says nothing about another device.
+
+def paced(before: Repeats, after: Repeats) -> Paced | None:
+    """Two single runs on a CPU compared at one pace; `None` where that is not possible.
+
+    Repeats show by themselves how much the machine differs, and the host's pace is not a device's.
     """
     if (len(before), len(after)) != (1, 1):
         return None
-    first, second = (side[0].summary.run for side in (before, after))
-    setups = {(run.device, run.software.get("python"), run.world_size) for run in (first, second)}
-    if len(setups) > 1 or first.device != "cpu":
+    first, second = before[0], after[0]
+    runs = [run.summary.run for run in (first, second)]
+    setups = {(run.device, run.software.get("python"), run.world_size) for run in runs}
+    if len(setups) > 1 or runs[0].device != "cpu" or not first.paced or not second.paced:
         return None
-    return slowdown(first.paces_s, second.paces_s)
+    return at_one_pace(first.paced, second.paced)
 
 
 def take_turns(before: Repeats, after: Repeats) -> bool:
@@ -211,14 +268,7 @@ def take_turns(before: Repeats, after: Repeats) -> bool:
     return in_order and all(map(all, pairs))
 
 
-def verdict_of(name: str, low: float, high: float) -> Verdict:
-    """Whether an interval of the ratio after/before is faster or slower; of a speed reading."""
-    if low <= 1 <= high:
-        return "no clear change"
-    return "faster" if (high < 1) == (BETTER.get(name) == "lower") else "slower"
-
-
-def _change(name: str, before: Repeats, after: Repeats, noise: float) -> ReadingChange:
+def _change(name: str, before: Repeats, after: Repeats, method: Method) -> ReadingChange:
     unit = _readings(name, before)[0].unit
     means = [_mean(name, side) for side in (before, after)]
     change = ReadingChange(name=name, unit=unit, before=means[0], after=means[1])
@@ -226,7 +276,7 @@ def _change(name: str, before: Repeats, after: Repeats, noise: float) -> Reading
         lacking = _readings(name, before if change.before is None else after)
         reason = next((reading.reason for reading in lacking if reading.value is None), None)
         return replace(change, reason=reason)
-    interval = interval_of(name, before, after, noise)
+    interval = interval_of(name, before, after, method)
     if interval is None:
         return replace(change, ratio=change.after / change.before if change.before else None)
     return replace(
@@ -234,7 +284,19 @@ def _change(name: str, before: Repeats, after: Repeats, noise: float) -> Reading
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=verdict_of(name, interval.low, interval.high) if name in _SPEEDS else None,
+        verdict=_reading_verdict(name, interval, method.margin),
+    )
+
+
+def _reading_verdict(name: str, interval: RatioInterval, margin: float) -> SpeedVerdict | None:
+    """Of a reading that gets faster or slower."""
+    if name not in _SPEEDS:
+        return None
+    low, high = interval.low, interval.high
+    return (
+        verdict_of(1 / high, 1 / low, margin)
+        if BETTER[name] == "lower"
+        else verdict_of(low, high, margin)
     )
 
 

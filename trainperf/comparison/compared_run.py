@@ -9,23 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import StepObserver, examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison.fit_clock import CycleFold
+from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
+    RESAMPLES,
     Estimate,
     Places,
     Resampled,
     block_length,
     estimate,
     mixed,
-    pieces,
     resamples,
     segments,
 )
+from trainperf.core.stats.pace import PacedWindows, paced_windows
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
@@ -35,9 +40,6 @@ from trainperf.traces.capture_files import CaptureReport
 
 MOST_STEPS = 2000
 """At least half as many steps of a long run are kept: enough for a narrow interval."""
-
-RESAMPLES = 400
-"""Enough to know a standard deviation to 4 %."""
 
 _SPEED_UNITS = ("s", "1/s", "FLOP/s")
 """Units of readings that get faster or slower."""
@@ -54,6 +56,8 @@ class ComparedRun:
     losses: LossCurve
     captures: tuple[CaptureReport, ...] = ()
     """The reports of its traces."""
+    paced: PacedWindows | None = None
+    """How fast the machine was while it trained; `None` where that was not timed."""
     estimates: Mapping[str, Estimate]
     """Reading to the estimate of its logarithm; a reading without an interval is absent."""
 
@@ -73,19 +77,31 @@ def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
         RunError: It is no run directory.
     """
     run, sample, losses = Run.open(path), SampleFold(), LossFold()
-    evidence = examine(run, observers=(sample, losses, *observers))
+    replay = Replay(run)
+    cycles = CycleFold(list(replay.journals.values()))
+    evidence = examine(run, replay=replay, observers=(sample, losses, cycles, *observers))
     summary = evidence.summary
     values = {
         name: reading.value
         for name, reading in summary.readings.items()
         if reading.value is not None
     }
+    kept = sample.sample()
+    steady, fit = estimates(kept, values), cycles.clock()
+    drift = steady[STEP_S].drift if STEP_S in steady else 0.0
     return ComparedRun(
-        summary=summary,
+        summary=replace(summary, readings={**fit.readings(), **summary.readings}),
         captures=evidence.captures,
         losses=losses.curve(run, summary.run.notes.get("loss", "")),
-        estimates=estimates(sample.sample(), values),
+        paced=_paced(kept),
+        estimates={**steady, **fit.estimates(drift)},
     )
+
+
+def _paced(sample: Sequence[StepBlock]) -> PacedWindows | None:
+    """Of the first rank: the steps of all are as long."""
+    paces = sample[0].fact("pace_ns") if sample else None
+    return None if paces is None else paced_windows(sample[0].wall_ns, paces)
 
 
 class SampleFold:
@@ -143,7 +159,6 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
     meters = [meter for meter in METERS if meter.name in values and _resampled(meter, sample)]
     drawn = _values(meters, sample, resamples(n, block_length(sample[0].wall_ns), RESAMPLES))
     parts, mixture = (_values(meters, sample, chosen) for chosen in (segments(n), mixed(n)))
-    small = _values([meter for meter in meters if is_speed(meter)], sample, pieces(n))
     estimated = {
         meter.name: estimate(
             values[meter.name],
@@ -151,9 +166,7 @@ def estimates(sample: tuple[StepBlock, ...], values: Mapping[str, float]) -> dic
                 drawn=drawn[meter.name],
                 segments=parts[meter.name],
                 mixed=mixture[meter.name],
-                pieces=small.get(meter.name, ()),
             ),
-            lower_is_faster=meter.better == "lower",
         )
         for meter in meters
     }

@@ -6,15 +6,19 @@ import msgspec
 
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.core.stats.bootstrap import Source
+from trainperf.core.stats.verdict import MARGIN, SpeedVerdict
 from trainperf.core.steps.records import Scalar
 
 
 Where = Literal["before", "after"]
 """One of the two sides."""
 
-Verdict = Literal["faster", "slower", "no clear change", "loss differs", "not comparable"]
+Verdict = Literal["faster", "slower", "equal", "undecided", "loss differs", "not comparable"]
 
-COMPARISON_VERSION = 1
+Clock = Literal["fit", "steady step"]
+"""All time of a training per unit of work, or the median step: what a comparison judges."""
+
+COMPARISON_VERSION = 2
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +54,7 @@ class ReadingChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     low: float | None = None
     high: float | None = None
     """Ends of its 95 % interval, by moving-block bootstrap and repeats."""
-    verdict: Verdict | None = None
+    verdict: SpeedVerdict | None = None
     """Of readings that are times or rates; `None` where there is no interval."""
     reason: str | None = None
     """Why it is not compared."""
@@ -85,8 +89,8 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the end of one run to the start of the other, without repeats; `None` where it
     is not known."""
     machine: float | None = None
-    """How many times slower the machine itself was during the second of two single runs on a CPU,
-    by the same small work timed at either end of each.  The interval includes it."""
+    """How many times as long the machine took for the same small work during the second of two
+    single runs.  What it explains is taken out of the ratios; `None` where it was not timed."""
 
 
 class Speedup(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +101,28 @@ class Speedup(msgspec.Struct, frozen=True, kw_only=True):
     high: float
     per_rank: bool
     """Divided by the number of ranks: 1 is perfect scaling."""
-    fastest: float | None = None
-    """The speedup of the fastest steps, which a busy machine slows least; the interval includes
-    it.  `None` where repeats that took turns separate the machine from the change."""
+
+
+class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What one clock says of the change."""
+
+    clock: Clock
+    reading: str
+    """The reading that it is judged by."""
+    verdict: SpeedVerdict
+    speedup: Speedup
+
+
+class Remedy(msgspec.Struct, frozen=True, kw_only=True):
+    """What it would take to decide, at the noise that was found or assumed."""
+
+    repeats: int | None
+    """A side, one after the other; `None`: too many to be advice."""
+    proof_s: float | None
+    """Estimated duration of `trainperf prove`, by the runs' own steps; `None`: not known."""
+    proof_pairs: int
+    proof_steps: int
+    """Of each training of that estimate."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +135,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Why the runs are not comparable, or why the deciding reading is the one it is."""
     primary: str | None
-    """The reading that decides."""
+    """The reading of the clock that decides."""
     speedup: Speedup | None = None
+    """By the clock that decides: the one that the change moved, the fit first."""
+    margin: float = MARGIN
+    """Relative change, either way, up to which speeds count as equal."""
+    clocks: tuple[ClockChange, ...] = ()
+    """Both clocks, the fit first; one where a run has too few steps for the other."""
+    remedy: Remedy | None = None
+    """Of an undecided comparison."""
     noise: Noise | None = None
     parity: Parity
     """The losses at equal work: where they differ, nothing is faster."""
@@ -121,6 +151,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     readings: tuple[ReadingChange, ...] = ()
     explained: tuple[TraceDifference, ...] = ()
     """From the traces of both, the largest difference first; empty where one has none."""
+
+    @property
+    def headline(self) -> ClockChange | None:
+        """The clock that decides."""
+        return next((clock for clock in self.clocks if clock.reading == self.primary), None)
 
     @property
     def changes(self) -> tuple[str, ...]:

@@ -17,9 +17,11 @@ def each(package: str, names: Sequence[str], attribute: str | None = None) -> It
 
     Args:
         package: Dotted name of the family's package.
-        names: Files, without `.py`; of a family in folders `"folder.file"`.
+        names: Files, without `.py`; of a family in folders `"folder.file"`, of several members in
+            a file `"file:member"`.
         attribute: What each file defines; by default what bears the file's own name.
     """
     for name in names:
-        module = import_module(f"{package}.{name}")
-        yield getattr(module, attribute or name.rpartition(".")[2])
+        file, _, member = name.partition(":")
+        module = import_module(f"{package}.{file}")
+        yield getattr(module, attribute or member or file.rpartition(".")[2])

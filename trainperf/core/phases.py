@@ -64,6 +64,7 @@ class Tag(IntFlag):
     OVERFLOW = 256
     PARTIAL_GROUP = 512
     OUT_OF_TURN = 1024
+    TURN_BOUNDARY = 2048
 
     @property
     def label(self) -> str:

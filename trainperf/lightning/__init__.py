@@ -5,8 +5,7 @@ from trainperf.lightning import TrainPerf
 Trainer(callbacks=[TrainPerf()]).fit(model, loader)
 """
 
-from trainperf.lightning.callback import TrainPerf
-from trainperf.lightning.monitors import (
+from trainperf.lightning.callback import (
     AllReduceTailMonitor,
     DataWaitMonitor,
     GradScalerMonitor,
@@ -14,6 +13,7 @@ from trainperf.lightning.monitors import (
     MemoryMonitor,
     StepTimeMonitor,
     TokenThroughputMonitor,
+    TrainPerf,
 )
 from trainperf.lightning.profiler import ScheduledProfiler
 

@@ -1,4 +1,4 @@
-"""Callback that measures everything of a fit, and the base of those that measure one thing.
+"""Callbacks that measure a fit: everything of it, or one thing each.
 
 Any set of them on one trainer shares one recorder: the first of them leads, the others only say
 what they want measured.
@@ -17,8 +17,7 @@ from typing_extensions import override
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import FINISHED
-from trainperf.lightning.audit_hooks import Auditing
-from trainperf.lightning.session import Session
+from trainperf.lightning.session import Auditing, Session
 from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
 from trainperf.meters import Measure, Meter
 from trainperf.meters.fold import Reading
@@ -68,6 +67,7 @@ class Measurement(Callback):
             frozenset().union(*(callback.measures for callback in attached)),
             next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None),
             next((c.extensions for c in attached if c.extensions is not None), None),
+            lines=next((c.lines for c in attached if c.lines is not None), False),
         )
         self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
         # Lightning has no action of its own around the sanity check: our empty hooks bring one.
@@ -119,6 +119,7 @@ class Measurement(Callback):
     mask: MaskFunction | None = None
     log_every_n_steps: int | None = None
     report: bool = True
+    lines: bool | None = None
     audit_at: int | None = None
     extensions: Extensions | None = None
 
@@ -218,6 +219,7 @@ class TrainPerf(Measurement):
         dirpath: Directory under which the run directory is made; by default the logger's.
         log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
         report: Whether to print the report when the fit ends.
+        lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
         audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:
@@ -240,6 +242,7 @@ class TrainPerf(Measurement):
         dirpath: str | None = None,
         log_every_n_steps: int | None = None,
         report: bool = True,
+        lines: bool = True,
         audit_at: int | None = None,
         loader_anatomy: bool = False,
         meters: Sequence[Meter] = (),
@@ -262,6 +265,7 @@ class TrainPerf(Measurement):
         self.dirpath = dirpath
         self.log_every_n_steps = log_every_n_steps
         self.report = report
+        self.lines = lines
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """What looks once, where it was asked for."""
@@ -315,3 +319,54 @@ def _report(run: Path, trainer: "pl.Trainer", ranks: int, *, aloud: bool) -> Non
         if values:  # live, each rank knows only its own
             logger.log_metrics(values, step=trainer.global_step)
         show(getattr(logger, "experiment", None), summary, trainer.global_step)
+
+
+class StepTimeMonitor(Measurement):
+    """Step time alone: steady-state median, percentiles, phases, pauses."""
+
+    measures = frozenset({Measure.STEP_TIME})
+
+
+class DataWaitMonitor(Measurement):
+    """Data wait and data stall alone."""
+
+    measures = frozenset({Measure.DATA_WAIT})
+
+
+class H2DMonitor(Measurement):
+    """The batch transfer alone: time, bytes, rate."""
+
+    measures = frozenset({Measure.H2D})
+
+
+class GradScalerMonitor(Measurement):
+    """The GradScaler alone: overflow rate and loss scale."""
+
+    measures = frozenset({Measure.SCALER})
+
+
+class TokenThroughputMonitor(Measurement):
+    """Tokens and samples per second alone.
+
+    Args:
+        tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
+            nor `labels` tells which tokens count.
+    """
+
+    measures = frozenset({Measure.TOKENS})
+
+    def __init__(self, *, tokens: MaskFunction | None = None) -> None:
+        super().__init__()
+        self.mask = tokens
+
+
+class AllReduceTailMonitor(Measurement):
+    """DDP's all-reduce tail alone."""
+
+    measures = frozenset({Measure.TAIL})
+
+
+class MemoryMonitor(Measurement):
+    """Memory peaks alone."""
+
+    measures = frozenset({Measure.MEMORY})

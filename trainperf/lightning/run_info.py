@@ -1,10 +1,16 @@
-"""Objects and settings of a fit, read from the Trainer once, at its start.
+"""Objects, settings and logged metrics of a fit, read from the Trainer.
 
-Besides what every loop has (`trainperf.recording.run_settings`) a Trainer tells:
+Besides what every loop has (`trainperf.recording.run_settings`) a Trainer tells at its start:
 `scheduler_interval` and `scheduler_frequency`, `gradient_clip_val` and
 `gradient_clip_algorithm`, `val_check_interval`, `check_val_every_n_epoch` and
 `limit_val_batches`, and the class names of `callbacks` and `loggers`.
+
+Logged metrics are read from Lightning's store of logged results, which is not a public interface:
+if it goes away, nothing is said of them.
 """
+
+from collections.abc import Iterable
+from typing import ClassVar, Protocol
 
 import lightning.pytorch as pl
 import torch
@@ -12,6 +18,7 @@ import torch
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.steps.records import Scalar
 from trainperf.recording import run_identity, run_settings
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import Objects
 from trainperf.recording.probes.tokens import MaskFunction
 
@@ -67,3 +74,54 @@ def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:
         "scheduler_interval": run_settings.together(config.interval for config in configured),
         "scheduler_frequency": run_settings.together(config.frequency for config in configured),
     }
+
+
+class Kept(Protocol):
+    """What is used of one logged result."""
+
+    meta: "Meta"
+
+
+class Meta(Protocol):
+    """How it was logged."""
+
+    name: str
+    prog_bar: bool
+    on_step: bool
+    sync: "Sync"
+
+
+class Sync(Protocol):
+    """Whether it is reduced over the ranks."""
+
+    should: bool
+
+
+class LoggedProbe(Probe):
+    """Names of the metrics that `self.log` shows or reduces in every batch.
+
+    Under `prog_bar_metrics` and `sync_dist_metrics` in the run's configuration, empty where there
+    are none.
+    """
+
+    name = "logged metrics"
+    facts: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, trainer: "pl.Trainer") -> None:
+        self._trainer = trainer
+
+    def config(self) -> dict[str, Scalar]:
+        """What has been logged in training so far."""
+        results = getattr(self._trainer.fit_loop.epoch_loop, "_results", None)
+        if not isinstance(results, dict):
+            return {}
+        kept: list[Kept] = list(results.values())
+        each = [result.meta for result in kept if result.meta.on_step]
+        return {
+            "prog_bar_metrics": _named(meta for meta in each if meta.prog_bar),
+            "sync_dist_metrics": _named(meta for meta in each if meta.sync.should),
+        }
+
+
+def _named(metrics: Iterable[Meta]) -> str:
+    return ", ".join(dict.fromkeys(meta.name for meta in metrics))

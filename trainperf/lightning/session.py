@@ -1,4 +1,4 @@
-"""One fit under measurement: the relay, the monitor, and where the numbers go."""
+"""One fit under measurement: the relay, the monitor, where the numbers go, and the step's audit."""
 
 import inspect
 import logging
@@ -17,14 +17,14 @@ from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
-from trainperf.lightning.logged_metrics import LoggedProbe
 from trainperf.lightning.optimizer_updates import Updates
-from trainperf.lightning.run_info import configuration, objects
+from trainperf.lightning.run_info import LoggedProbe, configuration, objects
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.fit import PATIENCE, FitPlan, start_fit
 from trainperf.recording.monitor import Monitor
+from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import MarksProbe
@@ -56,6 +56,8 @@ class Session:
         measures: frozenset[Measure],
         log_every: int | None = None,
         extensions: Extensions | None = None,
+        *,
+        lines: bool = False,
     ) -> None:
         self.monitor = Monitor()
         self.recorder = self.monitor.recorder
@@ -68,6 +70,7 @@ class Session:
         self._trainer = trainer
         self._log_every = log_every
         self._extensions = extensions or Extensions()
+        self._lines = lines
         self._updates = Updates(trainer)
         self._step = 0
         self._batch_is_step = False
@@ -111,6 +114,7 @@ class Session:
                 notes=self._notes,
                 actions_ns=self._user_hooks_ns,
                 measures=self._measures,
+                lines=self._lines,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
                 reasons=lambda _: _iterator_reasons(module),
                 extensions=self._extensions,
@@ -288,3 +292,52 @@ def _iterator_reasons(module: "pl.LightningModule") -> dict[str, str]:
 def _is_ours(callback: "pl.Callback") -> bool:
     """Whether a callback is, or inherits from, one of trainperf's."""
     return any(base.__module__.startswith("trainperf.") for base in type(callback).__mro__)
+
+
+class Auditing:
+    """The audit of the step with number *at*, under the guard of the fit.
+
+    Args:
+        session: The fit.
+        module: What the modules' names begin with.
+        at: Number of the step in this fit, from 0.
+    """
+
+    part = AuditProbe.name
+
+    def __init__(self, session: Session, module: "pl.LightningModule", at: int) -> None:
+        self._monitor = session.monitor
+        run = session.run if session.writes else None
+        self._probe = AuditProbe(module, at, run, session.monitor.guard)
+        self._probe.attach(session.recorder)
+        self._probe.ledger = session.chosen.ledger
+
+    def before_batch(self, *hook: object) -> None:
+        """A batch is on the device.  Runs every micro-batch until the audit is over."""
+        del hook
+        self._probe.begin_batch()
+
+    def around(
+        self, measured: Callable[..., object], over: Callable[[], None]
+    ) -> Callable[..., None]:
+        """The hook at the end of a batch: our own work after it is not audited.
+
+        Args:
+            measured: That work.
+            over: Called once the audit is over; from then on nothing of it costs anything.
+        """
+
+        def after_batch(*hook: object) -> None:
+            self._probe.pause()
+            measured(*hook)
+            if self._probe.settle():
+                over()
+
+        return after_batch
+
+    def end(self) -> None:
+        """The fit is over, perhaps in the middle of the audit."""
+        if self._monitor.started:
+            self._probe.detach()
+        else:
+            self._probe.pause()

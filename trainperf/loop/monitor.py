@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import torch
@@ -65,7 +64,8 @@ class LoopMonitor:
         writer: A `SummaryWriter` for the readings.
         log_every_n_steps: Steps between two points in the writer.
         report: Whether to print the report when the fit ends.
-        clock: Host clock; tests pass their own.
+        lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
+        clock: Host clock; tests pass their own, which is not sampled.
         meters: Your own (`trainperf.meters.Meter`), beside the built-in ones.
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
             meters need.
@@ -85,6 +85,7 @@ class LoopMonitor:
         writer: Writer | None = None,
         log_every_n_steps: int = 50,
         report: bool = True,
+        lines: bool = True,
         clock: HostClock = monotonic_ns,
         meters: Sequence[Meter] = (),
         probes: Sequence[Probe] = (),
@@ -100,6 +101,7 @@ class LoopMonitor:
             writer=writer,
             log_every=log_every_n_steps,
             aloud=report,
+            lines=lines and clock is monotonic_ns,
             started_at=wall_clock_anchor(),
             extensions=Extensions.of(meters=meters, sinks=sinks, probes=probes),
         )
@@ -272,12 +274,7 @@ class LoopMonitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:

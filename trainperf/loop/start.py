@@ -61,6 +61,8 @@ class LoopOptions:
     log_every: int
     aloud: bool
     """Whether anything is printed."""
+    lines: bool
+    """Whether the training thread is sampled."""
     started_at: str
     extensions: Extensions = field(default_factory=Extensions)
     profiler: ScheduledProfile | None = None
@@ -122,6 +124,7 @@ def start(
                 started_at=options.started_at,
                 config=_configuration(objects, loader),
                 log_every=options.log_every,
+                lines=options.lines,
                 notes=notes,
                 probes=probes,
                 reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},

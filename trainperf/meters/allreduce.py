@@ -1,10 +1,8 @@
 """All-reduce tail: how long a step still waited for gradients after computing the last one."""
 
 from trainperf.core.stats.quantiles import Distribution
-from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter
-from trainperf.meters.folds import share_of_wall
+from trainperf.meters.base import Measure, Meter, share_of_wall
 
 
 class AllReduceTail(Meter):
@@ -36,10 +34,7 @@ class AllReduceTailFraction(Meter):
     measure = Measure.TAIL
     better = "lower"
     needs = ("tail_ns",)
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Tail nanoseconds over wall nanoseconds."""
-        return share_of_wall(block, "tail_ns")
+    statistic = staticmethod(share_of_wall)
 
 
 METERS = (

@@ -1,9 +1,12 @@
-"""Base of all meters: pure functions from a block of steps to a mergeable statistic."""
+"""Base of all meters, pure functions from a block of steps to a mergeable statistic; and folds.
+
+Folds are reductions of one or two facts that several meters share.
+"""
 
 from enum import Enum
 from typing import ClassVar
 
-from trainperf.core.stats.reductions import Reduction
+from trainperf.core.stats.reductions import Last, Maximum, Rate, Ratio, Reduction, Total
 from trainperf.core.steps.block import StepBlock
 
 
@@ -55,6 +58,53 @@ class Meter:
         """The title, or the name in words."""
         return self.title or self.name.replace("_", " ")
 
+    @staticmethod
+    def statistic(block: StepBlock, fact: str) -> Reduction | None:
+        """For a meter that is a fold of the first fact it `needs`: one of those below."""
+        raise NotImplementedError
+
     def observe(self, block: StepBlock) -> Reduction | None:
         """The statistic of this block's steps; `None` when none of them has the fact."""
-        raise NotImplementedError
+        if not self.needs:
+            raise NotImplementedError
+        return self.statistic(block, self.needs[0])
+
+
+def mean(block: StepBlock, fact: str) -> Ratio | None:
+    """Mean of a fact over the steps that have it."""
+    rows = block.having(fact)
+    return None if rows is None else Ratio(rows.total(fact), float(len(rows)), len(rows))
+
+
+def total(block: StepBlock, fact: str) -> Total | None:
+    """Sum of a fact over the steps that have it."""
+    rows = block.having(fact)
+    return None if rows is None else Total(rows.total(fact), len(rows))
+
+
+def share_of_wall(block: StepBlock, fact: str) -> Ratio | None:
+    """Sum of a fact in nanoseconds over the wall time of the steps that have it."""
+    rows = block.having(fact)
+    return None if rows is None else Ratio(rows.total(fact), rows.total_wall_ns, len(rows))
+
+
+def per_second(block: StepBlock, fact: str) -> Rate | None:
+    """Sum of a fact over the wall time of the steps that have it."""
+    rows = block.having(fact)
+    return None if rows is None else Rate(rows.total(fact), rows.total_wall_ns / 1e9, len(rows))
+
+
+def largest(block: StepBlock, fact: str) -> Maximum | None:
+    """Largest value of a fact."""
+    rows = block.having(fact)
+    values = rows.fact(fact) if rows else None
+    return None if values is None else Maximum(float(values.max()), len(values))
+
+
+def latest(block: StepBlock, fact: str) -> Last | None:
+    """The last known value of a fact."""
+    rows = block.having(fact)
+    values = rows.fact(fact) if rows else None
+    if rows is None or values is None:
+        return None
+    return Last(float(rows.index[-1]), float(values[-1]), len(values))

@@ -3,8 +3,7 @@
 from trainperf.core.phases import Phase
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope
-from trainperf.meters.folds import share_of_wall
+from trainperf.meters.base import Measure, Meter, Scope, share_of_wall
 
 
 class DataWait(Meter):

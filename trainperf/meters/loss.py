@@ -1,9 +1,6 @@
 """Loss: what the model had learned by the latest step, as the identity of the run."""
 
-from trainperf.core.stats.reductions import Last
-from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope
-from trainperf.meters.folds import latest
+from trainperf.meters.base import Measure, Meter, Scope, latest
 
 
 class Loss(Meter):
@@ -19,10 +16,7 @@ class Loss(Meter):
     better = "lower"
     scope = Scope.ALL
     needs = ("loss",)
-
-    def observe(self, block: StepBlock) -> Last | None:
-        """The latest value in the block."""
-        return latest(block, "loss")
+    statistic = staticmethod(latest)
 
 
 METERS = (Loss(),)

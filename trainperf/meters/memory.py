@@ -1,10 +1,9 @@
 """Memory: its peaks, its fragmentation, and its growth."""
 
-from trainperf.core.stats.reductions import LargestLast, Maximum
+from trainperf.core.stats.reductions import LargestLast
 from trainperf.core.stats.trend import Trend
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope
-from trainperf.meters.folds import largest
+from trainperf.meters.base import Measure, Meter, Scope, largest
 
 
 class MemoryPeak(Meter):
@@ -19,10 +18,7 @@ class MemoryPeak(Meter):
     better = "lower"
     scope = Scope.ALL
     needs = ("peak_bytes",)
-
-    def observe(self, block: StepBlock) -> Maximum | None:
-        """Largest peak."""
-        return largest(block, "peak_bytes")
+    statistic = staticmethod(largest)
 
 
 class MemoryReservedPeak(Meter):
@@ -34,10 +30,7 @@ class MemoryReservedPeak(Meter):
     better = "lower"
     scope = Scope.ALL
     needs = ("reserved_peak_bytes",)
-
-    def observe(self, block: StepBlock) -> Maximum | None:
-        """Largest reserved peak."""
-        return largest(block, "reserved_peak_bytes")
+    statistic = staticmethod(largest)
 
 
 class Fragmentation(Meter):
@@ -76,10 +69,7 @@ class ResidentPeak(Meter):
     better = "lower"
     scope = Scope.ALL
     needs = ("resident_bytes",)
-
-    def observe(self, block: StepBlock) -> Maximum | None:
-        """Largest sample."""
-        return largest(block, "resident_bytes")
+    statistic = staticmethod(largest)
 
 
 class MemorySlope(Meter):

@@ -1,9 +1,8 @@
 """GradScaler: how many optimizer updates were thrown away, and at what loss scale."""
 
-from trainperf.core.stats.reductions import Last, Ratio
+from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope
-from trainperf.meters.folds import latest
+from trainperf.meters.base import Measure, Meter, Scope, latest
 
 
 class OverflowRate(Meter):
@@ -37,10 +36,7 @@ class LossScale(Meter):
     measure = Measure.SCALER
     scope = Scope.ALL
     needs = ("loss_scale",)
-
-    def observe(self, block: StepBlock) -> Last | None:
-        """The latest value in the block."""
-        return latest(block, "loss_scale")
+    statistic = staticmethod(latest)
 
 
 METERS = (

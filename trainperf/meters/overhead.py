@@ -2,8 +2,7 @@
 
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Meter
-from trainperf.meters.folds import mean
+from trainperf.meters.base import Meter, mean
 
 
 class Overhead(Meter):

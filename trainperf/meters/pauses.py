@@ -2,8 +2,7 @@
 
 from trainperf.core.stats.reductions import Total
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope
-from trainperf.meters.folds import total
+from trainperf.meters.base import Measure, Meter, Scope, total
 
 
 class GarbageCollection(Meter):
@@ -31,10 +30,7 @@ class Recompiles(Meter):
     better = "lower"
     scope = Scope.ALL
     needs = ("recompiles",)
-
-    def observe(self, block: StepBlock) -> Total | None:
-        """Number of graphs."""
-        return total(block, "recompiles")
+    statistic = staticmethod(total)
 
 
 METERS = (

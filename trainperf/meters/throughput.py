@@ -1,9 +1,8 @@
 """Throughput: useful tokens, padded tokens, samples and optimizer steps per second."""
 
-from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
+from trainperf.core.stats.reductions import Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter
-from trainperf.meters.folds import per_second
+from trainperf.meters.base import Measure, Meter, per_second
 
 
 class EffectiveTokens(Meter):
@@ -18,10 +17,7 @@ class EffectiveTokens(Meter):
     measure = Measure.TOKENS
     better = "higher"
     needs = ("tokens_effective",)
-
-    def observe(self, block: StepBlock) -> Rate | None:
-        """Masked-in tokens over wall seconds."""
-        return per_second(block, "tokens_effective")
+    statistic = staticmethod(per_second)
 
 
 class PaddedTokens(Meter):
@@ -34,10 +30,7 @@ class PaddedTokens(Meter):
     unit = "1/s"
     measure = Measure.TOKENS
     needs = ("tokens_padded",)
-
-    def observe(self, block: StepBlock) -> Rate | None:
-        """Mask elements over wall seconds."""
-        return per_second(block, "tokens_padded")
+    statistic = staticmethod(per_second)
 
 
 class Padding(Meter):
@@ -66,10 +59,7 @@ class Samples(Meter):
     measure = Measure.TOKENS
     better = "higher"
     needs = ("samples",)
-
-    def observe(self, block: StepBlock) -> Rate | None:
-        """Samples over wall seconds."""
-        return per_second(block, "samples")
+    statistic = staticmethod(per_second)
 
 
 class OptimizerSteps(Meter):

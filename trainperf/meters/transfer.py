@@ -3,8 +3,7 @@
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter
-from trainperf.meters.folds import mean, share_of_wall
+from trainperf.meters.base import Measure, Meter, mean, share_of_wall
 
 
 class H2DTime(Meter):
@@ -55,10 +54,7 @@ class H2DFraction(Meter):
     measure = Measure.H2D
     better = "lower"
     needs = ("h2d_device_ns",)
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Transfer nanoseconds over wall nanoseconds."""
-        return share_of_wall(block, "h2d_device_ns")
+    statistic = staticmethod(share_of_wall)
 
 
 class H2DBytes(Meter):
@@ -68,10 +64,7 @@ class H2DBytes(Meter):
     unit = "B"
     measure = Measure.H2D
     needs = ("h2d_bytes",)
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Total bytes over steps."""
-        return mean(block, "h2d_bytes")
+    statistic = staticmethod(mean)
 
 
 class H2DTensors(Meter):
@@ -82,10 +75,7 @@ class H2DTensors(Meter):
     measure = Measure.H2D
     better = "lower"
     needs = ("h2d_tensors",)
-
-    def observe(self, block: StepBlock) -> Ratio | None:
-        """Total tensors over steps."""
-        return mean(block, "h2d_tensors")
+    statistic = staticmethod(mean)
 
 
 METERS = (

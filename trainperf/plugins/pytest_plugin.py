@@ -73,7 +73,7 @@ def smoke_device() -> str:
 @pytest.fixture
 def smoke_seed() -> Iterator[int]:
     """Python, NumPy and torch draw from seed 0 during the test; afterwards as if it had not run."""
-    from trainperf.benchmark.parity import seeded  # noqa: PLC0415 as above
+    from trainperf.benchmark.calls import seeded  # noqa: PLC0415 as above
 
     with seeded(0):
         yield 0

@@ -25,7 +25,6 @@ _PARTS = frozenset(
         "last steps",
         "loop phases",
         "monitor",
-        "pace",
         "readings",
         "report",
         "start of the fit",

@@ -16,6 +16,7 @@ from trainperf.recording.extensions import Extensions
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.interleaving import turns_probe
+from trainperf.recording.probes.lines import LinesProbe
 from trainperf.recording.probes.selection import EVERYTHING, Chosen, Objects, choose, meters_of
 from trainperf.recording.sinks import default_sinks
 from trainperf.recording.sinks.base import Outputs
@@ -43,6 +44,8 @@ class FitPlan:
     actions_ns: Callable[[], dict[str, int]] = _no_names
     """Exclusive host time of each user hook."""
     measures: frozenset[Measure] = EVERYTHING
+    lines: bool = False
+    """Whether the training thread is sampled, on the rank that writes what is looked at once."""
     probes: Callable[[Chosen], list[Probe]] = lambda _: []
     """Probes of the adapter, which may talk to the chosen ones."""
     reasons: Callable[[Chosen], dict[str, str]] = lambda _: {}
@@ -59,7 +62,7 @@ class FitPlan:
 def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     """Choose the probes and start the monitor; model, optimizers and loaders exist."""
     chosen = choose(plan.objects, plan.measures)
-    chosen.probes += [*plan.probes(chosen), *plan.extensions.probes]
+    chosen.probes += [*plan.probes(chosen), *_sampler(plan), *plan.extensions.probes]
     info = _info(plan, chosen)
     # Last of all: what the others do as a step closes is part of the turn.
     turns = turns_probe(chosen.clock, info, plan.micro_batches)
@@ -88,6 +91,11 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
         )
     )
     return chosen
+
+
+def _sampler(plan: FitPlan) -> list[Probe]:
+    run = plan.objects.run
+    return [LinesProbe(run)] if plan.lines and run is not None else []
 
 
 def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:

@@ -179,6 +179,12 @@ class Recorder(Timeline):
                 self._emit(gap)
         return self._since - self._zero
 
+    def prolong(self, draft: Draft) -> None:
+        """What has passed since *draft* was closed is part of it; for `on_close` alone."""
+        now = self._clock()
+        draft.host_ns[_OTHER] += now - self._since
+        self._since = now
+
     def tag(self, tag: Tag) -> None:
         """Tag the open step."""
         if self.draft is not None:

@@ -74,6 +74,11 @@ class Timeline:
         if self.listener is not None:
             self.listener.left()
 
+    @property
+    def switched_ns(self) -> int:
+        """Moment of the last switch, by the host clock."""
+        return self._since
+
     def spent_ns(self, slot: int) -> int:
         """Time accounted to a slot since the step (or the gap) began, up to the last switch."""
         return self._spent[slot]

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.comparison.results import Comparison, Difference, ReadingChange, Speedup
+from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S, FIT_TOKENS_PER_S
+from trainperf.comparison.results import (
+    ClockChange,
+    Comparison,
+    Difference,
+    ReadingChange,
+    Remedy,
+    Speedup,
+)
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, markdown_table, text_table
@@ -36,6 +44,9 @@ from trainperf.core.readings import (
 
 
 _FIRST = (
+    FIT_STEP_S,
+    FIT_TOKENS_PER_S,
+    FIT_SAMPLES_PER_S,
     STEP_S,
     EFFECTIVE_TOKENS_PER_S,
     PADDED_TOKENS_PER_S,
@@ -47,14 +58,14 @@ _FIRST = (
 )
 """The order in which people want to see them; the others follow as they come."""
 
-ALIKE = 1.05
-"""Up to so many times the change of the others, that of the fastest steps is the same."""
-
 TOGETHER_S = 120.0
 """A machine may have changed its speed between runs that are further apart."""
 
 PACES = 1.05
-"""Up to so many times the speed of the other, the machine was as fast beside either run."""
+"""Up to so many times the speed of the other, the machine was as fast during either run."""
+
+WIDE = 1.25
+"""Where an interval allows as much faster and as much slower, its ends are not shown."""
 
 _HEAD = ("", "before", "after", "after / before", "")
 _UNITS = {"s": duration, "B": size, "B/s": rate}
@@ -72,33 +83,46 @@ class Row:
 
 
 def answer(comparison: Comparison) -> str:
-    """The verdict in one sentence."""
+    """The verdict in one sentence, with the clock that the change moved first."""
     names = f"{comparison.after.name} against {comparison.before.name}"
-    gain = comparison.speedup
-    if gain is None:
+    decides = comparison.headline
+    if decides is None:
         return f"{names}: not comparable: {comparison.reason}."
+    others = [clock for clock in comparison.clocks if clock is not decides]
+    clocks = "; ".join([f"the {decides.clock} {speed(decides.speedup)}", *map(_other, others)])
     if comparison.verdict == "loss differs":
-        return f"{names}: loss differs, so speed does not count ({speed(gain)})."
-    if comparison.verdict == "no clear change":
-        return f"{names}: no clear change, {speed(gain)}."
-    return f"{names}: {comparison.verdict}, {speed(gain)}."
+        return f"{names}: loss differs, so speed does not count ({clocks})."
+    margin = f" within {share(comparison.margin)}" if comparison.verdict == "equal" else ""
+    return f"{names}: {comparison.verdict}{margin}, {clocks}."
+
+
+def _other(clock: ClockChange) -> str:
+    """E.g. `the steady step is equal, 1.00× as fast (95 % CI 0.99–1.01)`."""
+    if wide(clock.speedup.low, clock.speedup.high):
+        return f"the {clock.clock} is {clock.verdict}"
+    return f"the {clock.clock} is {clock.verdict}, {speed(clock.speedup)}"
 
 
 def speed(gain: Speedup) -> str:
-    """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no interval whose ends are a hundredfold apart."""
+    """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no number where the interval means nothing."""
+    if wide(gain.low, gain.high):
+        return f"not resolved (more than {share(WIDE - 1)} either way is possible)"
     rank = " per rank" if gain.per_rank else ""
-    narrow = gain.high < 100 * gain.low
-    ends = f"95 % CI {gain.low:.3g}–{gain.high:.3g}" if narrow else "interval too wide to report"
-    return f"{times(gain.value)} as fast{rank} ({ends})"
+    return f"{times(gain.value)} as fast{rank} (95 % CI {gain.low:.3g}–{gain.high:.3g})"
+
+
+def wide(low: float, high: float) -> bool:
+    """Whether an interval of a ratio spans more than it can mean."""
+    return low < 1 / WIDE and high > WIDE
 
 
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
     sentences = [
+        _remedy(comparison.remedy),
         "" if comparison.speedup is None else comparison.reason,
         _noise(comparison),
         _machine(comparison),
-        _busy(comparison),
         _loss(comparison.parity),
         _changes(comparison),
     ]
@@ -167,7 +191,8 @@ def row(change: ReadingChange) -> Row:
     label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
     ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
     if change.low is not None and change.high is not None:
-        ratio += f" [{change.low:.3f}–{change.high:.3f}]"
+        unresolved = wide(change.low, change.high)
+        ratio = "" if unresolved else f"{ratio} [{change.low:.3f}–{change.high:.3f}]"
     return Row(
         label=f"{label}/s" if change.name.endswith("_per_s") else label,
         before=_value(change.name, change.unit, change.before),
@@ -188,6 +213,22 @@ def _value(name: str, unit: str, value: float | None) -> str:
     return say(value) if say else count(value)
 
 
+def _remedy(remedy: Remedy | None) -> str:
+    """What would decide, in one sentence."""
+    if remedy is None:
+        return ""
+    ways = []
+    if remedy.repeats is not None:
+        ways.append(f"{plural(remedy.repeats, 'repeat')} per side")
+    proof = "`trainperf prove`"
+    if remedy.proof_s is not None:
+        proof += (
+            f", about {duration(remedy.proof_s)} of training "
+            f"({plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')})"
+        )
+    return f"to decide: {' or '.join([*ways, proof])}"
+
+
 def _noise(comparison: Comparison) -> str:
     noise = comparison.noise
     if noise is None:
@@ -200,7 +241,7 @@ def _noise(comparison: Comparison) -> str:
             f"run-to-run noise {share(noise.relative)}, measured on repeats ({repeats} runs, "
             f"{turns}); {least}"
         )
-    why = "assumed" if noise.source == "assumed" else "expected, since parts of each run differ too"
+    why = "expected, since parts of each run differ too" if noise.source == "drift" else "assumed"
     apart, repeat = "", "repeat both to measure the noise"
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
         apart = f", {duration(noise.apart_s)} apart"
@@ -212,31 +253,14 @@ def _noise(comparison: Comparison) -> str:
 
 def _machine(comparison: Comparison) -> str:
     """Where the machine itself was faster or slower during one of them."""
-    noise, gain = comparison.noise, comparison.speedup
-    if gain is None or noise is None or noise.machine is None:
+    machine = None if comparison.noise is None else comparison.noise.machine
+    if machine is None or max(machine, 1 / machine) <= PACES:
         return ""
-    much = max(noise.machine, 1 / noise.machine)
-    if much <= PACES:
-        return ""
-    slow = comparison.after if noise.machine > 1 else comparison.before
-    explains = (noise.machine > 1) == (gain.value < 1)
-    effect = "may be the machine" if explains else "may be hidden by it"
+    slow = comparison.after if machine > 1 else comparison.before
     return (
-        f"the machine itself was {times(much)} slower during {slow.name} (a fixed piece of work, "
-        f"timed before and after each run): up to that much of the difference {effect}"
-    )
-
-
-def _busy(comparison: Comparison) -> str:
-    """Where the fastest steps say something else than the others."""
-    gain = comparison.speedup
-    if gain is None or gain.fastest is None:
-        return ""
-    if max(gain.fastest / gain.value, gain.value / gain.fastest) <= ALIKE:
-        return ""
-    return (
-        f"the fastest steps are {times(gain.fastest)} as fast: a busy machine slows the others "
-        "more; run in turns (A B A B …) to find out"
+        f"the machine itself was {times(max(machine, 1 / machine))} slower during {slow.name} (a "
+        "fixed piece of work, timed all along): what that explains is taken out of the ratios, "
+        "and they are less certain for it"
     )
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 import torch._dynamo.utils as dynamo
 
-from trainperf.benchmark.timing import graphs_built
+from trainperf.benchmark.calls import graphs_built
 from trainperf.core.errors import ConfigError, SmokeFailure
 from trainperf.recording.probes.dynamo_log import first_line, recompile_reason
 

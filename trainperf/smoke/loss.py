@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from trainperf.benchmark.parity import result_of, seeded
+from trainperf.benchmark.calls import result_of, seeded
 from trainperf.core.errors import ConfigError, SmokeFailure
 
 
@@ -158,7 +158,9 @@ def _reached(step: object) -> Iterator[object]:
         yield from _held(step.__self__)
         yield from _reached(step.__func__)
     elif isinstance(step, FunctionType):
-        yield from (cell.cell_contents for cell in step.__closure__ or () if _filled(cell))
+        yield from (
+            cell.cell_contents for cell in step.__closure__ or () if hasattr(cell, "cell_contents")
+        )
         yield from step.__defaults__ or ()
         names = (name for name in step.__code__.co_names if name in step.__globals__)
         yield from (step.__globals__[name] for name in names)
@@ -170,7 +172,3 @@ def _held(owner: object) -> Iterator[object]:
     """The attributes of an object that is no module: a trainer class, a callable."""
     if not isinstance(owner, nn.Module):
         yield from getattr(owner, "__dict__", {}).values()
-
-
-def _filled(cell: object) -> bool:
-    return hasattr(cell, "cell_contents")

@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainperf.audit.source_lines import place
+from trainperf.audit.stack_frames import place
 from trainperf.core.errors import SmokeFailure
 from trainperf.core.formatting.units import plural
 
@@ -209,11 +209,7 @@ def _waits(name: str, arguments: Sequence[object]) -> bool:
     if name == "aten::index":
         indices = _tensors(arguments[1:])
         return any(index.dtype in {torch.bool, torch.uint8} for index in indices)
-    return name != "aten::repeat_interleave" or not _sized(arguments)
-
-
-def _sized(arguments: Sequence[object]) -> bool:
-    return any(isinstance(each, int) for each in arguments)
+    return name != "aten::repeat_interleave" or not any(isinstance(each, int) for each in arguments)
 
 
 def _within(frame: FrameType | None, function: str) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import duration, step_range
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, TRACE_SUFFIXES, TRACES, CaptureName
-from trainperf.tensorboard.held import Stamp, stamp
+from trainperf.tensorboard.runs import Stamp, stamp
 from trainperf.traces.capture_files import decode_report
 from trainperf.traces.results import RankTrace, Slice, TraceLane, TraceReport
 

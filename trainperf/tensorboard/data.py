@@ -26,8 +26,7 @@ from trainperf.reports.series.columns import Groups, SeriesFold
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.captures import CaptureEntry, Captures, picture
-from trainperf.tensorboard.held import HeldRun, Stamp, stamp
-from trainperf.tensorboard.runs import FoundRun, find_runs
+from trainperf.tensorboard.runs import FoundRun, HeldRun, Stamp, find_runs, stamp
 from trainperf.traces.results import TraceReport
 
 

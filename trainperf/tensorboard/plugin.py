@@ -39,7 +39,9 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
 
     def __init__(self, context: TBContext) -> None:
         super().__init__(context)
-        self._store = Store(log_directories(context), _now_s)
+        self._store = Store(
+            log_directories(context), lambda: datetime.now(tz=timezone.utc).timestamp()
+        )
 
     def is_active(self) -> bool:
         """Whether there is a run to show; TensorBoard asks when a browser opens it.
@@ -60,7 +62,7 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
     def get_plugin_apps(self) -> dict[str, Callable[..., object]]:
         """Every route below `/data/plugin/trainperf`."""
         routes: dict[str, Handler] = {
-            "/runs": self._runs,
+            "/runs": lambda request: responses.json(request, self._store.runs()),
             "/run": self._run,
             "/capture": self._capture,
             "/picture": self._picture,
@@ -78,9 +80,6 @@ class TrainPerfPlugin(TBPlugin):  # type: ignore[misc]  # TensorBoard has no ann
         """The page; the run that it will ask for is read while the browser builds it."""
         self._store.prepare()
         return responses.static(request, STATIC / _PAGE, _KINDS[".html"])
-
-    def _runs(self, request: Request) -> Response:
-        return responses.json(request, self._store.runs())
 
     def _run(self, request: Request) -> Response:
         view = View(
@@ -112,10 +111,6 @@ def log_directories(context: TBContext) -> list[Path]:
         return [Path(context.logdir)] if context.logdir else []
     parts = [part for part in spec.split(",") if part]
     return [Path(part.split(":", 1)[1] if ":" in part else part) for part in parts]
-
-
-def _now_s() -> float:
-    return datetime.now(tz=timezone.utc).timestamp()
 
 
 def _app(handler: Handler) -> Callable[..., object]:

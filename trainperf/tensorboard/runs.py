@@ -1,15 +1,23 @@
-"""The runs below a log directory, found by their record files.
+"""The runs below a log directory, each held in memory while it grows.
 
 A run's id is its path below the directory: the only thing a browser may ask for, and only ids that
 were found here are answered, so no request can name a path of its own.
+
+Record files are only ever appended to: only what was appended is read again.  What was decoded is
+kept with the place it reaches to; a file that is no longer the one it was (another inode, shorter,
+other bytes where we stopped) is read from its beginning.
 """
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from trainperf.analysis.run.directory import Damaged, RecordFile, Run, decoded
 from trainperf.core import run_directory
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
+from trainperf.core.steps.codec import Entry, decode_entry
+from trainperf.core.steps.records import CORE_COLUMNS, RunInfo
 
 
 _DEEPEST = 6
@@ -95,3 +103,170 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
         # Removed or forbidden meanwhile: there is no run to show in it.
         return [], None
     return below, written_s
+
+
+_CHUNK_BYTES = 1 << 20
+_LONGEST_LINE = 16 << 20
+"""As in `trainperf.analysis.run.directory`: a longer one is damage."""
+
+_PRINT_BYTES = 4096
+"""So many bytes before the place we stopped at must be what they were."""
+
+Stamp = tuple[str, int, int, int]
+"""Name, inode, size and time of last change in nanoseconds: changes when the file does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFile(RecordFile):
+    """A record file whose entries come from memory."""
+
+    memory: "FileMemory"
+
+    def entries(self) -> Iterator[StepBlock | Entry | Damaged]:
+        """As the base class has it, without reading anything."""
+        return self.memory.entries()
+
+
+class HeldRun:
+    """A run directory that can be looked at again and again.
+
+    Args:
+        path: The directory.
+        most_bytes: Record files that are together larger are streamed anew each time, in constant
+            memory: a step takes about as much decoded as on disk.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = 512 << 20) -> None:
+        self.path = path
+        self._most_bytes = most_bytes
+        self._memories: dict[Path, FileMemory] = {}
+
+    def read(self) -> Run:
+        """The run as it is now, its steps in memory.
+
+        Raises:
+            RunError: It is no run directory any more.
+        """
+        run = Run.open(self.path)
+        paths = [file.path for files in run.attempts for file in files]
+        if sum(path.stat().st_size for path in paths) > self._most_bytes:
+            self._memories = {}
+            return run
+        memories = {path: self._memories.get(path) or FileMemory(path) for path in paths}
+        for files in run.attempts:
+            for file in files:
+                memories[file.path].read(file.info)
+        self._memories = memories
+        attempts = tuple(
+            tuple(_held(file, memories[file.path]) for file in files) for files in run.attempts
+        )
+        return replace(run, attempts=attempts)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory the decoded steps take."""
+        return sum(memory.held_bytes for memory in self._memories.values())
+
+
+def stamp(path: Path) -> Stamp:
+    """What changes when the file does."""
+    status = path.stat()
+    return path.name, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@dataclass(slots=True)
+class _Decoded:
+    """What has been read of a file, up to *offset*."""
+
+    info: RunInfo
+    schema: StepSchema
+    offset: int = 0
+    before: bytes = b""
+    """The bytes before *offset*."""
+    header: int = 1
+    """Lines to come that are no entry."""
+    blocks: list[StepBlock] = field(default_factory=list)
+    others: list[Entry | Damaged] = field(default_factory=list)
+    pending: list[bytes] = field(default_factory=list)
+    """Lines of steps that do not fill a block yet."""
+
+
+class FileMemory:
+    """What one record file held when it was last read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: Stamp | None = None
+        self._decoded = _nothing(RunInfo())
+
+    def read(self, info: RunInfo) -> None:
+        """Read what was appended; all of it if the file is another one than before."""
+        now = stamp(self.path)
+        if now == self._stamp:
+            return
+        if not self._continues(now, info):
+            self._decoded = _nothing(info)
+        with self.path.open("rb") as file:
+            file.seek(self._decoded.offset)
+            rest = b""
+            while chunk := file.read(_CHUNK_BYTES):
+                lines = (rest + chunk).split(b"\n")
+                rest = lines.pop()
+                self._take(lines)
+                self._decoded.offset = file.tell() - len(rest)
+                if len(rest) > _LONGEST_LINE:
+                    rest = b"?"
+        self._decoded.before = self._bytes_before(self._decoded.offset)
+        self._stamp = now
+
+    def entries(self) -> Iterator[StepBlock | Entry | Damaged]:
+        """What the file held: steps in blocks, in order, and everything else first."""
+        yield from self._decoded.others
+        yield from self._decoded.blocks
+        yield from decoded(self._decoded.schema, self._decoded.pending)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory the decoded steps take."""
+        width = len(CORE_COLUMNS) + len(self._decoded.schema.columns)
+        return 8 * width * (len(self._decoded.pending) + sum(map(len, self._decoded.blocks)))
+
+    def _continues(self, now: Stamp, info: RunInfo) -> bool:
+        """Whether only lines were added since."""
+        before = self._stamp
+        if before is None or info != self._decoded.info:
+            return False
+        grew = now[1] == before[1] and now[2] > before[2]
+        return grew and self._bytes_before(self._decoded.offset) == self._decoded.before
+
+    def _bytes_before(self, place: int) -> bytes:
+        begin = max(0, place - _PRINT_BYTES)
+        with self.path.open("rb") as file:
+            file.seek(begin)
+            return file.read(place - begin)
+
+    def _take(self, lines: list[bytes]) -> None:
+        held = self._decoded
+        lines, held.header = lines[held.header :], max(0, held.header - len(lines))
+        steps = [line for line in lines if line[:1] == b"["]
+        held.pending += steps
+        if len(steps) < len(lines):
+            others = (line for line in lines if line[:1] != b"[")
+            held.others += [decode_entry(line) or Damaged(1) for line in others]
+        while len(held.pending) >= BLOCK_STEPS:
+            for part in decoded(held.schema, held.pending[:BLOCK_STEPS]):
+                if isinstance(part, StepBlock):
+                    held.blocks.append(part)
+                else:
+                    held.others.append(part)
+            del held.pending[:BLOCK_STEPS]
+
+
+def _nothing(info: RunInfo) -> _Decoded:
+    return _Decoded(info, StepSchema(info.columns, info.device))
+
+
+def _held(file: RecordFile, memory: FileMemory) -> HeldFile:
+    return HeldFile(
+        path=file.path, rank=file.rank, attempt=file.attempt, info=file.info, memory=memory
+    )

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Column, EventTable, Kind
-from trainperf.traces.metrics.links import launches_of
-from trainperf.traces.metrics.spans import Rows, Spans, both, by_name
+from trainperf.traces.metrics.spans import Rows, Spans, both, by_name, launches_of
 from trainperf.traces.results import HtaBreakdown, HtaStream
 
 
@@ -33,7 +32,10 @@ def hta_breakdown(table: EventTable) -> HtaBreakdown | None:
     if not len(rows):
         return None
     everything = _merged(clock, rows)
-    compute = _merged(clock, rows[by_name(table, rows, _is_compute)])
+    compute = _merged(
+        clock,
+        rows[~by_name(table, rows, lambda name: _MEMORY.match(name) or _NOT_COMPUTE.match(name))],
+    )
     communication = _merged(clock, rows[by_name(table, rows, _COMMUNICATION.match)])
     whole = int(everything.end[-1] - everything.start[0])
     idle = whole - everything.total
@@ -80,10 +82,6 @@ def _device_rows(table: EventTable, clock: Spans) -> Rows:
     calls = table.correlation[~on_device & (clock.start < last)]
     kept = np.isin(table.correlation[rows], calls)
     return np.asarray(rows[on_device[rows] & kept & streamed])
-
-
-def _is_compute(name: str) -> bool:
-    return not _MEMORY.match(name) and not _NOT_COMPUTE.match(name)
 
 
 def _merged(clock: Spans, rows: Rows) -> Spans:

@@ -15,8 +15,7 @@ import msgspec
 from trainperf.core.errors import TraceError
 from trainperf.core.formatting.units import plural
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
-from trainperf.traces.findings import findings
-from trainperf.traces.headline import answer
+from trainperf.traces.findings import answer, findings
 from trainperf.traces.results import (
     AnalysisOptions,
     RankAnalysis,

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable
-from trainperf.traces.metrics.columns import sums
-from trainperf.traces.metrics.device import DeviceUse, DeviceWork
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork, sums
 from trainperf.traces.metrics.device_columns import IdleSplit
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.spans import Rows, Spans, StepSpans

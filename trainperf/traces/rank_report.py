@@ -12,9 +12,15 @@ from trainperf.core.formatting.units import plural, share
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
-from trainperf.traces.metrics.columns import StepColumns, Value, median, seconds
 from trainperf.traces.metrics.communication import DEVICE_COMM_FIELDS, comm_columns, kinds
-from trainperf.traces.metrics.device import DeviceWork, device_work
+from trainperf.traces.metrics.device import (
+    DeviceWork,
+    StepColumns,
+    Value,
+    device_work,
+    median,
+    seconds,
+)
 from trainperf.traces.metrics.device_columns import (
     DEVICE_FIELDS,
     IdleSplit,
@@ -28,9 +34,16 @@ from trainperf.traces.metrics.host import (
     sync_columns,
     sync_sites,
 )
-from trainperf.traces.metrics.links import Nest, nest
 from trainperf.traces.metrics.operators import memory_peak, top_operators
-from trainperf.traces.metrics.spans import OPTIMIZER_STEP, WINDOW, StepSpans, clipped, find_steps
+from trainperf.traces.metrics.spans import (
+    OPTIMIZER_STEP,
+    WINDOW,
+    Nest,
+    StepSpans,
+    clipped,
+    find_steps,
+    nest,
+)
 from trainperf.traces.reader import read
 from trainperf.traces.results import (
     AnalysisOptions,

@@ -13,10 +13,10 @@ from trainperf.core.errors import TraceError
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind, Losses, TraceInfo
 from trainperf.traces.reading.columns import Columns, Growing
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
-from trainperf.traces.reading.numbers import InexactError
 from trainperf.traces.reading.salvage import mend
 from trainperf.traces.reading.source import ReadLimits, Source
 from trainperf.traces.reading.splitter import ByteWindow, TraceDocument, Value
+from trainperf.traces.reading.values import InexactError
 
 
 KEYS = frozenset({"deviceProperties", "distributedInfo", "baseTimeNanoseconds"})

@@ -19,10 +19,10 @@ from trainperf.core.errors import TraceError
 from trainperf.core.run_directory import drafted
 from trainperf.traces.event_table import Kind
 from trainperf.traces.reading.decode import FAULTS, Decoded, EventDecoder
-from trainperf.traces.reading.interning import kind_of
 from trainperf.traces.reading.salvage import mend
 from trainperf.traces.reading.source import ReadLimits, Source
 from trainperf.traces.reading.splitter import Batch, ByteWindow, TraceDocument, Value
+from trainperf.traces.reading.values import kind_of
 
 
 _KERNELS = ("nccl", "rccl", "msccl")

@@ -15,7 +15,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts import write_document
 from trainperf.core.findings import Finding
 from trainperf.core.steps.records import Scalar
-from trainperf.reports.run.headline import headline
+from trainperf.reports.run.run_view import headline
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
 from trainperf.traces.results import RankTrace, TraceTotals
 

@@ -206,32 +206,6 @@ def test_a_file_missing_from_one_attempt_is_a_warning(tmp_path: Path) -> None:
     )
 
 
-def test_the_pace_is_that_of_the_slowest_rank_and_of_every_attempt(tmp_path: Path) -> None:
-    """At either end of each; an attempt that was killed has no end."""
-    paces = {0: (210_000, 220_000), 1: (300_000, 310_000)}
-    specs = [
-        RankSpec(
-            steps=make_steps(30, forward=1),
-            info=make_info(rank=rank, world_size=2, pace_ns=begin),
-            end_pace_ns=end,
-        )
-        for rank, (begin, end) in paces.items()
-    ]
-    later = RankSpec(
-        steps=make_steps(30, forward=1),
-        info=make_info(rank=1, world_size=2, pace_ns=320_000),
-        end=None,
-        attempt=1,
-    )
-
-    assert summary_of(tmp_path, [*specs, later]).run.paces_s == (0.0003, 0.00031, 0.00032)
-
-
-def test_a_run_without_a_pace_has_none(tmp_path: Path) -> None:
-    """An older one."""
-    assert summary_of(tmp_path, [plain()]).run.paces_s == ()
-
-
 def test_damaged_lines_are_a_warning(tmp_path: Path) -> None:
     """With the rank and their number."""
     directory = make_run_dir(tmp_path / "run", [plain()])

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from trainperf.core.interleaving import VARIABLE, Baton, Participant, Referee, this_participant
-from trainperf.core.interleaving.wire import Turn
+from trainperf.core.interleaving import (
+    VARIABLE,
+    Baton,
+    Participant,
+    Referee,
+    TurnsSoFar,
+    this_participant,
+)
+from trainperf.core.interleaving.wire import Turn, TurnTime
 
 
 PATIENCE_S = 20.0
@@ -99,6 +106,70 @@ def test_what_is_trained_alone_is_not_to_be_compared(address: Path, referee: Ref
     at_once(longer, lambda: fit(baton(address, 1), 6, list))
 
     assert unlike == [1, 1, 1, 1, 3, 3]
+
+
+def test_two_ranks_take_and_give_the_turn_together(address: Path, referee: Referee) -> None:
+    """Neither side trains before both ranks of the other are through."""
+    del referee
+    order: list[int] = []
+
+    def rank(side: int, number: int, pause_s: float) -> None:
+        mine = baton(address, side)
+        turn = mine.join(0, rank=number, world_size=2)
+        for _ in range(2):
+            assert turn is not None
+            for _ in range(turn.steps):
+                time.sleep(pause_s)
+                order.append(side)
+            turn = mine.pass_on()
+        mine.leave()
+
+    at_once(*(lambda s=s, r=r: rank(s, r, 0.01 * r) for s in (0, 1) for r in (0, 1)))  # type: ignore[misc]
+
+    assert order == ([0] * 6 + [1] * 6) * 2
+
+
+def test_a_rank_that_does_not_take_turns_is_told(
+    address: Path, referee: Referee, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of two ranks is there: nobody waits for ever."""
+    monkeypatch.setattr("trainperf.core.interleaving.referee._PATIENCE_NS", 0)
+    waits = threading.Thread(
+        target=lambda: baton(address, 0).join(0, rank=0, world_size=2), daemon=True
+    )
+    waits.start()
+    for _ in range(200):
+        if referee.refused:
+            break
+        time.sleep(0.05)
+
+    assert referee.refused[0].startswith("1 of 2 ranks take turns")
+
+
+def test_enough_turns_end_the_pair(address: Path) -> None:
+    """After two of each side, both wait until whoever launched them ends them."""
+    turns: list[TurnsSoFar] = []
+
+    def enough(given: TurnsSoFar) -> bool:
+        turns.append(given)
+        return len(given[1]) == 2
+
+    def train(side: int) -> None:
+        mine = baton(address, side)
+        mine.join(0)
+        for number in range(5):
+            mine.pass_on(TurnTime(steady=9, steady_ns=1.0 + side, whole_ns=number))
+
+    with Referee(address, steps=3, enough=enough) as referee:
+        for side in (0, 1):
+            threading.Thread(target=train, args=(side,), daemon=True).start()
+        for _ in range(200):
+            if referee.settled:
+                break
+            time.sleep(0.05)
+
+    assert [len(given[0]) for given in turns] == [1, 2]
+    assert [turn.steady_ns for turn in turns[-1][1]] == [2.0, 2.0]
 
 
 def test_a_fit_inside_of_a_fit_trains_without_turns(address: Path, referee: Referee) -> None:

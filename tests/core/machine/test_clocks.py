@@ -1,21 +1,17 @@
-"""How fast the host is: timed outside of every step, and never in the way."""
-
-from collections.abc import Iterator
+"""How fast the host is: a fixed piece of Python, timed between steps all along."""
 
 import pytest
 from support.live import MS, HostFit
 
 from trainperf.core.machine import clocks
-from trainperf.core.machine.clocks import PACE_REPEATS, pace_ns
-from trainperf.core.phases import Phase
-from trainperf.core.steps.records import EndMark, GapRecord
+from trainperf.core.machine.clocks import pace_ns
+from trainperf.recording.probes.pace import COST, PaceProbe
 from trainperf.testing import FakeClock
 
 
-def test_it_is_the_typical_time_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three milliseconds, though the process was interrupted once for a second."""
-    clock = FakeClock()
-    lengths: Iterator[float] = iter([3.0] * 5 + [1003.0] + [3.0] * PACE_REPEATS)
+def test_the_second_of_two_runs_of_the_work_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first fetches what the step has pushed out of the caches."""
+    clock, lengths = FakeClock(), iter([9.0, 3.0])
     monkeypatch.setattr(clocks, "_fixed_work", lambda: clock.advance(ms=next(lengths)))
 
     assert pace_ns(clock) == 3 * MS
@@ -26,38 +22,17 @@ def test_on_a_clock_that_stands_still_it_is_not_known() -> None:
     assert pace_ns(FakeClock()) is None
 
 
-def paced(monkeypatch: pytest.MonkeyPatch, ms: float) -> HostFit:
-    """A fit beside which the work takes so long."""
+def test_it_is_timed_as_often_as_its_own_cost_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice 5 µs of work, at a thousandth of the time: every 10 ms, in steps of 1 ms."""
     works: list[HostFit] = []
-    monkeypatch.setattr(clocks, "_fixed_work", lambda: works and works[0].clock.advance(ms=ms))
-    works.append(fit := HostFit())
-    return fit
+    monkeypatch.setattr(clocks, "_fixed_work", lambda: works and works[0].clock.advance(ms=0.005))
+    works.append(fit := HostFit(PaceProbe()))
+    records = fit.steps(100).finish().sink.records
+    timed = [record.index for record in records if record.facts["pace_ns"] is not None]
 
-
-def test_the_time_it_takes_is_no_step_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for in the middle of a phase of the last step, it is in the gap after it."""
-    fit = paced(monkeypatch, ms=2).steps(5)
-    fit.monitor.recorder.enter(Phase.CALLBACKS)
-    fit.clock.advance(ms=7)
-    fit.finish()
-
-    (end,) = fit.entries(EndMark)
-    gaps = {gap.gap: gap.duration_ns for gap in fit.sink.all_entries if isinstance(gap, GapRecord)}
-    walls = [record.wall_ns for record in fit.sink.records]
-    assert isinstance(end, EndMark)
-    assert end.pace_ns == 2 * MS
-    assert walls == [1 * MS] * 4 + [8 * MS]
-    assert gaps["shutdown"] == (1 + PACE_REPEATS) * 2 * MS
-    assert sum(walls) + sum(gaps.values()) == end.fit_ns
-
-
-def test_it_is_in_the_first_line_and_in_the_last() -> None:
-    """Of a clock that takes 10 ns to read the work takes as long."""
-    fit = HostFit(tick_ns=10).steps(3).finish()
-    (end,) = fit.entries(EndMark)
-
-    assert isinstance(end, EndMark)
-    assert (fit.sink.info.pace_ns, end.pace_ns) == (10, 10)
+    assert timed[0] == 0
+    assert {record.facts["pace_ns"] for record in records} == {None, 5000}
+    assert len(timed) == pytest.approx(100 * MS * COST / 10_000, abs=1)
 
 
 def test_its_fault_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +42,7 @@ def test_its_fault_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ValueError("of the pace")
 
     monkeypatch.setattr(clocks, "_fixed_work", broken)
-    fit = HostFit(tick_ns=10).steps(3).finish()
-    (end,) = fit.entries(EndMark)
+    fit = HostFit(PaceProbe(), tick_ns=10).steps(3).finish()
 
-    assert isinstance(end, EndMark)
-    assert (fit.sink.info.pace_ns, end.pace_ns) == (None, None)
     assert len(fit.sink.records) == 3
     assert fit.monitor.guard.faults == {"pace": "ValueError: of the pace"}

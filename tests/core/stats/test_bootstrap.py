@@ -21,7 +21,6 @@ from trainperf.core.stats.bootstrap import (
     estimate,
     mixed,
     paired_interval,
-    pieces,
     ratio_interval,
     resamples,
     segments,
@@ -51,7 +50,6 @@ def median_of(values: Values) -> Estimate:
             drawn=medians(resamples(n, block_length(values), 200)),
             segments=medians(segments(n)),
             mixed=medians(mixed(n)),
-            pieces=medians(pieces(n)),
         ),
     )
     assert found is not None
@@ -144,25 +142,13 @@ def test_drift_in_one_run_may_have_happened_to_the_other() -> None:
     assert math.log(found.low) == pytest.approx(-reach, rel=1e-3)
 
 
-def test_a_busy_machine_is_no_change() -> None:
-    """A neighbour takes half of the time from most steps of a run, evenly: the fastest say so."""
-    quiet = correlated(400, 0.0, 1)
-    busy = correlated(400, 0.0, 2) * np.where(np.arange(400) % 5 == 0, 1.0, 2.0)
-    found = ratio_interval([median_of(quiet)], [median_of(busy)])
-
-    assert found.ratio > 1.8
-    assert found.fastest == pytest.approx(1.0, abs=0.1)
-    assert found.low < 1
-
-
 def test_a_change_of_every_step_is_found_between_single_runs() -> None:
-    """The fastest steps change with the others."""
-    found = ratio_interval(
+    """20 % where 2 % are assumed."""
+    ratio = ratio_interval(
         [median_of(correlated(400, 0.0, 1))], [median_of(correlated(400, 0.0, 2) * 1.2)]
     )
 
-    assert found.fastest == pytest.approx(1.2, rel=0.03)
-    assert found.low > 1.1
+    assert ratio.low > 1.1
 
 
 def test_turns_cancel_what_changes_slowly() -> None:
@@ -295,18 +281,3 @@ def test_what_is_not_above_zero_has_no_ratio(whole: float, drawn: list[float]) -
     seen = Resampled(drawn=drawn, segments=[1.0, 1.0], mixed=[1.0, 1.0])
 
     assert estimate(whole, seen) is None
-
-
-def test_the_fastest_steps_are_believed_no_more_than_they_agree_with_the_others() -> None:
-    """Most steps are ten times as long and the fastest half as long again: still no change."""
-
-    def run(log: float, fastest: float) -> Estimate:
-        return Estimate(
-            log=log, sampling=0.0, drift=0.0, fastest=Estimate(log=fastest, sampling=0.0, drift=0.0)
-        )
-
-    busy = ratio_interval([run(0.0, 0.0)], [run(math.log(10), math.log(1.5))])
-    changed = ratio_interval([run(0.0, 0.0)], [run(math.log(1.5), math.log(1.4))])
-
-    assert busy.low < 1
-    assert changed.low > 1.2

@@ -9,7 +9,7 @@ import torch
 from support.live import HostFit
 from torch import Tensor, nn
 
-from trainperf.audit.source_lines import shown_path
+from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.phases import Gap

@@ -6,10 +6,11 @@ import pytest
 from support.live import MS, Timeline, assert_tiles
 
 from trainperf.core.interleaving import Baton, Participant
-from trainperf.core.interleaving.wire import Turn
+from trainperf.core.interleaving.wire import Turn, TurnTime
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.steps.records import RunInfo
 from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.probes import interleaving
 from trainperf.recording.probes.interleaving import TurnsProbe, turns_probe
 from trainperf.testing import SimulatedDevice
 
@@ -39,15 +40,18 @@ class Waits(Baton):
         self._turn = Turn(steps=steps, unlike=unlike)
         self.left = self.closed = False
         self.before_waiting: Callable[[], object] = list
-        self.ahead = -1
+        self.ahead, self.ranks = -1, (-1, -1)
+        self.times: list[TurnTime] = []
 
-    def join(self, ahead: int) -> Turn:
+    def join(self, ahead: int, rank: int = 0, world_size: int = 1) -> Turn:
         """At the beginning too."""
-        self.ahead = ahead
+        self.ahead, self.ranks = ahead, (rank, world_size)
         return self.pass_on()
 
-    def pass_on(self) -> Turn:
+    def pass_on(self, times: TurnTime | None = None) -> Turn:
         """Half a second later."""
+        if times is not None:
+            self.times.append(times)
         self.before_waiting()
         self._timeline.wait(AWAY_MS)
         self.turns += 1
@@ -89,11 +93,39 @@ def test_waiting_is_a_gap_and_in_no_step() -> None:
 
 
 def test_the_first_steps_of_a_turn_are_tagged() -> None:
-    """Two of four, in either turn."""
+    """Two of four, in either turn: neither clock counts them.  The first is no steady step."""
     line, _ = ran(8, turn=4, unlike=2)
 
     tagged = [step.index for step in line.steps if step.tags & Tag.OUT_OF_TURN]
     assert tagged == [0, 1, 4, 5]
+    assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
+
+
+def test_the_first_step_of_a_turn_is_the_trainings_where_nothing_worked_ahead() -> None:
+    """It may be the first of an epoch: left out of the steady steps only."""
+    line, _ = ran(8, turn=4)
+
+    assert not any(step.tags & Tag.OUT_OF_TURN for step in line.steps)
+    assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
+
+
+def test_a_turn_tells_how_long_its_steps_took_with_the_gaps_between() -> None:
+    """Four steps of 2 ms and 8 ms of validation: 2 ms steady, 4 ms in all."""
+    line = Timeline()
+    baton = Waits(line, steps=4, unlike=1)
+    probe = TurnsProbe(baton, 0, None)
+    probe.attach(line.recorder)
+    line.recorder.on_close = probe.close
+    for number in range(8):
+        line.step(2.0)
+        if number % 4 == 1:
+            line.recorder.enter_gap(Gap.VALIDATION)
+            line.wait(8.0)
+            line.recorder.leave_gap()
+    line.end()
+
+    first = baton.times[0]
+    assert (first.steady_ns / MS, first.whole_ns / MS) == (2.0, 4.0)
 
 
 def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
@@ -114,6 +146,8 @@ def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
 
     assert left == [0, 0, 0]
     assert len(clock._free) == 1
+    assert_tiles(timeline)
+    assert sum(sum(step.host_ns) for step in timeline.steps) / MS >= 2 * 30.0
 
 
 def test_a_turn_does_not_end_inside_a_trace() -> None:
@@ -162,6 +196,7 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
     for name, value in Participant(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
 
+    monkeypatch.setattr(interleaving, "can_be_stopped", lambda: False)
     (probe,) = turns_probe(None, RunInfo(config=dict(loader)), micro_batches)
 
     assert isinstance(probe, TurnsProbe)
@@ -169,11 +204,13 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
 
 
 def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor do several ranks: each would wait for another side's."""
+    """Nor do ranks on several machines: the referee is on one of them."""
     assert turns_probe(None, RunInfo()) == []
     for name, value in Participant(address="", side=0).variable().items():
         monkeypatch.setenv(name, value)
-    assert turns_probe(None, RunInfo(world_size=2)) == []
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert turns_probe(None, RunInfo(world_size=4)) == []
+    assert len(turns_probe(None, RunInfo(world_size=2))) == 1
 
 
 def test_at_the_end_the_other_fit_is_waited_for() -> None:

@@ -26,7 +26,7 @@ def names(device: torch.device, *asked: Measure) -> list[str]:
 @pytest.mark.parametrize(
     ("measure", "on_cpu", "on_cuda"),
     [
-        (Measure.STEP_TIME, ["compile", "gc"], ["compile", "gc"]),
+        (Measure.STEP_TIME, ["compile", "gc", "pace"], ["compile", "gc"]),
         (Measure.DATA_WAIT, [], ["device marks"]),
         (Measure.H2D, [], ["device marks", "transfer"]),
         (Measure.SCALER, [], []),

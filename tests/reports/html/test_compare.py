@@ -66,7 +66,7 @@ def test_the_verdict_is_the_heading(tmp_path: Path) -> None:
     page = page_of(before, Learned(forward_ms=10).write(tmp_path / "b"))
 
     (first,) = headings(page)
-    assert first.startswith("b against a: faster, 1.50× as fast (")
+    assert first.startswith("b against a: faster, the fit 1.50× as fast (")
     assert Page(page).open == []
     assert Page(page).names <= ELEMENTS
     assert asks_for_something(page) == []

@@ -21,8 +21,7 @@ from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.records import StepRecord
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.run import MOST_GROUPS, PageData, load_page_data, render
-from trainperf.reports.html.step_times import histogram
-from trainperf.reports.series.step_times import Bins
+from trainperf.reports.html.step_times import Bins, histogram
 from trainperf.traces.results import TraceTotals
 
 

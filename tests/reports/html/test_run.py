@@ -13,7 +13,7 @@ from trainperf.core.formatting.escape import plain
 from trainperf.core.run_directory import REPORT
 from trainperf.loop.finish import close_run
 from trainperf.reports.html.run import PageData, load_page_data, render
-from trainperf.reports.run.headline import headline
+from trainperf.reports.run.run_view import headline
 
 
 def seen_of(case: str, path: Path) -> PageData:

@@ -11,7 +11,7 @@ from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 from trainperf.core.steps.records import Totals
 from trainperf.reports.run import text
 from trainperf.reports.run.formats import FORMATS
-from trainperf.reports.run.headline import headline
+from trainperf.reports.run.run_view import headline
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])

@@ -1,13 +1,12 @@
 """The family of checks of a training run.
 
-To add a check: a file that defines a function of its own name, and a line in `CHECKS`.  Offline
-only: a check reads what was recorded.  Where rules decide, the file lists them as `FAILS_ON`: a
-finding of theirs fails the check, which otherwise does not look at it again.
+To add a check: a function in a file of its own, or in the file of its subject, and a line in
+`CHECKS`.  Offline only: a check reads what was recorded.
 """
 
-import sys
+from msgspec.structs import asdict
 
-from trainperf.analysis.doctor.base import Case, Check, Checked, Checkup, Outcome, Status, failed_by
+from trainperf.analysis.doctor.base import Case, Check, Checked, Checkup, Outcome, Status
 from trainperf.core.families import each
 
 
@@ -15,24 +14,24 @@ CHECKS: tuple[Check, ...] = tuple(
     each(
         __name__,
         (
-            "warmed_up",
-            "steady_state",
-            "hot_path",
-            "loader",
-            "pinned_transfer",
-            "batch_tensors",
-            "layouts",
-            "small_operators",
-            "tensor_cores",
-            "mixed_precision",
-            "overflows",
-            "peak_memory",
-            "accumulation",
+            "timing:warmed_up",
+            "timing:steady_state",
+            "operators:hot_path",
+            "input:loader",
+            "input:pinned_transfer",
+            "input:batch_tensors",
+            "operators:layouts",
+            "operators:small_operators",
+            "operators:tensor_cores",
+            "precision:mixed_precision",
+            "precision:overflows",
+            "training:peak_memory",
+            "training:accumulation",
             "profiler_evidence",
-            "compile_split",
-            "dynamic_shapes",
-            "throughput_unit",
-            "loss_parity",
+            "training:compile_split",
+            "training:dynamic_shapes",
+            "timing:throughput_unit",
+            "timing:loss_parity",
         ),
     )
 )
@@ -47,15 +46,7 @@ def examined(case: Case) -> Checkup:
 
 
 def _checked(check: Check, case: Case) -> Checked:
-    ids = getattr(sys.modules[check.__module__], "FAILS_ON", ())
-    outcome = failed_by(case, ids) or check(case)
-    return Checked(
-        id=check.__name__,
-        title=title_of(check),
-        status=outcome.status,
-        evidence=outcome.evidence,
-        action=outcome.action,
-    )
+    return Checked(id=check.__name__, title=title_of(check), **asdict(check(case)))
 
 
 def title_of(check: Check) -> str:

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Literal
 
 import msgspec
@@ -91,6 +92,19 @@ def not_applicable(why: str) -> Outcome:
 def unknown(why: str, action: str) -> Outcome:
     """Nobody looked; *action* looks."""
     return Outcome(status="unknown", evidence=(why,), action=action)
+
+
+def fails_on(*ids: str) -> Callable[[Check], Check]:
+    """Decorator: a finding of the rules *ids* fails the check, which does not look again then."""
+
+    def decorated(check: Check) -> Check:
+        @wraps(check)
+        def checked(case: Case) -> Outcome:
+            return failed_by(case, ids) or check(case)
+
+        return checked
+
+    return decorated
 
 
 def failed_by(case: Case, ids: tuple[str, ...]) -> Outcome | None:

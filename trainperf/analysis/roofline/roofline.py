@@ -40,13 +40,14 @@ class OperatorFloor(msgspec.Struct, frozen=True, kw_only=True):
 
     `host` is work on the CPU while the device is an accelerator; it has no floor.
     """
-    compute_s: float | None
+    compute_s: float | None = None
     """FLOPs at the peak of its precision; `None` when the chip's peak in it is not known."""
-    memory_s: float
+    memory_s: float = 0.0
     launch_s: float
     """Calls times the time of one launch; no part of the floor, since a graph saves it."""
-    floor_s: float
-    fused_floor_s: float
+    floor_s: float = 0.0
+    """Work that is not done by the chip is no part of its speed of light."""
+    fused_floor_s: float = 0.0
     """The floor when each chain of elementwise operators is one kernel."""
 
     def share_of_roof(self, measured_s: float) -> float | None:
@@ -130,11 +131,14 @@ def faster(chip: Chip, factor: float) -> Chip:
 def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
     launch_s = use.calls * (LAUNCH_S if chip.launch_s is None else chip.launch_s)
     if use.place == "host":
-        return _off_chip(use, "host", launch_s)
+        return OperatorFloor(use=use, bound="host", launch_s=launch_s)
     if use.place == "link":
         link = chip.link_bytes_per_s
         crossed = max(use.read_bytes, use.written_bytes)
-        return _off_chip(use, "transfer", launch_s, crossed / link if link else 0.0)
+        link_s = crossed / link if link else 0.0
+        return OperatorFloor(
+            use=use, bound="transfer", launch_s=launch_s, floor_s=link_s, fused_floor_s=link_s
+        )
     peak = chip.flops_per_s.get(use.precision)
     compute_s = None if peak is None else use.flops / peak
     memory_s = use.memory_bytes / chip.memory_bytes_per_s
@@ -148,21 +152,6 @@ def _floor(use: OperatorUse, chip: Chip) -> OperatorFloor:
         launch_s=launch_s,
         floor_s=floor_s,
         fused_floor_s=max(compute_s or 0.0, use.fused_bytes / chip.memory_bytes_per_s),
-    )
-
-
-def _off_chip(
-    use: OperatorUse, bound: Bound, launch_s: float, floor_s: float = 0.0
-) -> OperatorFloor:
-    """Floor of work that is not done by the chip: no part of its speed of light."""
-    return OperatorFloor(
-        use=use,
-        bound=bound,
-        compute_s=None,
-        memory_s=0.0,
-        launch_s=launch_s,
-        floor_s=floor_s,
-        fused_floor_s=floor_s,
     )
 
 

@@ -8,10 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trainperf.analysis.roofline.roofline import NEAR_ROOF, Bound, OperatorFloor, Roofline
+from trainperf.analysis.roofline.roofline import (
+    NEAR_ROOF,
+    Bound,
+    OperatorFloor,
+    PhaseFloor,
+    Roofline,
+)
 from trainperf.core.artifacts.audit import Part, StepAudit, short_name
 from trainperf.traces.capture_files import CaptureReport
-from trainperf.traces.results import Operator, RankTrace
 
 
 MOST_OPERATORS = 12
@@ -110,23 +115,17 @@ def speed_of_light(
     usual = light if typical is None else typical
     on_host = audit.device == "cpu"
     step_s = sum(phases_s.values()) or None
-    phases = [
-        PhaseSpeed(
-            name="step",
-            floor_s=usual.step.floor_s,
-            fused_floor_s=usual.step.fused_floor_s,
-            measured_s=step_s,
-        )
-    ]
-    phases += [
+    floors: list[tuple[str, PhaseFloor]] = [("step", usual.step), *usual.phases.items()]
+    measured_s = {"step": step_s, **(phases_s if on_host else {})}
+    phases = (
         PhaseSpeed(
             name=name,
             floor_s=floor.floor_s,
             fused_floor_s=floor.fused_floor_s,
-            measured_s=phases_s.get(name) if on_host else None,
+            measured_s=measured_s.get(name),
         )
-        for name, floor in usual.phases.items()
-    ]
+        for name, floor in floors
+    )
     return SpeedOfLight(
         chip=light.chip.name,
         source=light.chip.source,
@@ -213,7 +212,7 @@ class TracedOperator(msgspec.Struct, frozen=True, kw_only=True):
 
 def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator, ...]:
     """Those with most time in the latest trace of the lowest rank, families together."""
-    rank = _latest(captures)
+    rank = next((report.ranks[0] for report in reversed(captures) if report.ranks), None)
     if rank is None or not rank.totals.steps:
         return ()
     steps, on_device = rank.totals.steps, rank.device_worked
@@ -224,7 +223,8 @@ def traced_operators(captures: Sequence[CaptureReport]) -> tuple[TracedOperator,
         families[name] = TracedOperator(
             name=name,
             calls=before.calls + operator.calls / steps,
-            measured_s=before.measured_s + _own_s(operator, on_device=on_device) / steps,
+            measured_s=before.measured_s
+            + ((operator.self_device_s or 0.0) if on_device else operator.self_cpu_s) / steps,
         )
     return tuple(families.values())
 
@@ -236,14 +236,6 @@ def family(name: str) -> str:
     """
     plain = short_name(name)
     return _FAMILIES.get(plain, plain)
-
-
-def _latest(captures: Sequence[CaptureReport]) -> RankTrace | None:
-    return next((report.ranks[0] for report in reversed(captures) if report.ranks), None)
-
-
-def _own_s(operator: Operator, *, on_device: bool) -> float:
-    return (operator.self_device_s or 0.0) if on_device else operator.self_cpu_s
 
 
 def _achieved(traced: TracedOperator, floors: Sequence[OperatorFloor]) -> AchievedOperator:

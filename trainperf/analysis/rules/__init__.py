@@ -1,10 +1,12 @@
 """The family of rules over a run, in folders by subject, and the ranking of what they find.
 
 To add a rule: a file that defines a function of its own name, and a line in `RULES`.  Its limits
-are constants of that file; what trace time shows its finding it may say as `TRACE_TIME`.
+are constants of that file; what trace time shows its finding it may say as `TRACE_TIME`, and the
+phase or gap whose sampled line is its `where` as `SAMPLED`.
 """
 
 import sys
+from types import ModuleType
 
 import msgspec
 
@@ -17,8 +19,11 @@ from trainperf.analysis.rules.base import (
     warm_bound,
 )
 from trainperf.analysis.rules.gains import with_expected_gain
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
+from trainperf.core.formatting.units import share
+from trainperf.core.phases import Gap, Phase
 
 
 RULES: tuple[Rule, ...] = tuple(
@@ -36,6 +41,7 @@ RULES: tuple[Rule, ...] = tuple(
             "input.transfer",
             "host.callbacks",
             "host.loop",
+            "host.unnamed_time",
             "distributed.straggler",
             "distributed.no_sync",
             "distributed.allreduce_tail",
@@ -66,6 +72,7 @@ RULES: tuple[Rule, ...] = tuple(
             "training.validation_grad",
             "fit.validation",
             "fit.checkpoint",
+            "fit.slow_steps",
             "memory.memory_limit",
             "memory.fragmentation",
             "host.garbage",
@@ -96,6 +103,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     )
     if any(finding.id == NOISY for finding in findings):
         findings = tuple(map(_less_certain, findings))
+    findings = tuple(_located(finding, summary) for finding in findings)
     fit_s = own_fit_s(summary)
     return ranked(findings, all_steps_s(summary) / fit_s if fit_s else 0.0)
 
@@ -107,7 +115,24 @@ def _less_certain(finding: Finding) -> Finding:
     return msgspec.structs.replace(finding, confidence=confidence)
 
 
+def _located(finding: Finding, summary: Summary) -> Finding:
+    """With the line that was seen most in the phase it is about, where it names none."""
+    slot: Phase | Gap | None = getattr(_module(finding), "SAMPLED", None)
+    if slot is None or finding.where:
+        return finding
+    line = summary.owner(slot.label)
+    # With workers the main process only waits there, at the line of the loop itself.
+    if line is None or (slot is Phase.DATA_WAIT and summary.run.config.get("num_workers") != 0):
+        return finding
+    samples = f"{line.name}: {share(line.fraction)} of {slot.label} in {line.samples} samples"
+    return msgspec.structs.replace(finding, where=line.where, evidence=(*finding.evidence, samples))
+
+
 def trace_time(finding: Finding) -> TraceTime | None:
     """The time of a trace that shows what *finding* is about; `None` where a trace cannot tell."""
-    module = next((rule.__module__ for rule in RULES if rule.__name__ == finding.id), __name__)
-    return getattr(sys.modules[module], "TRACE_TIME", None)
+    return getattr(_module(finding), "TRACE_TIME", None)
+
+
+def _module(finding: Finding) -> ModuleType:
+    name = next((rule.__module__ for rule in RULES if rule.__name__ == finding.id), __name__)
+    return sys.modules[name]

@@ -13,6 +13,19 @@ from trainperf.core.steps.records import EndMark, GapRecord, RunInfo, Totals
 UNATTRIBUTED = "unattributed"
 """Ledger entry for wall time that no record accounts for (negative: accounted for twice)."""
 
+NOT_RECURRING = frozenset(
+    gap.label
+    for gap in (
+        Gap.STARTUP,
+        Gap.SANITY_CHECK,
+        Gap.PROFILER_DUMP,
+        Gap.SHUTDOWN,
+        Gap.RESTART,
+        Gap.OTHERS_TURN,
+    )
+)
+"""Gaps that happen once in a fit or are not its own work; all others belong to a step's cycle."""
+
 _NO_TOTALS = Totals(at_step=-1)
 
 K = TypeVar("K", str, int)
@@ -31,25 +44,30 @@ class Journal:
         self.phase_ns = [0] * len(PHASES)
         self.gap_ns: dict[str, int] = {}
         self.gap_counts: dict[str, int] = {}
+        self.gaps_after: dict[int, int] = {}
+        """Step to the nanoseconds of recurring gaps that follow it, numbered as the replay does;
+        whoever uses one takes it out."""
         self.fit_ns = 0
         self.damaged_lines = 0
         self.end: EndMark | None = None
         """How the latest attempt ended; `None` while it is being written, or when it was cut."""
-        self.paces_ns: list[int] = []
-        """How fast the host was, at either end of each attempt."""
         self.totals = _NO_TOTALS
         """Of all attempts together."""
         self.learned = _NO_TOTALS
         """Of the latest attempt alone."""
         self._earlier = _NO_TOTALS
+        self._begun = 0
         self._started: datetime | None = None
         self._reached_ns = 0
         self._attributed_ns = 0
 
-    def begin(self, info: RunInfo) -> None:
-        """An attempt starts; the time since the one before was cut off is a `restart` gap."""
+    def begin(self, info: RunInfo, begun: int = 0) -> None:
+        """An attempt starts, after so many steps of earlier ones.
+
+        The time since the one before was cut off is a `restart` gap.
+        """
+        self._begun = begun
         started = start_time(info.started_at)
-        self._paced(info.pace_ns)
         if self._started and started:
             since_ns = round((started - self._started).total_seconds() * 1e9) - self.fit_ns
             if since_ns >= 0:
@@ -77,13 +95,15 @@ class Journal:
         """Count anything that is not a step."""
         if isinstance(entry, GapRecord):
             self._add_gap(entry.gap, entry.duration_ns)
+            if entry.gap not in NOT_RECURRING:
+                step = entry.after_step + self._begun
+                self.gaps_after[step] = self.gaps_after.get(step, 0) + entry.duration_ns
             self._attributed_ns += entry.duration_ns
             self._reached_ns = max(self._reached_ns, entry.start_ns + entry.duration_ns)
         elif isinstance(entry, Totals):
             self.learned, self.totals = entry, _continued(self._earlier, entry)
         elif isinstance(entry, EndMark):
             self.end = entry
-            self._paced(entry.pace_ns)
         else:
             self.damaged_lines += entry.lines
 
@@ -95,10 +115,6 @@ class Journal:
         spent |= {gap: self.gap_ns[gap] for gap in dict.fromkeys([*order, *self.gap_ns])}
         spent[UNATTRIBUTED] = self.fit_ns - sum(spent.values())
         return {slot: ns / 1e9 for slot, ns in spent.items()}
-
-    def _paced(self, pace_ns: int | None) -> None:
-        if pace_ns is not None and pace_ns > 0:
-            self.paces_ns.append(pace_ns)
 
     def _add_gap(self, gap: str, duration_ns: int) -> None:
         self.gap_ns[gap] = self.gap_ns.get(gap, 0) + duration_ns

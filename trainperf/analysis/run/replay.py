@@ -87,7 +87,7 @@ class _Lane:
 
 def _steps(file: RecordFile, journal: Journal, begun: int) -> Iterator[StepBlock]:
     """The steps of a file, numbered from *begun*; everything in it goes into the journal."""
-    journal.begin(file.info)
+    journal.begin(file.info, begun)
     last = -1.0
     for entry in file.entries():
         if not isinstance(entry, StepBlock):

@@ -1,7 +1,5 @@
 """Facts of a run: its identity, how far it came, how it ended, and warnings about its files."""
 
-from statistics import fmean
-
 import msgspec
 
 from trainperf.analysis.run.directory import Run
@@ -79,15 +77,7 @@ def run_facts(
         notes={**_notes_of_others(replay), **complete.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,
-        paces_s=_paces_s(replay),
     )
-
-
-def _paces_s(replay: Replay) -> tuple[float, ...]:
-    """Of the slowest rank, which the others wait for."""
-    paces = [journal.paces_ns for journal in replay.journals.values() if journal.paces_ns]
-    slowest = max(paces, key=fmean, default=[])
-    return tuple(pace_ns / 1e9 for pace_ns in slowest)
 
 
 def _state(journal: Journal, *, dead: bool) -> State:

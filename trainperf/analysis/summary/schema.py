@@ -57,9 +57,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, str]
     faults: dict[str, str]
     dropped: dict[str, int]
-    paces_s: tuple[float, ...] = ()
-    """What a small fixed piece of Python took on the host at the beginning and the end of each
-    attempt, on the rank where it took longest: how fast the machine was; empty in older runs."""
 
     @property
     def loop(self) -> LoopKind:
@@ -139,6 +136,59 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Mean excess of that phase over the fastest rank's, as far as it is waited for here."""
 
 
+class LineShare(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the user's code, and how much of a phase or gap was seen there."""
+
+    where: str
+    """`file:line`."""
+    function: str
+    fraction: float
+    """Share of the sampled wall time of that phase or gap."""
+    samples: int
+    """Of that phase or gap, in all."""
+
+    @property
+    def name(self) -> str:
+        """E.g. `estimate_loss (train.py:88)`."""
+        return f"{self.function} ({self.where})"
+
+
+class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines that were seen in a phase of the steady steps, or in a gap; on rank 0."""
+
+    slot: str
+    samples: int
+    owner: LineShare | None
+    """The innermost function in at least half of them, at its heaviest line, with the share of
+    the function; `None` where there is none."""
+    lines: tuple[LineShare, ...]
+    """The heaviest ones, each with its own share."""
+
+
+class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that are slow again and again, at regular distances or after a pause of training."""
+
+    every: int | None
+    """Steps from one to the next; `None` where *tag* says when they come."""
+    tag: str
+    """Tag that they share; empty where they come by their number."""
+    steps: int
+    of_steps: int
+    """Ordinary steps that were looked at, these included."""
+    slow_s: float
+    """Median of them."""
+    typical_s: float
+    """Median of the ordinary steps."""
+    lost_s: float
+    """What they take beyond the median, all together."""
+    phase: str
+    """The one in which most of that is."""
+    phase_fraction: float
+    """How much of it."""
+    line: LineShare | None
+    """What owns that phase in these steps."""
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A run, read: what reports show and comparisons compare."""
 
@@ -168,6 +218,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryLedger | None = None
     compilation: Compilation | None = None
     loader: LoaderAnatomy | None = None
+    lines: tuple[PhaseLines, ...] = ()
+    """Empty where the training thread was not sampled."""
+    slow_steps: RecurringSteps | None = None
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()
@@ -185,6 +238,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
             KeyError: There is no reading of that name.
         """
         return find(self.readings, name)
+
+    def owner(self, slot: str) -> LineShare | None:
+        """The function that most of a phase or gap was seen in; `None` where there is none."""
+        return next((lines.owner for lines in self.lines if lines.slot == slot), None)
 
     def phases_s(self) -> dict[str, float]:
         """Mean host seconds of each measured phase of a step, by label, in the order of the step.

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from trainperf.audit.loader.probe_loader import loaders, random_state_kept, second
 from trainperf.audit.loader.timed_loader import BatchTiming, Parcel, TransportTiming
 from trainperf.audit.nested import walker
-from trainperf.audit.source_lines import definition_line, getitem_line
+from trainperf.audit.stack_frames import definition_line, getitem_line
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.errors import ConfigError
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
@@ -151,7 +151,7 @@ def _anatomy(
         pinning=_if_any(_spread, pinnings_ns),
         packing_s=_if_any(_mean_s, [transport.packing_ns for transport in transports]),
         receiving_s=_if_any(_mean_s, [transport.receiving_ns for transport in transports]),
-        interval_s=_interval_s([batch.arrived_ns for batch in typical]),
+        interval_s=_if_any(_mean_s, [b.arrived_ns - a.arrived_ns for a, b in pairwise(typical)]),
         start_s=(timed[0].arrived_ns - begun_ns) / 1e9,
         took_s=(ended_ns - begun_ns) / 1e9,
         tensor_s=_tensor_s(monotonic_ns),
@@ -167,11 +167,6 @@ def _tensor_s(clock: HostClock) -> float:
         torch.stack([row[start : start + 1] for start in range(_SLICES)])
         repeats += 1
     return (clock() - begun_ns) / (repeats * _SLICES) / 1e9
-
-
-def _interval_s(arrived_ns: list[int]) -> float | None:
-    """Mean time between two batches."""
-    return _if_any(_mean_s, [later - earlier for earlier, later in pairwise(arrived_ns)])
 
 
 def _spread(durations_ns: list[int]) -> Spread:

@@ -1,14 +1,32 @@
-"""Results of a batch-size sweep: measured points, the knee of the curve, and their text.
+"""Results of a batch-size sweep: measured points, the knee of the curve, their text and their page.
 
 SI units; `None` means *not measured*.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from trainperf.benchmark.results import PeakMemory
+from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.html.figures import (
+    Axis,
+    Frame,
+    Unit,
+    curve,
+    dot,
+    keys,
+    level,
+    note,
+    short,
+    top,
+    upright,
+)
+from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, tag, text
+from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, count, duration, plural, size
 from trainperf.core.formatting.wrap import paragraphs
@@ -73,8 +91,8 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True):
         return self.batch_size == self.largest
 
 
-class SweepPoints(msgspec.Struct, frozen=True, kw_only=True):
-    """The points of a sweep, by length and then by batch size."""
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished sweep, its points by length and then by batch size, with its report and plot."""
 
     unit: Literal["tokens", "samples"]
     limit_bytes: int | None
@@ -89,6 +107,19 @@ class SweepPoints(msgspec.Struct, frozen=True, kw_only=True):
         """The batch sizes that matter at *length*, by default the longest; `None` if none fits."""
         at = max(self.lengths) if length is None else length
         return knee_of([point for point in self.points if point.length == at])
+
+    def save_plot(self, path: Path | str) -> None:
+        """Write throughput and peak memory over the batch size to *path*, an `.html` file.
+
+        A single page without scripts or external resources, with the table below the plots.
+        """
+        file = Path(path)
+        if file.suffix != ".html":
+            raise ConfigError(f"{file.name}: a plot is an HTML page; end its name in .html")
+        file.write_text(sweep_page(self), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return sweep_text(self)
 
 
 def knee_of(points: Sequence[SweepPoint]) -> Knee | None:
@@ -115,7 +146,7 @@ def knee_of(points: Sequence[SweepPoint]) -> Knee | None:
 _NEAR = f"{KNEE_WITHIN:.0%}".replace("%", " %")
 
 
-def sweep_text(sweep: SweepPoints) -> str:
+def sweep_text(sweep: Sweep) -> str:
     """The whole report."""
     knees = {length: sweep.knee(length) for length in sweep.lengths}
     answers = [_answer(knee, sweep.unit) for knee in knees.values() if knee is not None]
@@ -140,7 +171,7 @@ def _why(knee: Knee) -> str:
     return f"within {_NEAR} of the best ({best})"
 
 
-def _fits(sweep: SweepPoints, knees: dict[int, Knee | None]) -> str:
+def _fits(sweep: Sweep, knees: dict[int, Knee | None]) -> str:
     """The largest that fits at each length, where some do not."""
     if not any(point.refused for point in sweep.points):
         return "All batch sizes fit."
@@ -155,7 +186,7 @@ def _largest(length: int, knee: Knee | None) -> str:
     return f"{knee.largest:,}{where} ({beyond})"
 
 
-def _table(sweep: SweepPoints, knees: dict[int, Knee | None]) -> list[str]:
+def _table(sweep: Sweep, knees: dict[int, Knee | None]) -> list[str]:
     names = ("length", "batch", "median", "IQR", "cold", f"{sweep.unit}/s", "peak memory", "graphs")
     shown = [place for place in range(len(names)) if _needed(sweep, place)]
     rows = []
@@ -167,7 +198,7 @@ def _table(sweep: SweepPoints, knees: dict[int, Knee | None]) -> list[str]:
     return text_table(Table(head=head, rows=tuple(rows), words=0, end_words=1))
 
 
-def _needed(sweep: SweepPoints, place: int) -> bool:
+def _needed(sweep: Sweep, place: int) -> bool:
     """Whether a column is shown: lengths and graphs only where there are any."""
     if place == 0:
         return sweep.lengths != (1,)
@@ -198,7 +229,7 @@ def _mark(point: SweepPoint, knee: Knee | None) -> str:
     return ""
 
 
-def _notes(sweep: SweepPoints) -> list[str]:
+def _notes(sweep: Sweep) -> list[str]:
     """How the figures were measured."""
     near = f"within {_NEAR} of the best {sweep.unit}/s of its length"
     notes = [f"The knee is the smallest batch {near}."]
@@ -225,3 +256,93 @@ def _compiled(built: Sequence[SweepPoint], points: Sequence[SweepPoint]) -> str:
         f"torch.compile built {plural(total, 'graph')} for {len(built)} of {len(points)} shapes: "
         "training on changing shapes pays for each; pad to few, or torch.compile(dynamic=True)."
     )
+
+
+_DOT, _KNEE_DOT = 6.0, 11.0
+
+Value = Callable[[SweepPoint], float | None]
+
+
+def sweep_page(sweep: Sweep) -> str:
+    """The whole file: the answer, two figures, and every point."""
+    answer, rows, notes = sweep_text(sweep).split("\n\n")
+    first, *others = answer.splitlines()
+    table = Markup("\n".join(text(row) for row in rows.splitlines()))
+    return page(
+        first,
+        tag("header", tag("h1", text(first)), paragraph(" ".join(others))),
+        section(f"{sweep.unit.capitalize()}/s over the batch size", _throughput(sweep)),
+        section("Peak memory over the batch size", _memory(sweep)),
+        section("Every point", tag("pre", table, kind="scroll small"), paragraph(notes, "soft")),
+    )
+
+
+def _throughput(sweep: Sweep) -> Markup:
+    """The knee of each length is a large dot; where memory ended is marked for a single length."""
+    rates = [point.per_s for point in sweep.points if point.per_s is not None]
+    if not rates:
+        return paragraph("Nothing was measured: no batch size fits.")
+    frame = _frame(sweep, Axis(low=0.0, high=top(rates), say=short))
+    marks = list(_lines(sweep, frame, lambda point: point.per_s))
+    knee = sweep.knee() if len(sweep.lengths) == 1 else None
+    if knee is None or knee.refused is None:
+        return _drawn(sweep, frame, marks, [])
+    x = frame.x(math.log2(knee.refused))
+    ended = note(x, frame.height - 12, f"{knee.refused:,} does not fit")
+    return _drawn(sweep, frame, [*marks, upright(x, frame.height)], [ended])
+
+
+def _memory(sweep: Sweep) -> Markup:
+    peaks = [float(p.peak_bytes) for p in sweep.points if p.peak_bytes and not p.refused]
+    if not peaks:
+        return Markup("")
+    held = [*peaks, float(sweep.limit_bytes or 0)]
+    up = Axis(low=0.0, high=top(held), unit=Unit.of_bytes(max(held)))
+    frame = _frame(sweep, up)
+    marks = list(_lines(sweep, frame, lambda point: point.peak_bytes))
+    over = []
+    if sweep.limit_bytes is not None:
+        y = frame.y(sweep.limit_bytes)
+        marks.append(level(y))
+        over.append(note(0, y + 2, "limit"))
+    return _drawn(sweep, frame, marks, over)
+
+
+def _frame(sweep: Sweep, up: Axis) -> Frame:
+    sizes = sorted({math.log2(point.batch_size) for point in sweep.points})
+    low, high = sizes[0] - 0.2, sizes[-1] + 0.2
+    return Frame(across=Axis(low=low, high=high, say=_size), up=up)
+
+
+def _size(power: float) -> str:
+    """A batch size, which may be fractional between the powers of two."""
+    size = 2**power
+    return f"{size:,.0f}" if size >= 100 else f"{size:.3g}"
+
+
+def _drawn(sweep: Sweep, frame: Frame, marks: Sequence[Markup], over: Sequence[Markup]) -> Markup:
+    picture = frame.picture("over the batch size", marks, names=("batch size", ""), over=over)
+    if sweep.lengths == (1,):
+        return picture
+    named = ((f"length {length:,}", f"k{n % COLOURS}") for n, length in enumerate(sweep.lengths))
+    return Markup(picture + keys(named))
+
+
+def _lines(sweep: Sweep, frame: Frame, value: Value) -> Iterator[Markup]:
+    """A line for every length, through its points."""
+    for number, length in enumerate(sweep.lengths):
+        kind = f"s{number % COLOURS}"
+        knee = sweep.knee(length)
+        own = [(p, value(p)) for p in sweep.points if p.length == length and not p.refused]
+        spots = [
+            (p, (frame.x(math.log2(p.batch_size)), frame.y(v))) for p, v in own if v is not None
+        ]
+        yield curve([place for _, place in spots], kind)
+        for point, place in spots:
+            large = knee is not None and point.batch_size == knee.batch_size
+            yield dot(place, _KNEE_DOT if large else _DOT, kind, _label(point))
+
+
+def _label(point: SweepPoint) -> str:
+    rate = "" if point.per_s is None else f": {short(point.per_s)}/s"
+    return f"batch {point.batch_size:,}{rate}"

@@ -11,19 +11,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
 import torch
 
 from trainperf.audit.out_of_memory import out_of_memory
-from trainperf.benchmark.memory import peak_memory
+from trainperf.benchmark.calls import graphs_built, peak_memory, seconds_of, synchronised_clock
 from trainperf.benchmark.results import PeakMemory, StepBenchmark
 from trainperf.benchmark.steps import benchmark_step
-from trainperf.benchmark.sweeps.batch_page import sweep_page
-from trainperf.benchmark.sweeps.batch_results import SweepPoint, SweepPoints, sweep_text
-from trainperf.benchmark.timing import graphs_built, seconds_of, synchronised_clock
+from trainperf.benchmark.sweeps.batch_results import Sweep, SweepPoint
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.units import size
 
@@ -35,23 +32,6 @@ _SAMPLED_S = 0.03
 """Shorter calls are repeated while their memory is sampled: a single one is over too soon."""
 _NEAR = 8
 """The search for the largest batch that fits ends within an eighth of it."""
-
-
-class Sweep(SweepPoints, frozen=True, kw_only=True):
-    """A finished sweep, with its report and its plot."""
-
-    def save_plot(self, path: Path | str) -> None:
-        """Write throughput and peak memory over the batch size to *path*, an `.html` file.
-
-        A single page without scripts or external resources, with the table below the plots.
-        """
-        file = Path(path)
-        if file.suffix != ".html":
-            raise ConfigError(f"{file.name}: a plot is an HTML page; end its name in .html")
-        file.write_text(sweep_page(self), encoding="utf-8")
-
-    def __str__(self) -> str:
-        return sweep_text(self)
 
 
 def sweep(

@@ -6,6 +6,7 @@ from pathlib import Path
 from trainperf.core.artifacts import D, read_document
 from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
 from trainperf.core.artifacts.compilation import Compilation
+from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.errors import RunError
@@ -20,6 +21,7 @@ class Documents:
     memory: MemoryLedger | None = None
     compilation: Compilation | None = None
     loader: LoaderAnatomy | None = None
+    lines: SampledLines | None = None
     problems: dict[str, str] = field(default_factory=dict)
     """Name of a file that cannot be read, to why."""
 
@@ -41,5 +43,6 @@ def read_documents(run: Path) -> Documents:
         memory=read(MemoryLedger),
         compilation=read(Compilation),
         loader=read(LoaderAnatomy),
+        lines=read(SampledLines),
         problems=problems,
     )

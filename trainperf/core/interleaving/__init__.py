@@ -6,7 +6,7 @@ Nothing here imports torch.
 """
 
 from trainperf.core.interleaving.baton import Baton
-from trainperf.core.interleaving.referee import STEPS, Referee
+from trainperf.core.interleaving.referee import STEPS, Referee, TurnsSoFar
 from trainperf.core.interleaving.wire import (
     VARIABLE,
     Participant,
@@ -22,6 +22,7 @@ __all__ = [
     "Baton",
     "Participant",
     "Referee",
+    "TurnsSoFar",
     "directory",
     "new_address",
     "this_participant",

@@ -9,7 +9,16 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from trainperf.core.interleaving.wire import Connection, Hello, Participant, Refusal, Turn, TurnOver
+from trainperf.core.interleaving import children
+from trainperf.core.interleaving.wire import (
+    Connection,
+    Hello,
+    Participant,
+    Refusal,
+    Turn,
+    TurnOver,
+    TurnTime,
+)
 
 
 _STAT = Path("/proc/thread-self/stat")
@@ -32,17 +41,20 @@ class Baton:
         self.turns = 0
         """Turns that this fit has had."""
 
-    def join(self, ahead: int) -> Turn | None:
+    def join(self, ahead: int, rank: int = 0, world_size: int = 1) -> Turn | None:
         """Begin the fit: wait for the other one, and for the first turn.
 
         Args:
             ahead: Steps whose batches the loader has ready when training resumes.
+            rank: Of this process in its training.
+            world_size: Ranks of the training; each has a baton.
 
         Returns:
             The first turn; `None` if there is no other side.
         """
         self._connection = self._connected()
-        return self._wait(Hello(side=self._participant.side, ahead=ahead))
+        side = self._participant.side
+        return self._wait(Hello(side=side, ahead=ahead, rank=rank, world_size=world_size))
 
     def refuse(self, why: str) -> None:
         """Tell the referee that this training takes no turns."""
@@ -51,9 +63,9 @@ class Baton:
             connection.send(Refusal(side=self._participant.side, why=why))
             connection.close()
 
-    def pass_on(self) -> Turn | None:
+    def pass_on(self, times: TurnTime | None = None) -> Turn | None:
         """End the turn: let the other side train, and wait for the next turn."""
-        return self._wait(TurnOver(processor=processor()))
+        return self._wait(TurnOver(processor=processor(), times=times))
 
     def leave(self) -> None:
         """End the fit, and wait for the other's end, which what follows would disturb."""
@@ -76,9 +88,10 @@ class Baton:
         return Connection(end)
 
     def _wait(self, message: Hello | TurnOver) -> Turn | None:
-        connection = self._connection
-        sent = connection is not None and connection.send(message)
-        turn = connection.wait_for_turn() if connection is not None and sent else None
+        connection, turn = self._connection, None
+        if connection is not None:
+            with children.stopped():
+                turn = connection.wait_for_turn() if connection.send(message) else None
         if turn is None:
             self.close()
             return None

@@ -1,20 +1,30 @@
 """Referee: lets one of two trainings run at a time, in pairs of fits.
 
-The first fit of one side is paired with the first of the other, and so on.  A side that is gone
-is not waited for.
+The first fit of one side is paired with the first of the other, and so on.  A fit of several ranks
+trains when all of them wait for the turn, and the turn is over when all have ended it.  A side that
+is gone is not waited for.
 """
 
 import selectors
 import socket
 import threading
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from typing_extensions import Self
 
-from trainperf.core.interleaving.wire import Connection, Hello, Refusal, Turn, TurnOver
+from trainperf.core.interleaving.wire import (
+    Connection,
+    Hello,
+    Refusal,
+    Turn,
+    TurnOver,
+    TurnTime,
+)
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 STEPS = 10
@@ -23,17 +33,34 @@ STEPS = 10
 _LOOK_S = 0.1
 """Interval of the check whether a side is gone."""
 
+_PATIENCE_NS = 60_000_000_000
+"""How long the first rank of a fit waits for the last to begin."""
+
+TurnsSoFar = tuple[Sequence[TurnTime], Sequence[TurnTime]]
+"""What the turns of either side took, in order."""
+
 
 @dataclass(slots=True)
 class _Seat:
     """One fit of a pair."""
 
-    connection: Connection
     hello: Hello
+    """Of the rank that came first."""
+    since_ns: int
+    ranks: dict[int, Connection] = field(default_factory=dict)
+    training: set[int] = field(default_factory=set)
+    """Ranks that have not ended the turn."""
+    processors: dict[int, int | None] = field(default_factory=dict)
+    """Where each rank trained last."""
     over: bool = False
     """Whether the fit is over and waits for the other's end."""
     alone: int = 0
     """Turns since the other's fit ended; the first still came next to the other's last."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank is there."""
+        return len(self.ranks) >= self.hello.world_size
 
 
 class Referee:
@@ -43,11 +70,19 @@ class Referee:
         address: Path of the Unix socket to listen at; it must not exist.
         steps: Of a turn, at least; it is longer where a loader works so far ahead that too few of
             them would be like the others.
+        enough: Asked whenever both sides have had as many turns: whether the pair can be ended.  If
+            so, `settled` is set and nobody gets another turn.
     """
 
-    def __init__(self, address: Path, steps: int = STEPS) -> None:
+    def __init__(
+        self,
+        address: Path,
+        steps: int = STEPS,
+        enough: Callable[[TurnsSoFar], bool] = lambda _: False,
+    ) -> None:
         self._address = address
         self._steps = steps
+        self._enough = enough
         self._listener = socket.socket(socket.AF_UNIX)
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._serve, name="trainperf referee", daemon=True)
@@ -58,10 +93,13 @@ class Referee:
         """Side to its fit, while a pair of fits is under way and that one is not gone."""
         self._turn_of = 0
         """The side whose turn it is."""
+        self._times: tuple[list[TurnTime], list[TurnTime]] = ([], [])
         self.refused: dict[int, str] = {}
         """Side to the reason why it takes no turns."""
         self.passed = [0, 0]
         """How often either side gave way to the other."""
+        self.settled = False
+        """Whether there were turns enough: both sides wait for ever, and can be ended."""
 
     def __enter__(self) -> Self:
         self._listener.bind(str(self._address))
@@ -104,13 +142,13 @@ class Referee:
                     self._selector.register(end, selectors.EVENT_READ, Connection(end))
             for side, gone in enumerate(self._gone):
                 if gone and side in self._pair:
-                    self._hang_up(self._pair[side].connection)
+                    self._hang_up(self._pair[side])
             self._begin()
 
     def _hear(self, connection: Connection) -> None:
         messages = connection.received()
         if messages is None:
-            self._hang_up(connection)
+            self._left(connection)
             return
         for message in messages:
             if isinstance(message, Refusal):
@@ -119,67 +157,114 @@ class Referee:
                 self._passed(connection, message)
             elif message.side in self._pair:
                 # A fit inside that fit, or parallel to it: it cannot wait for its end.
-                self._hang_up(connection)
+                self._close(connection)
             else:
-                self._waiting[message.side].append(_Seat(connection, message))
+                self._seat(message).ranks[message.rank] = connection
 
-    def _hang_up(self, connection: Connection) -> None:
-        self._selector.unregister(connection.end)
-        connection.close()
-        self._left(connection)
+    def _seat(self, hello: Hello) -> _Seat:
+        """The fit of that side that this rank has not begun yet."""
+        waiting = self._waiting[hello.side]
+        for seat in waiting:
+            if hello.rank not in seat.ranks:
+                return seat
+        waiting.append(_Seat(hello, monotonic_ns()))
+        return waiting[-1]
 
     def _begin(self) -> None:
         """Begin the next pair, once both are there or never will be."""
-        there = [bool(waiting) for waiting in self._waiting]
+        for side, waiting in enumerate(self._waiting):
+            if waiting and not waiting[0].complete:
+                self._lose_patience(side, waiting[0])
+        there = [bool(waiting) and waiting[0].complete for waiting in self._waiting]
         if self._pair or not any(there):
             return
         if all(here or gone for here, gone in zip(there, self._gone, strict=True)):
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
-            self._give(min(self._pair), None)
+            self._give(min(self._pair))
+
+    def _lose_patience(self, side: int, seat: _Seat) -> None:
+        if monotonic_ns() - seat.since_ns > _PATIENCE_NS:
+            self.refused[side] = (
+                f"{len(seat.ranks)} of {seat.hello.world_size} ranks take turns; measure "
+                "every rank, on one machine"
+            )
 
     def _passed(self, connection: Connection, over: TurnOver) -> None:
-        """A turn is over: the other one's begins, if that still trains."""
-        side = self._side_of(connection)
-        if side is None:
+        """A turn is over for a rank; with the last rank the other side's begins, if that trains."""
+        place = self._place_of(connection)
+        if place is None:
             return
-        self._pair[side].over = over.last
+        side, rank = place
+        seat = self._pair[side]
+        seat.training.discard(rank)
+        seat.processors[rank] = over.processor
+        seat.over = seat.over or over.last
         other = self._pair.get(1 - side)
+        if rank == 0 and over.times is not None and other is not None and not other.over:
+            self._times[side].append(over.times)
+        if seat.training:
+            return
         if other is not None and not other.over:
             self.passed[side] += 1
-            self._give(1 - side, over.processor)
-        elif over.last:
+            self.settled = self.settled or (side == 1 and not seat.over and self._is_enough())
+            if not self.settled:
+                self._give(1 - side, seat.processors)
+        elif seat.over:
             self._end()
         else:
-            self._give(side, None)
+            self._give(side)
+
+    def _is_enough(self) -> bool:
+        number = min(map(len, self._times))
+        return self._enough((self._times[0][:number], self._times[1][:number]))
 
     def _left(self, connection: Connection) -> None:
-        """A fit is gone, perhaps while it was its turn."""
+        """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""
         for waiting in self._waiting:
-            for seat in [each for each in waiting if each.connection is connection]:
+            for seat in [each for each in waiting if connection in each.ranks.values()]:
                 waiting.remove(seat)
-        side = self._side_of(connection)
-        if side is None:
-            return
+        place = self._place_of(connection)
+        if place is None:
+            self._close(connection)
+        else:
+            self._hang_up(self._pair[place[0]])
+
+    def _hang_up(self, seat: _Seat) -> None:
+        """End the fit that this is of a pair."""
+        side = next(side for side, each in self._pair.items() if each is seat)
+        for connection in seat.ranks.values():
+            self._close(connection)
         del self._pair[side]
         other = self._pair.get(1 - side)
         if other is None or other.over:
             self._end()
         elif self._turn_of == side:
-            self._give(1 - side, None)
+            self._give(1 - side)
 
-    def _side_of(self, connection: Connection) -> int | None:
-        """The side whose fit is under way on that connection."""
+    def _close(self, connection: Connection) -> None:
+        self._selector.unregister(connection.end)
+        connection.close()
+
+    def _place_of(self, connection: Connection) -> tuple[int, int] | None:
+        """Side and rank of the fit under way on that connection."""
         return next(
-            (side for side, seat in self._pair.items() if seat.connection is connection), None
+            (
+                (side, rank)
+                for side, seat in self._pair.items()
+                for rank, each in seat.ranks.items()
+                if each is connection
+            ),
+            None,
         )
 
     def _end(self) -> None:
         """Both fits are over: they go on with what follows."""
         pair, self._pair = self._pair, {}
         for seat in pair.values():
-            seat.connection.send(Turn(steps=self._steps, unlike=self._steps))
+            for connection in seat.ranks.values():
+                connection.send(Turn(steps=self._steps, unlike=self._steps))
 
-    def _give(self, side: int, processor: int | None) -> None:
+    def _give(self, side: int, processors: dict[int, int | None] | None = None) -> None:
         self._turn_of = side
         unlike = 1 + max(seat.hello.ahead for seat in self._pair.values())
         steps = max(self._steps, 2 * unlike)
@@ -188,4 +273,7 @@ class Referee:
             own.alone += 1
         if own.alone > 1:
             unlike = steps
-        own.connection.send(Turn(steps=steps, unlike=unlike, processor=processor))
+        own.training = set(own.ranks)
+        for rank, connection in own.ranks.items():
+            place = (processors or {}).get(rank)
+            connection.send(Turn(steps=steps, unlike=unlike, processor=place))

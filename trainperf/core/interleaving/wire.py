@@ -66,6 +66,20 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     side: int
     ahead: int
     """Steps whose batches its loader has ready when it resumes: these are too fast."""
+    rank: int = 0
+    world_size: int = 1
+    """Ranks of the fit: all of them wait for a turn, and it is over when all are through."""
+
+
+class TurnTime(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the steps of one turn took, on the host clock."""
+
+    steady: int
+    """Steps that can be compared."""
+    steady_ns: float
+    """Their median."""
+    whole_ns: float
+    """Mean over all steps, with the gaps between them and everything else in the turn."""
 
 
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
@@ -75,6 +89,8 @@ class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """Number of the processor it trained on, where that is known."""
     last: bool = False
     """Whether the fit is over, and waits for that of the other side to be over too."""
+    times: TurnTime | None = None
+    """`None` where no step of the turn can be compared."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):

@@ -2,13 +2,9 @@
 
 Neighbouring steps are alike (a busy machine is busy for a while), so whole stretches of steps are
 resampled, long enough to hold most of what neighbours have in common.  No resampling of one run
-shows what changes from run to run.  Repeats do, best of all in turns.  Without them three things
-stand in: an assumed figure, the drift inside the runs, and the fastest steps, which a busy machine
-slows least and which must agree.
-
-A host that lends out its processors gives a run between half and all of their speed, often from
-its first step to its last, and nothing inside the run shows it.  The same small piece of work,
-timed at either end of each run, does: `slowdown` and `including` correct the ratio for it.
+shows what changes from run to run.  Repeats do, best of all in turns.  Without them an assumed
+figure or the drift inside the runs stands in, and `trainperf.core.stats.pace` takes out what the
+machine's own speed explains.
 """
 
 import math
@@ -24,8 +20,9 @@ from scipy.special import stdtrit
 
 Values = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
-Source = Literal["turns", "repeats", "drift", "assumed"]
-"""Repeats in turns, repeats one after the other, drift inside the runs, or an assumed figure."""
+Source = Literal["turns", "repeats", "pace", "drift", "assumed"]
+"""Repeats in turns, repeats one after the other; of single runs an assumed figure, beyond what the
+machine's pace explains, or beyond nothing; or drift inside the runs, where that is more."""
 
 SEGMENTS = 8
 """Parts of a run that are compared with each other to measure drift."""
@@ -33,11 +30,17 @@ SEGMENTS = 8
 LEAST_STEPS = 4 * SEGMENTS
 """Fewer steps give no interval."""
 
-MOST_PIECES = 500
-"""Pieces among which the fastest are found; single steps in a run of at most this many."""
+RESAMPLES = 400
+"""Enough to know a standard deviation to 4 %."""
 
-FASTEST = 0.05
-"""Quantile of the pieces that counts as the fastest."""
+SLOW = 1.5
+"""Times the median from which a step, with the gaps after it, is a slow one that may recur."""
+
+LEAST_PERIODS = 4
+"""Fewer of them in a run show no period."""
+
+MOSTLY = 0.8
+"""Share of the intervals between slow steps that are equal, where they recur evenly."""
 
 DRIFTS = 2.5
 """Noise from run to run as a multiple of the drift between parts of a run: a machine that is busy
@@ -54,7 +57,7 @@ RESOLUTION = 0.001
 """Half the width of the bins that quantiles are read from: no interval is narrower."""
 
 _SEED = 20260
-_Z95 = NormalDist().inv_cdf(0.975)
+Z95 = NormalDist().inv_cdf(0.975)
 _NO_CORRELATION = 0.05
 
 
@@ -69,8 +72,10 @@ class Estimate:
     """Variance between parts of the run, beyond that of as many steps from anywhere in it."""
     parts: tuple[float, ...] = ()
     """The logarithm of the statistic in each part, in order; empty where unknown."""
-    fastest: "Estimate | None" = None
-    """The same for its fastest steps; `None` where unknown."""
+
+    def with_drift(self, drift: float) -> "Estimate":
+        """The same with another variance between parts."""
+        return replace(self, drift=drift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +89,17 @@ class RatioInterval:
     """Relative standard deviation from run to run that it assumes."""
     source: Source
     """Where the noise was measured."""
-    fastest: float | None = None
-    """The ratio of the fastest steps, which the interval includes; `None` for repeats in turns."""
+
+    def inverse(self) -> "RatioInterval":
+        """The first statistic relative to the second."""
+        return replace(self, ratio=1 / self.ratio, low=1 / self.high, high=1 / self.low)
+
+    @property
+    def scatter(self) -> float:
+        """Relative standard deviation of a run that explains the interval, for all reasons."""
+        if self.source in ("turns", "repeats"):
+            return self.noise
+        return math.log(self.high / self.low) / (2 * Z95 * math.sqrt(2))
 
     @property
     def resolution(self) -> float:
@@ -114,6 +128,24 @@ def block_length(values: Values) -> int:
     return max(1, min(wanted, n // SEGMENTS))
 
 
+def period_length(values: Values) -> int:
+    """Steps in a block for a mean: whole periods of the slow values, where these recur evenly.
+
+    A block of whole periods has as many slow steps wherever it begins, so that their number is not
+    taken for chance; of uneven ones it is as long as two of the intervals between them.
+    """
+    n = len(values)
+    least = block_length(values)
+    slow = np.flatnonzero(values > SLOW * np.median(values))
+    if len(slow) < LEAST_PERIODS + 1:
+        return least
+    between = np.diff(slow)
+    period = max(1, round(float(np.median(between))))
+    even = float(np.mean(np.abs(between - period) <= 1)) >= MOSTLY
+    wanted = -(-least // period) * period if even else max(least, 2 * period)
+    return max(1, min(wanted, n // LEAST_PERIODS))
+
+
 def resamples(n: int, block: int, number: int) -> Iterator[Places]:
     """Indices of *n* steps drawn as moving blocks; deterministic."""
     generator = np.random.default_rng(_SEED)
@@ -133,11 +165,6 @@ def mixed(n: int) -> list[Places]:
     return np.array_split(np.random.default_rng(_SEED).permutation(n), SEGMENTS)
 
 
-def pieces(n: int) -> list[Places]:
-    """Indices of *n* steps in pieces as short as possible, among which the fastest are found."""
-    return np.array_split(np.arange(n), min(n, MOST_PIECES))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampled:
     """Values of a statistic for choices of a run's steps; NaN or ≤ 0 where it has none."""
@@ -146,13 +173,9 @@ class Resampled:
     """For `resamples`."""
     segments: Sequence[float]
     mixed: Sequence[float]
-    pieces: Sequence[float] = ()
-    """Empty for a statistic that is no speed."""
 
 
-def estimate(
-    whole: float, resampled: Resampled, *, lower_is_faster: bool = True
-) -> Estimate | None:
+def estimate(whole: float, resampled: Resampled) -> Estimate | None:
     """Estimate from a statistic's value for the *whole* run and for choices of its steps.
 
     `None` where a value is not above 0: there is no ratio then.
@@ -166,7 +189,6 @@ def estimate(
         sampling=variance(map(math.log, resampled.drawn)),
         drift=_beyond(resampled.segments, resampled.mixed),
         parts=tuple(map(math.log, resampled.segments)),
-        fastest=_fastest(resampled.pieces, FASTEST if lower_is_faster else 1 - FASTEST),
     )
 
 
@@ -175,22 +197,17 @@ def ratio_interval(
 ) -> RatioInterval:
     """The ratio of two runs, each given as its repeats, which did not take turns.
 
-    The interval includes the ratio of their fastest steps: where only the other steps differ, the
-    machine may have been busy.
-
     Args:
         before: The denominator.
         after: The numerator.
         assumed: Noise from run to run where no repeats show it.
     """
-    overall = _interval(before, after, assumed)
-    first, second = ([run.fastest for run in runs if run.fastest] for runs in (before, after))
-    if (len(first), len(second)) != (len(before), len(after)):
-        return overall
-    fastest = _interval(first, second, assumed)
-    # What slowed the other steps more has slowed the fastest too, by an unknown part of it.
-    doubt = _Z95 * abs(math.log(overall.ratio / fastest.ratio))
-    return replace(_including(overall, fastest.ratio, fastest, doubt), fastest=fastest.ratio)
+    freedom = len(before) + len(after) - 2
+    between, source = _between(before, after, assumed)
+    error = math.sqrt(sum(_variance(runs, between, freedom) for runs in (before, after)))
+    quantile = float(stdtrit(freedom, 0.975)) if freedom else Z95
+    log_ratio = mean(run.log for run in after) - mean(run.log for run in before)
+    return interval_around(log_ratio, quantile * error, noise=math.sqrt(between), source=source)
 
 
 def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> RatioInterval:
@@ -212,7 +229,7 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     """
     pairs = list(zip(before, after, strict=True))
     log_ratios = [second.log - first.log for first, second in pairs]
-    sampled = median(_sampled_apart(first, second) for first, second in pairs)
+    sampled = median(sampled_apart(first, second) for first, second in pairs)
     number, trimmed = len(log_ratios), int(TRIMMED * len(log_ratios))
     remaining = sorted(log_ratios)[trimmed : number - trimmed]
     left = len(remaining)
@@ -220,7 +237,7 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     # The formula's error squared, times the number: comparable with the variance of one pair.
     per_pair = variance(winsorized) * number * (number - 1) / (left * (left - 1))
     error = math.sqrt((max(per_pair, sampled) + 2 * RESOLUTION**2) / number)
-    return _around(
+    return interval_around(
         mean(remaining),
         float(stdtrit(left - 1, 0.975)) * error,
         # A difference of two runs scatters more than one of them.
@@ -229,7 +246,9 @@ def paired_interval(before: Sequence[Estimate], after: Sequence[Estimate]) -> Ra
     )
 
 
-def _around(log_ratio: float, reach: float, *, noise: float, source: Source) -> RatioInterval:
+def interval_around(
+    log_ratio: float, reach: float, *, noise: float, source: Source
+) -> RatioInterval:
     """The interval of half-width *reach* around a log ratio."""
     return RatioInterval(
         ratio=math.exp(log_ratio),
@@ -240,23 +259,12 @@ def _around(log_ratio: float, reach: float, *, noise: float, source: Source) -> 
     )
 
 
-def _sampled_apart(first: Estimate, second: Estimate) -> float:
+def sampled_apart(first: Estimate, second: Estimate) -> float:
     """Variance of the difference of two runs, from the differences of their parts in order."""
     if not first.parts or not second.parts:
         return first.sampling + second.sampling
     between = [later - earlier for earlier, later in zip(first.parts, second.parts, strict=True)]
     return variance(between) / len(between)
-
-
-def _interval(
-    before: Sequence[Estimate], after: Sequence[Estimate], assumed: float
-) -> RatioInterval:
-    freedom = len(before) + len(after) - 2
-    between, source = _between(before, after, assumed)
-    error = math.sqrt(sum(_variance(runs, between, freedom) for runs in (before, after)))
-    quantile = float(stdtrit(freedom, 0.975)) if freedom else _Z95
-    log_ratio = mean(run.log for run in after) - mean(run.log for run in before)
-    return _around(log_ratio, quantile * error, noise=math.sqrt(between), source=source)
 
 
 def _between(
@@ -284,78 +292,8 @@ def _beyond(parts: Sequence[float], mixture: Sequence[float]) -> float:
     return max(0.0, apart - anyway)
 
 
-def _fastest(pieces: Sequence[float], share: float) -> Estimate | None:
-    values = np.asarray(pieces)
-    if len(values) < LEAST_STEPS or not bool((values > 0).all()):
-        return None
-    n = len(values)
-    parts, mixture = (
-        [float(np.quantile(values[places], share)) for places in choice]
-        for choice in (segments(n), mixed(n))
-    )
-    return Estimate(
-        log=math.log(float(np.quantile(values, share))),
-        sampling=variance(map(math.log, mixture)) / SEGMENTS,
-        drift=_beyond(parts, mixture),
-    )
-
-
 def _pooled(*groups: Sequence[Estimate]) -> float:
     """Variance between repeats, of all groups together."""
     repeated = [[run.log for run in runs] for runs in groups if len(runs) > 1]
     squares = sum((len(logs) - 1) * variance(logs) for logs in repeated)
     return squares / sum(len(logs) - 1 for logs in repeated)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slowdown:
-    """How many times as long the same work took at the second run, with its variance."""
-
-    log: float
-    variance: float
-    """Of the logarithm; large for a machine that changed its speed during a run."""
-
-    @property
-    def ratio(self) -> float:
-        """Above 1: the machine was slower during the second run."""
-        return math.exp(self.log)
-
-
-def slowdown(before: Sequence[float], after: Sequence[float]) -> Slowdown | None:
-    """From several timings of the work at each run; `None` with fewer than two."""
-    if min(len(before), len(after)) < 2:
-        return None
-    first, second = ([math.log(value) for value in side] for side in (before, after))
-    return Slowdown(
-        log=mean(second) - mean(first),
-        variance=sum(variance(logs) / len(logs) for logs in (first, second)),
-    )
-
-
-def including(
-    measured: RatioInterval, machine: Slowdown, *, lower_is_faster: bool = True
-) -> RatioInterval:
-    """The same ratio, its interval widened to include the ratio without the machine's slowdown.
-
-    Steps slow down by between half and all of what the work does, so all in between is included.
-
-    Args:
-        measured: The ratio of the runs.
-        machine: The machine's slowdown between them.
-        lower_is_faster: Whether a slow machine makes the statistic larger.
-    """
-    remains = measured.ratio * math.exp(-machine.log if lower_is_faster else machine.log)
-    return _including(measured, remains, measured, _Z95 * math.sqrt(machine.variance))
-
-
-def _including(
-    measured: RatioInterval, ratio: float, like: RatioInterval, doubt: float
-) -> RatioInterval:
-    """*measured*, widened to include *ratio*, as uncertain as *like* and by *doubt* more."""
-    down = math.hypot(math.log(like.ratio / like.low), doubt)
-    up = math.hypot(math.log(like.high / like.ratio), doubt)
-    return replace(
-        measured,
-        low=min(measured.low, ratio * math.exp(-down)),
-        high=max(measured.high, ratio * math.exp(up)),
-    )

@@ -81,6 +81,7 @@ FACTS: dict[str, StepFact] = {
         ),
         ("gc_ns", "ns", "time the garbage collector ran inside the step"),
         ("recompiles", "1", "graphs torch.compile built inside the step"),
+        ("pace_ns", "ns", "time of a small fixed piece of Python after it: how fast the host was"),
         ("overhead_ns", "ns", "what trainperf itself cost on the host"),
     )
 }
@@ -150,9 +151,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     attempt: int = 0
     process: str = ""
     """Who wrote the file, as `core.machine.processes` names it; empty where that is unknown."""
-    pace_ns: int | None = None
-    """What a small fixed piece of Python took on the host just before the first step: how fast the
-    machine was then.  No part of a step, and no measure of the run; `None` in older files."""
 
 
 class OwnReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -214,5 +212,3 @@ class EndMark(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     fit_ns: int
     """From the start of the fit to this line."""
     steps: int
-    pace_ns: int | None = None
-    """As `RunInfo.pace_ns`, just after the last step."""

@@ -7,7 +7,7 @@ are still on the device go into a ring; `resolve` sees each step again once the 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
-from trainperf.audit.fault_shield import Shield, as_it_is
+from trainperf.audit.attribution import Shield, as_it_is
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-from trainperf.audit.source_lines import shown_path
+from trainperf.audit.stack_frames import shown_path
 from trainperf.core.artifacts.compilation import Compiled, GraphBreak
 
 

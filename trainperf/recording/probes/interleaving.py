@@ -1,18 +1,23 @@
 """Gives way to another training every few steps, where two were launched to take turns.
 
-Waiting is the gap `others_turn`.  The steps after it are tagged `out_of_turn`: the first, before
-which the device ran dry, and as many as the loader's workers have made batches for meanwhile.  So
-are all that follow the end of the other training.
+Waiting is the gap `others_turn`.  The step after it is tagged `turn_boundary`, since the device ran
+dry before it, and so is the one before it where the device had to be waited for: they are no steady
+steps, but their time is the training's.  Tagged `out_of_turn` are the
+steps whose batches the loader's workers have made meanwhile, where these cannot be stopped, and all
+that follow the end of the other training: these are compared by no clock.
 """
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import ClassVar
 
 from trainperf.core.interleaving import Baton, this_participant
-from trainperf.core.interleaving.wire import Turn
-from trainperf.core.phases import Gap, Tag
+from trainperf.core.interleaving.children import can_be_stopped
+from trainperf.core.interleaving.wire import Turn, TurnTime
+from trainperf.core.phases import DISQUALIFYING, Gap, Tag
 from trainperf.core.steps.records import FINISHED, RunInfo
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Probe
@@ -20,7 +25,7 @@ from trainperf.recording.recorder import Draft, Recorder
 
 
 def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1) -> list[Probe]:
-    """The probe, if this process is to take turns; none on several ranks.
+    """The probe, if this process is to take turns; none where ranks are on several machines.
 
     It belongs behind all others: what they do as a step closes is part of the turn.
 
@@ -32,13 +37,18 @@ def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1
     place = this_participant()
     if place is None:
         return []
-    if info.world_size > 1:
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", info.world_size))
+    if here < info.world_size:
         if info.rank == 0:
-            Baton(place).refuse(f"{info.world_size} ranks; only trainings of one rank take turns")
+            Baton(place).refuse(
+                f"{here} of {info.world_size} ranks on this machine; only the ranks of one machine "
+                "can take turns"
+            )
         return []
     settings = (info.config.get(name) for name in ("num_workers", "prefetch_factor"))
     workers, each = (int(value or 0) for value in settings)
-    return [TurnsProbe(Baton(place), math.ceil(workers * each / micro_batches), clock)]
+    ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
+    return [TurnsProbe(Baton(place), ahead, clock, rank=info.rank, world_size=info.world_size)]
 
 
 class TurnsProbe(Probe):
@@ -48,22 +58,35 @@ class TurnsProbe(Probe):
         baton: Says whose turn it is.
         ahead: Steps whose batches the loader may have ready after a while.
         clock: The device's; `None` where nothing is waited for.
+        rank: Of this process.
+        world_size: Ranks that take the turn together: each ends it after as many steps.
     """
 
     name: ClassVar[str] = "turns"
 
-    def __init__(self, baton: Baton, ahead: int, clock: DeviceClock | None) -> None:
+    def __init__(
+        self,
+        baton: Baton,
+        ahead: int,
+        clock: DeviceClock | None,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
         self._baton = baton
         self._ahead = ahead
         self._clock = clock
+        self._ranks = (rank, world_size)
         self._turn: Turn | None = None
         self._steps = 0
+        self._steady_ns: list[int] = []
+        self._began_ns = 0
 
     def attach(self, recorder: Recorder) -> None:
         """Wait for the other training to begin, and for the first turn."""
         super().attach(recorder)
         with self._waiting():
-            self._turn = self._baton.join(self._ahead)
+            self._turn = self._baton.join(self._ahead, *self._ranks)
 
     def close(self, draft: Draft) -> None:
         """Give way if this was the last step of the turn.  Runs every step."""
@@ -71,15 +94,31 @@ class TurnsProbe(Probe):
         if turn is None:
             return
         self._steps += 1
-        if self._steps <= turn.unlike:
+        if self._steps == 1:
+            draft.tags |= Tag.TURN_BOUNDARY
+        if turn.unlike > 1 and self._steps <= turn.unlike:
             draft.tags |= Tag.OUT_OF_TURN
+        if not draft.tags & DISQUALIFYING:
+            self._steady_ns.append(sum(draft.host_ns))
         # A trace has no room for the other's turn: it would look like waiting.
         if self._steps < turn.steps or self.recorder.listener is not None:
             return
+        self._finish_on_device(draft)
         with self._waiting():
-            self._finish_on_device()
-            self._turn = self._baton.pass_on()
+            self._turn = self._baton.pass_on(self._times())
         self._steps = 0
+        self._steady_ns.clear()
+
+    def _times(self) -> TurnTime | None:
+        if not self._steady_ns:
+            return None
+        # The gap that waiting is began when the last step was over.
+        whole = self.recorder.switched_ns - self._began_ns
+        return TurnTime(
+            steady=len(self._steady_ns),
+            steady_ns=median(self._steady_ns),
+            whole_ns=whole / self._steps,
+        )
 
     def ended(self, reason: str) -> None:
         """Wait for the other fit to be over: reports of this one would disturb it.
@@ -107,11 +146,14 @@ class TurnsProbe(Probe):
             yield
         finally:
             self.recorder.leave_gap()
+            self._began_ns = self.recorder.switched_ns
 
-    def _finish_on_device(self) -> None:
-        """What is still queued there is part of this turn, not of the other's."""
+    def _finish_on_device(self, draft: Draft) -> None:
+        """What is still queued there is part of this turn, and of its last step."""
         if self._clock is None:
             return
         fence = self._clock.fence()
         fence.synchronize()
         self._clock.release([fence])
+        self.recorder.prolong(draft)
+        draft.tags |= Tag.TURN_BOUNDARY

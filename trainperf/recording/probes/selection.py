@@ -25,6 +25,7 @@ from trainperf.recording.probes.loop_habits import ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
+from trainperf.recording.probes.pace import PaceProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
@@ -149,6 +150,7 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
             everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
         )
     if clock is None:
+        chosen.probes += [PaceProbe()] if "gc_ns" in facts else []
         chosen.without(FACTS_OF[Measure.H2D], CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
         chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")

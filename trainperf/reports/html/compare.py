@@ -25,9 +25,8 @@ from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
 from trainperf.reports.comparison import Row, answer, causes, compared, notes, row, setting, speed
 from trainperf.reports.html.components import SIDES, missing, not_measured
-from trainperf.reports.html.step_times import beside
+from trainperf.reports.html.step_times import WallsFold, beside, pooled
 from trainperf.reports.run.rows import phase_rows
-from trainperf.reports.series.step_times import WallsFold, pooled
 
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
@@ -234,8 +233,8 @@ def _forest(comparison: Comparison) -> Markup:
     head = ("reading", "before", "after", _head(axis), "after / before", "\u00a0")
     rows = [_ratio_row(change, axis) for change in changes]
     caption = (
-        "Bar: 95 % CI of after / before; dashed line: no change. Green is faster, red slower, grey "
-        f"no clear change or neither. A ring has no interval; beyond {_FARTHEST:g}× a mark is at "
+        "Bar: 95 % CI of after / before; dashed line: as before. Green is faster, red slower, grey "
+        f"equal, undecided or neither. A ring has no interval; beyond {_FARTHEST:g}× a mark is at "
         "the edge."
     )
     return Markup(table(head, rows, words=(0, 3, 5)) + paragraph(caption, "soft small"))

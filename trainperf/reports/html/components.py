@@ -21,12 +21,12 @@ def facts(values: Iterable[tuple[str, str]]) -> Markup:
 
 def labelled(rows: Sequence[FindingRow]) -> Markup:
     """The labelled lines of a finding; those that are code are set as code."""
-    lines = [tag("div", tag("dt", text(row.label)), tag("dd", _code_or_words(row))) for row in rows]
+    lines = []
+    for row in rows:
+        words = text(row.text)
+        shown_text = tag("code", words) if row.label in (NEXT, WHERE) else words
+        lines.append(tag("div", tag("dt", text(row.label)), tag("dd", shown_text)))
     return tag("dl", *lines, kind="labelled") if lines else Markup("")
-
-
-def _code_or_words(row: FindingRow) -> Markup:
-    return tag("code", text(row.text)) if row.label in (NEXT, WHERE) else text(row.text)
 
 
 def finding_card(finding: FindingView) -> Markup:

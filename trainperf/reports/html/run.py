@@ -38,13 +38,19 @@ from trainperf.reports.html.components import (
 )
 from trainperf.reports.html.over_time import absent, drawable, drawn, over_time
 from trainperf.reports.html.roof import roof, why_not
-from trainperf.reports.html.step_times import histogram
+from trainperf.reports.html.step_times import WallsFold, histogram
 from trainperf.reports.layout.finding_view import NO_FINDING
 from trainperf.reports.run.rows import PhaseRow, excluded
 from trainperf.reports.run.run_view import RunView, run_view
-from trainperf.reports.run.tables import light_line, of_compilation, of_loader, of_memory, of_step
+from trainperf.reports.run.tables import (
+    light_line,
+    of_compilation,
+    of_lines,
+    of_loader,
+    of_memory,
+    of_step,
+)
 from trainperf.reports.series.columns import SeriesFold
-from trainperf.reports.series.step_times import WallsFold
 from trainperf.reports.series.steps import Series, series
 
 
@@ -76,13 +82,16 @@ def render(data: PageData) -> str:
     """The whole page.  Every name that came from a user is escaped."""
     summary = data.evidence.summary
     view = run_view(summary)
+    rest = frozenset(chart.key for chart in data.series.charts) - _OF_RANKS - _OF_MEMORY
     return page(
         f"{summary.run.name} · trainperf",
         first(view),
-        section("Where a step goes", breakdown(view), _tables(of_loader(summary))),
+        section(
+            "Where a step goes", breakdown(view), _tables([*of_lines(summary), *of_loader(summary)])
+        ),
         section("What to change", findings(view)),
         section("How long the steps took", _steps(data)),
-        section("Other measurements over the fit", _curves(data, _rest(data))),
+        section("Other measurements over the fit", _curves(data, rest)),
         section("Ranks", ranks(summary, view), _of_ranks(data)),
         section("Memory", _memory(summary), _curves(data, _OF_MEMORY)),
         section("Speed of light", _light(data)),
@@ -116,10 +125,6 @@ def _steps(data: PageData) -> Markup:
         + histogram(data.walls)
         + paragraph(f"The rows above the bars are {why}." if why else "", "soft small")
     )
-
-
-def _rest(data: PageData) -> frozenset[str]:
-    return frozenset(chart.key for chart in data.series.charts) - _OF_RANKS - _OF_MEMORY
 
 
 def _curves(data: PageData, shown_keys: frozenset[str]) -> Markup:
@@ -225,7 +230,8 @@ def ranks(summary: Summary, view: RunView) -> Markup:
     if len(summary.run.ranks) < 2 and summary.run.world_size < 2:
         return paragraph("One rank: no waiting for other ranks.", "soft")
     points = "".join(_point(summary, point) for point in summary.synchronisation)
-    nothing = "" if points else missing([("All-reduce tail", _why(summary))])
+    why = summary.readings[ALLREDUCE_TAIL_S].reason or "not measured in this run"
+    nothing = "" if points else missing([("All-reduce tail", why)])
     rows = [(str(row.rank), *row.cells) for row in view.rank_rows]
     return Markup(
         bullets(view.late)
@@ -234,11 +240,6 @@ def ranks(summary: Summary, view: RunView) -> Markup:
         + heading("A steady step, rank by rank")
         + table(("rank", *view.rank_columns), _some(rows))
     )
-
-
-def _why(summary: Summary) -> str:
-    reading = summary.readings[ALLREDUCE_TAIL_S]
-    return reading.reason or "not measured in this run"
 
 
 def _point(summary: Summary, point: SyncPoint) -> str:

@@ -6,6 +6,7 @@ import msgspec
 
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
+from trainperf.core import readings
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import (
     Scale,
@@ -21,26 +22,6 @@ from trainperf.core.formatting.units import (
 )
 from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import GAPS, PHASES, Phase
-from trainperf.core.readings import (
-    ALLREDUCE_TAIL_S,
-    DATA_STALL_FRACTION,
-    EFFECTIVE_TOKENS_PER_S,
-    FIRST_STEP_S,
-    H2D_BYTES,
-    H2D_BYTES_PER_S,
-    HOST_BOUND_FRACTION,
-    LOSS,
-    LOSS_SCALE,
-    MEMORY_PEAK_BYTES,
-    OVERFLOW_RATE,
-    OVERHEAD_S,
-    PADDING_FRACTION,
-    RESIDENT_PEAK_BYTES,
-    SAMPLES_PER_S,
-    STEP_P95_S,
-    STEP_P99_S,
-    phase_reading,
-)
 from trainperf.core.steps.records import NOT_CLOSED
 
 
@@ -137,18 +118,23 @@ def facts(summary: Summary) -> list[NamedValue]:
     entries = (
         _tokens(summary),
         _samples(summary),
-        _fact(summary, PADDING_FRACTION, "padding", fine_share),
+        _fact(summary, readings.PADDING_FRACTION, "padding", fine_share),
         _lengths(summary),
         _overflow(summary),
-        _fact(summary, FIRST_STEP_S, "first step", duration),
-        _fact(summary, STEP_P95_S, "p95", duration),
-        _fact(summary, STEP_P99_S, "p99", duration),
-        _fact(summary, ALLREDUCE_TAIL_S, "all-reduce tail", duration),
-        _fact(summary, HOST_BOUND_FRACTION, "host-bound steps", share),
-        _fact(summary, MEMORY_PEAK_BYTES, "peak memory", size),
-        _fact(summary, RESIDENT_PEAK_BYTES, "peak resident memory", size),
-        _fact(summary, LOSS, LOSS, lambda loss: f"{loss:.4g}"),
-        _fact(summary, OVERHEAD_S, "trainperf overhead", lambda spent: f"{duration(spent)}/step"),
+        _fact(summary, readings.FIRST_STEP_S, "first step", duration),
+        _fact(summary, readings.STEP_P95_S, "p95", duration),
+        _fact(summary, readings.STEP_P99_S, "p99", duration),
+        _fact(summary, readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration),
+        _fact(summary, readings.HOST_BOUND_FRACTION, "host-bound steps", share),
+        _fact(summary, readings.MEMORY_PEAK_BYTES, "peak memory", size),
+        _fact(summary, readings.RESIDENT_PEAK_BYTES, "peak resident memory", size),
+        _fact(summary, readings.LOSS, readings.LOSS, lambda loss: f"{loss:.4g}"),
+        _fact(
+            summary,
+            readings.OVERHEAD_S,
+            "trainperf overhead",
+            lambda spent: f"{duration(spent)}/step",
+        ),
     )
     return [*(entry for entry in entries if entry is not None), *_titled(summary)]
 
@@ -219,7 +205,7 @@ def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
     if phase is Phase.H2D and summary.run.device == "cpu" and fraction < _NOTHING:
         return "not applicable (CPU)"
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
-    unseen = summary.value(phase_reading(phase.label)) is None
+    unseen = summary.value(readings.phase_reading(phase.label)) is None
     return "not measured" if unseen and summary.run.steady_steps else ""
 
 
@@ -227,12 +213,12 @@ def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.loop is PLAIN and summary.value(OVERHEAD_S) else ""
+        ours = OURS if summary.run.loop is PLAIN and summary.value(readings.OVERHEAD_S) else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"
     if phase is Phase.H2D:
-        copied, speed = summary.value(H2D_BYTES), summary.value(H2D_BYTES_PER_S)
+        copied, speed = summary.value(readings.H2D_BYTES), summary.value(readings.H2D_BYTES_PER_S)
         if summary.run.device == "cpu":
             return "hooks only: nothing is copied"
         return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
@@ -240,7 +226,7 @@ def _note(summary: Summary, phase: Phase) -> str:
 
 
 def _loader(summary: Summary) -> str:
-    stalled = summary.value(DATA_STALL_FRACTION)
+    stalled = summary.value(readings.DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
     parts = [f"num_workers={workers}"] if workers is not None else []
     if stalled is not None and summary.run.device != "cpu":
@@ -249,7 +235,10 @@ def _loader(summary: Summary) -> str:
 
 
 def _tokens(summary: Summary) -> NamedValue | None:
-    rate_per_s, mask = summary.value(EFFECTIVE_TOKENS_PER_S), summary.run.notes.get("tokens")
+    rate_per_s, mask = (
+        summary.value(readings.EFFECTIVE_TOKENS_PER_S),
+        summary.run.notes.get("tokens"),
+    )
     if rate_per_s is None:
         return None
     name = f"effective tokens/s{f' ({plain(mask)})' if mask else ''}"
@@ -257,8 +246,8 @@ def _tokens(summary: Summary) -> NamedValue | None:
 
 
 def _samples(summary: Summary) -> NamedValue | None:
-    rate_per_s = summary.value(SAMPLES_PER_S)
-    if rate_per_s is None or summary.value(EFFECTIVE_TOKENS_PER_S) is not None:
+    rate_per_s = summary.value(readings.SAMPLES_PER_S)
+    if rate_per_s is None or summary.value(readings.EFFECTIVE_TOKENS_PER_S) is not None:
         return None
     return NamedValue(name="samples/s", value=_whole(rate_per_s), first=True)
 
@@ -276,7 +265,7 @@ def _lengths(summary: Summary) -> NamedValue | None:
 
 
 def _overflow(summary: Summary) -> NamedValue | None:
-    overflowed, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
+    overflowed, scale = summary.value(readings.OVERFLOW_RATE), summary.value(readings.LOSS_SCALE)
     if overflowed is None:
         return None
     at = f" (scale {scale_factor(scale)})" if scale is not None else ""

@@ -1,35 +1,41 @@
 """Everything a report says about a run, as text: the renderers only lay it out, the tab sends it.
 
-Every name that came from a file is put on one line without control characters; escaping for
+The headline is the first sentence of every report: step time, its largest share, and what to change
+first.  Every name that came from a file is put on one line without control characters; escaping for
 markdown and HTML is left to the renderer.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import duration
+from trainperf.core.formatting.units import confidence_interval, duration, plural, share
+from trainperf.core.phases import Phase
 from trainperf.core.readings import (
     ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
     PHASE_BACKWARD_S,
     PHASE_CALLBACKS_S,
     PHASE_DATA_WAIT_S,
     PHASE_FORWARD_S,
     PHASE_LOOP_S,
     STEP_MEAN_S,
+    STEP_S,
+    phase_reading,
 )
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import (
+    NO_FINDING,
     FindingRow,
     FindingView,
     finding_view,
     first_rows,
+    gain,
     to_act_on,
 )
-from trainperf.reports.run.headline import headline
 from trainperf.reports.run.rows import (
     NamedValue,
     PhaseRow,
@@ -188,3 +194,134 @@ def _interval(name: str, reading: Reading) -> str:
         return ""
     low, high = (amount(end, reading.unit, name) for end in (reading.low, reading.high))
     return f"{low} – {high}"
+
+
+COMPUTE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+_NAMES = {
+    Phase.DATA_WAIT: "data wait",
+    Phase.H2D: "copying the batch to the device",
+    Phase.CALLBACKS: "callbacks",
+    Phase.LOOP: "the framework's loop between steps",
+    Phase.OTHER: "outside every phase",
+}
+UNSPLIT = 'To see more, wrap its parts in monitor.phase("forward"), "backward" and "optimizer".'
+"""Advice for a loop of which no part is measured: there, no clear bottleneck means nothing."""
+
+_PHASE_OF_FINDING = {
+    "data_wait": Phase.DATA_WAIT,
+    "transfer": Phase.H2D,
+    "callbacks": Phase.CALLBACKS,
+    "loop": Phase.LOOP,
+}
+"""Findings about one phase: its share is named first, though compute may take a larger one."""
+
+FAR_FROM_MEDIAN = 0.05
+"""Relative distance of mean and median above which the headline gives both."""
+
+_HIDDEN_STALL = 0.25
+"""Of the host's wait for data: with less than that lost on the device, the wait is hidden."""
+
+
+def headline(summary: Summary) -> str:
+    """Step time, its largest share, and what to do first with the most it can gain."""
+    return plain(" ".join(filter(None, (_where(summary), _what_first(summary)))))
+
+
+def _where(summary: Summary) -> str:
+    run, step = summary.run, summary.readings[STEP_S]
+    if not run.steps:
+        return f"No step was recorded in a fit of {duration(run.fit_s)}."
+    rows = phase_rows(summary)
+    largest = _largest(summary, rows)
+    mean_s = sum(row.seconds for row in rows)
+    if step.value is not None:
+        interval = confidence_interval(step.value, step.low, step.high)
+        return f"Step time {duration(step.value)}{interval}{_mean(step.value, mean_s)}{largest}."
+    if run.steps == 1:
+        return f"One step of {duration(mean_s)}{largest}."
+    return f"No steady state in {plural(run.steps, 'step')}: mean {duration(mean_s)}{largest}."
+
+
+def _mean(median_s: float, mean_s: float) -> str:
+    """The mean, where steps vary so much that the phases' means do not add up to the median."""
+    if abs(mean_s - median_s) <= FAR_FROM_MEDIAN * median_s:
+        return ""
+    return f", mean {duration(mean_s)}"
+
+
+def _what_first(summary: Summary) -> str:
+    first = next(iter(to_act_on(summary.findings)), None)
+    # A finding that gains nothing only explains what looks like a loss.
+    if first is not None and first.fraction != 0.0:
+        most = gain(first)
+        return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}."
+    if not summary.run.steady_steps:
+        return ""
+    # Whether a plain loop brackets none of its work.
+    unsplit = all(summary.readings[phase_reading(phase.label)].value is None for phase in COMPUTE)
+    return UNSPLIT if unsplit else NO_FINDING
+
+
+def _lowered(advice: str) -> str:
+    """The imperative inside a sentence; a name in capitals keeps them."""
+    first = advice.partition(" ")[0]
+    return advice if first[1:] != first[1:].lower() else advice[:1].lower() + advice[1:]
+
+
+def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
+    first = next(iter(to_act_on(summary.findings)), None)
+    if first is not None and first.fraction is not None:
+        if first.id == "straggler":
+            return f"; {share(first.fraction)} of it is lost to ranks waiting for each other"
+        if first.id in _PHASE_OF_FINDING:
+            name = _NAMES[_PHASE_OF_FINDING[first.id]]
+            slowest = " on the slowest rank" if len(summary.run.ranks) > 1 else ""
+            work = _larger_work(summary, rows, first.fraction)
+            return f"; {share(first.fraction)} of it is {name}{slowest}{work}"
+    top = max(rows, key=lambda row: row.fraction, default=None)
+    if top is None:
+        return ""
+    phase = Phase(top.phase)
+    if phase is Phase.DATA_WAIT and _hidden(summary, top):
+        return f"; {share(top.fraction)} of it is data wait, hidden behind a busy device"
+    if phase not in COMPUTE:
+        return f"; {share(top.fraction)} of it is {_NAMES[phase]}"
+    parts = " (forward, backward, optimizer)" if _host_computes(summary) else ""
+    return f"; {_work_share(rows)} of it is {_work_name(summary)}{parts}"
+
+
+def _larger_work(summary: Summary, rows: Sequence[PhaseRow], fraction: float) -> str:
+    """The work itself, where one phase of it is larger than the share that can be acted on."""
+    work = [row.fraction for row in rows if row.phase in COMPUTE]
+    if max(work, default=0.0) <= fraction:
+        return ""
+    return f" and {_work_share(rows)} {_work_name(summary)}"
+
+
+def _work_share(rows: Sequence[PhaseRow]) -> str:
+    return share(sum(row.fraction for row in rows if row.phase in COMPUTE))
+
+
+def _host_computes(summary: Summary) -> bool:
+    """Whether host time in forward, backward and optimizer is compute time.
+
+    Another device is only given its work there; with several ranks the wait for the other ranks'
+    gradients is in it.
+    """
+    return summary.run.device == "cpu" and len(summary.run.ranks) == 1
+
+
+def _work_name(summary: Summary) -> str:
+    if _host_computes(summary):
+        return "compute"
+    host = " (host time)" if summary.run.device != "cpu" else ""
+    return f"forward, backward and optimizer{host}"
+
+
+def _hidden(summary: Summary, row: PhaseRow) -> bool:
+    stalled = summary.readings[DATA_STALL_FRACTION].value
+    return (
+        summary.run.device != "cpu"
+        and stalled is not None
+        and stalled < _HIDDEN_STALL * row.fraction
+    )

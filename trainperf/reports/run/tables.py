@@ -3,12 +3,12 @@
 Only what was looked at has a table; why a single figure is missing stands in its cell.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainperf.analysis.roofline.memory_savings import TEXTBOOK_BYTES, bytes_per_parameter, savings
 from trainperf.analysis.roofline.speed_of_light import OperatorSpeed, PhaseSpeed, SpeedOfLight
 from trainperf.analysis.roofline.time_split import NAMES, Dimensions
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
@@ -41,6 +41,9 @@ _MOST = 8
 _WORTH = 0.005
 """Share of the step from which a kind of work is mentioned in a line."""
 
+_LINES = 3
+"""Of a phase that are listed."""
+
 _MODULES = 3
 """Largest modules whose activations are listed."""
 
@@ -51,8 +54,12 @@ _HELD = 3
 def tables(summary: Summary) -> list[Table]:
     """All that there are, in the order of the questions: what, how far, why."""
     return [
-        *of_step(summary), *of_loader(summary), *of_compilation(summary), *of_memory(summary)
-    ]  # fmt: skip
+        *of_step(summary),
+        *of_lines(summary),
+        *of_loader(summary),
+        *of_compilation(summary),
+        *of_memory(summary),
+    ]
 
 
 def of_step(summary: Summary) -> list[Table]:
@@ -60,6 +67,11 @@ def of_step(summary: Summary) -> list[Table]:
     spent = [] if summary.dimensions is None else [_dimensions(summary.dimensions)]
     light = summary.light
     return spent if light is None else [*spent, _speed(light), _operators(light)]
+
+
+def of_lines(summary: Summary) -> list[Table]:
+    """Lines of the user's code by phase; empty where they were not sampled."""
+    return [_lines(summary.lines)] if summary.lines else []
 
 
 def of_loader(summary: Summary) -> list[Table]:
@@ -205,6 +217,23 @@ def _loader(anatomy: LoaderAnatomy) -> Table:
             if spread is not None
         ),
         notes=(batch, f"{plural(anatomy.workers, 'worker')}{keep_up}"),
+    )
+
+
+def _lines(phases: Sequence[PhaseLines]) -> Table:
+    return Table(
+        title="Lines of your code",
+        head=("", "line", "share of it"),
+        rows=tuple(
+            (phase.slot if not place else "", line.name, share(line.fraction))
+            for phase in phases
+            for place, line in enumerate(phase.lines[:_LINES])
+        ),
+        words=2,
+        notes=(
+            "samples of wall time on rank 0; what a library does counts for the line that calls it",
+            "samples: " + ", ".join(f"{phase.slot} {phase.samples:,}" for phase in phases),
+        ),
     )
 
 

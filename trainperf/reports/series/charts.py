@@ -7,20 +7,8 @@ import msgspec
 import numpy as np
 
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core import readings
 from trainperf.core.formatting.units import plural
-from trainperf.core.readings import (
-    ALLREDUCE_SKEW_S,
-    ALLREDUCE_TAIL_S,
-    DATA_STALL_FRACTION,
-    DATA_WAIT_FRACTION,
-    EFFECTIVE_TOKENS_PER_S,
-    H2D_S,
-    LOSS,
-    MEMORY_PEAK_BYTES,
-    OVERFLOW_RATE,
-    RESIDENT_PEAK_BYTES,
-    SAMPLES_PER_S,
-)
 from trainperf.core.steps.block import Column
 from trainperf.reports.series.columns import Groups, Span, over
 
@@ -124,9 +112,9 @@ def _reason(summary: Summary, name: str) -> str:
 
 def _device(groups: Groups, summary: Summary) -> Chart:
     names = {
-        "data_stall_ns": ("idle for lack of data", DATA_STALL_FRACTION),
-        "h2d_device_ns": ("copy to the device", H2D_S),
-        "tail_ns": ("all-reduce tail", ALLREDUCE_TAIL_S),
+        "data_stall_ns": ("idle for lack of data", readings.DATA_STALL_FRACTION),
+        "h2d_device_ns": ("copy to the device", readings.H2D_S),
+        "tail_ns": ("all-reduce tail", readings.ALLREDUCE_TAIL_S),
     }
     lines = {name: _mean_line(groups, name, label) for name, (label, _) in names.items()}
     there = [line for line in lines.values() if line is not None]
@@ -257,7 +245,7 @@ _SPECS = (
         title="Data wait",
         what="Share of the step time of all ranks.",
         unit="1",
-        reading=DATA_WAIT_FRACTION,
+        reading=readings.DATA_WAIT_FRACTION,
         lines=_data_wait,
     ),
     _Spec(
@@ -265,7 +253,7 @@ _SPECS = (
         title="Effective tokens per second",
         what="Tokens of all ranks that the mask keeps, over the slowest rank's time.",
         unit="1/s",
-        reading=EFFECTIVE_TOKENS_PER_S,
+        reading=readings.EFFECTIVE_TOKENS_PER_S,
         lines=_tokens,
         note=lambda _, summary: summary.run.notes.get("tokens", ""),
     ),
@@ -274,7 +262,7 @@ _SPECS = (
         title="Samples per second",
         what="Samples of all ranks over the slowest rank's time.",
         unit="1/s",
-        reading=SAMPLES_PER_S,
+        reading=readings.SAMPLES_PER_S,
         lines=lambda groups, _: [_rate_line(groups, "samples", "samples")],
     ),
     _Spec(
@@ -283,7 +271,7 @@ _SPECS = (
         what="Share of the updates attempted since the first step shown that were skipped; "
         "on the right the loss scale.",
         unit="1",
-        reading=OVERFLOW_RATE,
+        reading=readings.OVERFLOW_RATE,
         lines=_overflow,
     ),
     _Spec(
@@ -291,7 +279,7 @@ _SPECS = (
         title="All-reduce tail",
         what="From the last gradient being ready to backward having returned, by rank.",
         unit="s",
-        reading=ALLREDUCE_TAIL_S,
+        reading=readings.ALLREDUCE_TAIL_S,
         lines=_rank_lines("tail"),
         note=_rank_note("tail"),
     ),
@@ -300,7 +288,7 @@ _SPECS = (
         title="Skew at the all-reduce",
         what="How much longer a rank waits than the one that comes last (which is at 0).",
         unit="s",
-        reading=ALLREDUCE_SKEW_S,
+        reading=readings.ALLREDUCE_SKEW_S,
         lines=_rank_lines("skew"),
         note=_rank_note("skew"),
     ),
@@ -309,8 +297,8 @@ _SPECS = (
         title="Memory",
         what="After the step, on the rank with the most.",
         unit="B",
-        reading=MEMORY_PEAK_BYTES,
-        reading_on_cpu=RESIDENT_PEAK_BYTES,
+        reading=readings.MEMORY_PEAK_BYTES,
+        reading_on_cpu=readings.RESIDENT_PEAK_BYTES,
         lines=_memory,
     ),
     _Spec(
@@ -320,6 +308,6 @@ _SPECS = (
         unit="",
         reading="loss",
         lines=lambda groups, _: [_mean_line(groups, "loss", "loss")],
-        note=lambda _, summary: summary.readings[LOSS].reason or "",
+        note=lambda _, summary: summary.readings[readings.LOSS].reason or "",
     ),
 )

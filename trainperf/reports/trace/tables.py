@@ -128,10 +128,6 @@ def _tail(step: TraceStep) -> str:
     return f"{duration(early_s)} early" if early_s else _seconds(step.allreduce_tail_s)
 
 
-def _kernel_sizes(operator: Operator) -> str:
-    return {None: "", True: "few large", False: "many small"}[operator.few_large]
-
-
 def _shapes(operator: Operator) -> str:
     """E.g. `32×256×14×14 · 1024×256×1×1`, without the scalars among the inputs."""
     shapes = re.findall(r"\[(\d+(?:, *\d+)*)\]", operator.shapes or "")
@@ -180,12 +176,13 @@ _COLLECTIVES: tuple[_Column[Collective], ...] = (
     _Column("messages", lambda each: "many small" if each.many_small else "", is_words=True),
 )
 
+_KERNELS = {None: "", True: "few large", False: "many small"}
 _OPERATORS: tuple[_Column[Operator], ...] = (
     _Column("operator", lambda each: each.name, is_words=True),
     _Column("calls", lambda each: count(each.calls)),
     _Column("self device", lambda each: _seconds(each.self_device_s)),
     _Column("self CPU", lambda each: duration(each.self_cpu_s)),
-    _Column("kernels", _kernel_sizes, is_words=True),
+    _Column("kernels", lambda each: _KERNELS[each.few_large], is_words=True),
     _Column("shapes", _shapes, is_words=True),
 )
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, Codes, Column, EventTable, Kind
 from trainperf.traces.metrics.device import DeviceUse, DeviceWork
-from trainperf.traces.metrics.links import nest
-from trainperf.traces.metrics.spans import Rows, StepSpans, named, present
+from trainperf.traces.metrics.spans import Rows, StepSpans, named, nest, present
 
 
 OTHER = "other"

@@ -8,7 +8,9 @@ import numpy as np
 
 from trainperf.traces.event_table import NONE, Column, EventTable
 from trainperf.traces.metrics.collectives import ALL_REDUCE, Collectives
-from trainperf.traces.metrics.columns import (
+from trainperf.traces.metrics.device import (
+    DeviceUse,
+    DeviceWork,
     StepColumns,
     by_step,
     maybe_seconds,
@@ -17,7 +19,6 @@ from trainperf.traces.metrics.columns import (
     seconds,
     share,
 )
-from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.spans import Mask, Rows, Spans, StepSpans, overlaps, present, union
 from trainperf.traces.results import Collective

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind
-from trainperf.traces.metrics.columns import (
+from trainperf.traces.metrics.device import (
+    DeviceUse,
+    DeviceWork,
     StepColumns,
     by_step,
     not_measured,
@@ -15,7 +17,6 @@ from trainperf.traces.metrics.columns import (
     share,
     sums,
 )
-from trainperf.traces.metrics.device import DeviceUse, DeviceWork
 from trainperf.traces.metrics.host import LAUNCHING, HostWork
 from trainperf.traces.metrics.spans import (
     Rows,

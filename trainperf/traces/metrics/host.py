@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainperf.traces.event_table import NONE, EventTable, Kind
-from trainperf.traces.metrics.columns import StepColumns, per_step, seconds
-from trainperf.traces.metrics.device import DeviceUse, DeviceWork
-from trainperf.traces.metrics.links import Nest, nest
+from trainperf.traces.metrics.device import DeviceUse, DeviceWork, StepColumns, per_step, seconds
 from trainperf.traces.metrics.spans import (
+    Nest,
     Rows,
     Spans,
     StepSpans,
@@ -19,6 +18,7 @@ from trainperf.traces.metrics.spans import (
     distinct,
     either,
     named,
+    nest,
     present,
     union,
     without,

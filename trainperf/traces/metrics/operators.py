@@ -6,10 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind
-from trainperf.traces.metrics.columns import sums
-from trainperf.traces.metrics.device import DeviceWork
-from trainperf.traces.metrics.links import Nest
-from trainperf.traces.metrics.spans import Rows, StepSpans, present
+from trainperf.traces.metrics.device import DeviceWork, sums
+from trainperf.traces.metrics.spans import Nest, StepSpans, present
 from trainperf.traces.results import Operator
 
 
@@ -50,11 +48,6 @@ def top_operators(
     return _top(table, use, use.device, measured=True), by_cpu
 
 
-def launching_operators(table: EventTable, device: DeviceWork, forest: Nest) -> Rows:
-    """Place in the forest of the operator that launched each device event; `NONE` without one."""
-    return forest.around(table, device.launch)
-
-
 def self_times(forest: Nest) -> Column:
     """Time of each operator without its direct children, which run on the same thread."""
     length = forest.end - forest.start
@@ -66,7 +59,7 @@ def self_times(forest: Nest) -> Column:
 
 def _uses(table: EventTable, steps: StepSpans, device: DeviceWork, forest: Nest) -> _Use:
     length = device.end - device.start
-    place = launching_operators(table, device, forest)
+    place = forest.around(table, device.launch)
     mine = device.in_steps
     recorded = steps.holding(forest.start) != NONE
     names = table.name[forest.rows].astype(np.int64)
@@ -103,14 +96,12 @@ def _top(table: EventTable, use: _Use, by: Column, *, measured: bool) -> tuple[O
             calls=int(total["calls"][place]),
             self_device_s=int(total["device"][place]) / 1e9 if measured else None,
             self_cpu_s=int(total["cpu"][place]) / 1e9,
-            few_large=_few_large(int(total["large"][place]), int(total["device"][place])),
+            few_large=bool(2 * total["large"][place] >= total["device"][place])
+            if total["device"][place]
+            else None,
         )
         for place in order[:TOP]
     )
-
-
-def _few_large(large: int, all_: int) -> bool | None:
-    return 2 * large >= all_ if all_ else None
 
 
 def _heaviest_shapes(

@@ -14,15 +14,17 @@ import numpy.typing as npt
 
 from trainperf.traces.event_table import DEVICE_WORK, NONE, Kind
 from trainperf.traces.reading.decode import NO_SHAPES, Args, Decoded, Event, Instant, Number
-from trainperf.traces.reading.interning import (
+from trainperf.traces.reading.values import (
     MEMORY_CATEGORY,
     MEMORY_NAME,
+    Identities,
     Names,
     Places,
     Texts,
     is_annotation,
+    nanoseconds,
+    quantities,
 )
-from trainperf.traces.reading.numbers import Identities, nanoseconds, quantities
 
 
 Values = npt.NDArray[Any]

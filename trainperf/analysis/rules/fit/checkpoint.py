@@ -9,6 +9,9 @@ from trainperf.core.phases import Gap
 from trainperf.core.readings import STEP_S
 
 
+SAMPLED = Gap.CHECKPOINT
+
+
 def checkpoint(evidence: Evidence) -> Finding | None:
     """The fit stands still for checkpoints.
 

@@ -25,5 +25,5 @@ def slow_after_capture(evidence: Evidence) -> Finding | None:
         ),
         action="set TEARDOWN_CUPTI=1, or restart the fit after profiling",
         **costs(lost, confidence="medium"),
-        confirm="trainperf compare with a run without captures: no clear change",
+        confirm="trainperf compare with a run without captures: equal",
     )

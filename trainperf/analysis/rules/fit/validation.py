@@ -8,6 +8,9 @@ from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import Gap
 
 
+SAMPLED = Gap.VALIDATION
+
+
 def validation(evidence: Evidence) -> Finding | None:
     """The fit stands still for validation.
 

@@ -7,6 +7,9 @@ from trainperf.core.phases import Phase
 from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
 
 
+SAMPLED = Phase.CALLBACKS
+
+
 def callbacks(evidence: Evidence) -> Finding | None:
     """User hooks are a notable part of the step; the most expensive one is named.
 

@@ -4,10 +4,12 @@ from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.host.launch_bound import launch_bound
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import share
+from trainperf.core.phases import Phase
 from trainperf.core.readings import DATA_STALL_FRACTION, HOST_BOUND_FRACTION
 
 
 TRACE_TIME: TraceTime = "host"
+SAMPLED = Phase.FORWARD
 
 
 def host_bound(evidence: Evidence) -> Finding | None:

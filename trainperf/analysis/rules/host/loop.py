@@ -9,6 +9,9 @@ from trainperf.core.phases import Phase
 from trainperf.core.readings import HOST_BOUND_FRACTION, STEP_MEAN_S
 
 
+SAMPLED = Phase.LOOP
+
+
 def loop(evidence: Evidence) -> Finding | None:
     """Logging, progress bars and metrics after the last hook take a notable part of the step.
 

@@ -29,6 +29,7 @@ from trainperf.core.readings import DATA_STALL_FRACTION, H2D_BYTES, STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "data_wait"
+SAMPLED = Phase.DATA_WAIT
 
 
 def data_wait(evidence: Evidence) -> Finding | None:

@@ -169,7 +169,10 @@ class Frame:
             names: Of the axes; empty where the ticks say it.
             over: Words on the picture, see `note`.
         """
-        grid = [self._grid_line(value) for value in self.up.ticks()]
+        grid = [
+            Markup(f'<path class="grid-line" d="M0 {self.y(value):.1f}H{WIDE}"/>')
+            for value in self.up.ticks()
+        ]
         base = f'<path class="base" d="M0 {self.height}H{WIDE}"/>'
         area = _stretched(self.height, [*grid, *marks, Markup(base)], label, over)
         # Nobody turns the head to read: the vertical axis is named above it.
@@ -179,9 +182,6 @@ class Frame:
             rows.append(tag("p", text(names[0]), kind="axis-name"))
         return Markup(heading + tag("div", *rows, kind="plot"))
 
-    def _grid_line(self, value: float) -> Markup:
-        return Markup(f'<path class="grid-line" d="M0 {self.y(value):.1f}H{WIDE}"/>')
-
     def _up(self) -> Markup:
         ticks = [
             Markup(f'<span style="top:{self.y(value):.1f}px">{text(self.up.written(value))}</span>')
@@ -190,14 +190,9 @@ class Frame:
         return tag("div", *ticks, kind="up")
 
     def _across(self) -> Markup:
-        return tag(
-            "div",
-            *(
-                _tick(self.across.at(value), self.across.written(value))
-                for value in self.across.ticks()
-            ),
-            kind="across",
-        )
+        across = self.across
+        ticks = (_tick(across.at(value), across.written(value)) for value in across.ticks())
+        return tag("div", *ticks, kind="across")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

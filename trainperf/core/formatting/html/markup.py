@@ -7,7 +7,7 @@ import html
 from collections.abc import Iterable, Sequence
 
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.html.style import STYLE
+from trainperf.core.formatting.html.palette import page_style
 
 
 class Markup(str):
@@ -71,7 +71,7 @@ def page(title: str, *inside: Markup) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n"
+        f"<title>{text(title)}</title><style>{page_style()}</style></head>\n"
         f"<body>{''.join(inside)}</body></html>\n"
     )
 

@@ -1,10 +1,12 @@
 """The colours of the pages and of the TensorBoard tab, light and dark: defined only here.
 
 As CSS variables: `--phase-<label>` for the phases of a step, `--line-0` and so on for curves,
-`--kind-<kind>` for slices of a timeline, and the neutrals by their own names.
+`--kind-<kind>` for slices of a timeline, and the neutrals by their own names.  As classes of the
+pages: `f`, `b`, `d` and a number for the phases in their order; `s`, `g`, `k` and one for lines.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from trainperf.core.phases import PHASES
 
@@ -96,3 +98,18 @@ def tab_style() -> str:
         for n, place in enumerate(FIT_PARTS)
     )
     return variables() + "".join(parts)
+
+
+def page_style() -> str:
+    """The style sheet of a page: the variables, the rules of `style.css`, a class per colour."""
+    rules = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+    return f"{variables()}\n{rules}" + "".join(map(_coloured, range(COLOURS)))
+
+
+def _coloured(place: int) -> str:
+    phase, line = f"var({phase_variable(place)})", f"var(--line-{place})"
+    return (
+        f".f{place} {{ fill: {phase}; }} .b{place} {{ background: {phase}; }} "
+        f".d{place} {{ stroke: {phase}; }} .s{place} {{ stroke: {line}; }} "
+        f".g{place} {{ fill: {line}; }} .k{place} {{ background: {line}; }}\n"
+    )

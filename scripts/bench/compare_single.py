@@ -1,0 +1,261 @@
+"""Single short runs for the compare bench: recorded one after the other, judged by the command.
+
+Each run is 400 steps of 2 to 10 ms in a process of its own, kept as a run directory.  A round is
+four runs: as it is, 15 % more work, half as much work again, as it is.  Neighbours in time are
+compared: the first two (+ 15 %), the last two (× 1.5, the other way round), and the last of a round
+with the first of the next (identical).  So no run enters two comparisons of a mode.
+"""
+
+import json
+import multiprocessing
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from scripts.bench.compare_loops import SINGLE_KINDS, Extra, Make, train
+from scripts.bench.compare_record import WARMUP, read_back
+from scripts.bench.compare_verdicts import Share, share
+from scripts.bench.harness import table
+from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import ComparedRun, read_run
+from trainperf.comparison.results import Comparison
+
+
+STEPS = 400 + WARMUP
+CALIBRATION_STEPS = 150
+PLANTS = {"base": 0.0, "+15 %": 0.15, "×1.5": 0.5}
+ROUND = ("base", "+15 %", "×1.5", "base")
+"""What runs of a round have on top."""
+
+INDEX, CALIBRATION = "runs.json", "calibration"
+
+_BURN = "while True: pass"
+# Nothing here has computed on several threads, so a fork finds no lock that nobody will open.
+_PROCESSES = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleRun:
+    """One run of a session."""
+
+    path: str
+    """Relative to the session's folder."""
+    kind: str
+    planted: str
+    """One of `PLANTS`."""
+    truth: float
+    """What the work makes of a step, by steps with and without in turns within a run."""
+    began_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleSession:
+    """Runs that were recorded in one go."""
+
+    name: str
+    split: str
+    busy: bool
+    """Whether another process burnt a core meanwhile."""
+    runs: tuple[SingleRun, ...]
+
+
+@contextmanager
+def _neighbour() -> Iterator[None]:
+    """A process that burns a core."""
+    burner = subprocess.Popen([sys.executable, "-c", _BURN])
+    try:
+        yield
+    finally:
+        burner.kill()
+        burner.wait()
+
+
+def record_singles(folder: Path, split: str, *, busy: bool, rounds: int) -> SingleSession:
+    """Record a session of so many rounds of every kind of a split into *folder*."""
+    torch.set_num_threads(1)
+    folder.mkdir(parents=True)
+    recorded = SingleSession(name=folder.name, split=split, busy=busy, runs=())
+    with _neighbour() if busy else nullcontext():
+        for kind, make in SINGLE_KINDS[split].items():
+            runs = (*recorded.runs, *_rounds(folder, kind, make, rounds))
+            recorded = replace(recorded, runs=runs)
+            (folder / INDEX).write_text(json.dumps(asdict(recorded), indent=1))
+    return recorded
+
+
+def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[SingleRun]:
+    _trained(make, WARMUP, folder / f"warm-{kind}", (0,))  # a fork inherits what torch sets up
+    for_15 = _units(make, folder)
+    added = _added(make, folder / CALIBRATION, for_15)
+    units = {
+        planted: (round(for_15 * part), added * part)
+        for planted, part in ((name, wanted / PLANTS["+15 %"]) for name, wanted in PLANTS.items())
+    }
+    for number in range(rounds * len(ROUND)):
+        planted = ROUND[number % len(ROUND)]
+        name = f"{kind.replace(' ', '-').replace(',', '')}-{number:03d}"
+        began_s = time.perf_counter()
+        _in_a_process(make, STEPS, folder / name, (units[planted][0],))
+        yield SingleRun(
+            path=name, kind=kind, planted=planted, truth=units[planted][1], began_s=began_s
+        )
+
+
+def _units(make: Make, folder: Path) -> int:
+    """So many units of work make a step 15 % longer."""
+    units = 200
+    for _ in range(2):
+        added = max(_added(make, folder / CALIBRATION, units), 0.01)
+        units = max(1, round(units * PLANTS["+15 %"] / added))
+    return units
+
+
+def _added(make: Make, place: Path, units: int) -> float:
+    """Relative: steps with the work against their neighbours without."""
+    _in_a_process(make, CALIBRATION_STEPS, place, (0, units))
+    steady = read_back(place)
+    logs = np.full(CALIBRATION_STEPS, np.nan)
+    logs[steady.index.astype(np.intp)] = np.log(steady.wall_ns)
+    return float(np.expm1(np.nanmedian(logs[1::2]) - np.nanmedian(logs[::2])))
+
+
+def _in_a_process(make: Make, steps: int, place: Path, units: tuple[int, ...]) -> None:
+    process = _PROCESSES.Process(target=_trained, args=(make, steps, place, units))
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"{place}: the run ended with {process.exitcode}")
+
+
+def _trained(make: Make, steps: int, place: Path, units: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    parts = make()
+    train(parts, steps, place, Extra(units, parts.wait_s), time.perf_counter_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One comparison by the command."""
+
+    session: str
+    busy: bool
+    kind: str
+    mode: str
+    """`identical`, `+15 %` or `×1.5`."""
+    truth: float
+    right: str
+    """The verdict that would be right."""
+    comparison: Comparison
+
+
+def judged(folder: Path, split: str) -> list[Judged]:
+    """Every comparison of the sessions of a split below *folder*."""
+    return [each for path in sorted(folder.glob(f"*/{INDEX}")) for each in _session(path, split)]
+
+
+def _session(index: Path, split: str) -> Iterator[Judged]:
+    session = json.loads(index.read_text())
+    if session["split"] != split:
+        return
+    runs = [SingleRun(**run) for run in session["runs"]]
+    read = {run.path: read_run(index.parent / run.path) for run in runs}
+    for before, after in pairwise(runs):
+        mode = _mode(before, after)
+        if before.kind == after.kind and mode is not None:
+            right = {"identical": "", "+15 %": "slower", "×1.5": "faster"}[mode]
+            yield Judged(
+                session=session["name"],
+                busy=session["busy"],
+                kind=before.kind,
+                mode=mode,
+                truth=max(before.truth, after.truth),
+                right=right,
+                comparison=_compared(read, before, after),
+            )
+
+
+def _compared(read: Mapping[str, ComparedRun], before: SingleRun, after: SingleRun) -> Comparison:
+    return compare([read[before.path]], [read[after.path]])
+
+
+def _mode(before: SingleRun, after: SingleRun) -> str | None:
+    modes = {("base", "base"): "identical", ("base", "+15 %"): "+15 %", ("×1.5", "base"): "×1.5"}
+    return modes.get((before.planted, after.planted))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleCounts:
+    """What was said in the comparisons of one mode, on a quiet machine or a busy one."""
+
+    machine: str
+    mode: str
+    kind: str
+    claims: Share
+    """*Faster* or *slower*, of either clock; for identical runs that is false."""
+    right: Share
+    """The right verdict; for identical runs anything that claims no change."""
+
+
+def single_counts(cases: Sequence[Judged]) -> list[SingleCounts]:
+    """Of all kinds, then kind by kind."""
+    groups: dict[tuple[str, str, str], list[Judged]] = {}
+    for each in cases:
+        machine = "busy" if each.busy else "quiet"
+        for kind in ("all", each.kind):
+            groups.setdefault((machine, each.mode, kind), []).append(each)
+    order = sorted(groups, key=lambda key: (key[2] != "all", key))
+    return [_counts(key, groups[key]) for key in order]
+
+
+def _counts(key: tuple[str, str, str], group: Sequence[Judged]) -> SingleCounts:
+    verdicts = [each.comparison.verdict for each in group]
+    claims = [verdict in ("faster", "slower") for verdict in verdicts]
+    right = [
+        verdict == each.right if each.right else not claim
+        for verdict, claim, each in zip(verdicts, claims, group, strict=True)
+    ]
+    return SingleCounts(
+        machine=key[0], mode=key[1], kind=key[2], claims=share(claims), right=share(right)
+    )
+
+
+def single_tables(cases: Sequence[Judged]) -> str:
+    """How often a change is claimed and found."""
+    rows = [
+        [
+            *(count.machine, count.mode, count.kind, str(count.right.of)),
+            *(_percent(count.claims), _percent(count.right)),
+        ]
+        for count in single_counts(cases)
+    ]
+    return table(["machine", "runs", "loop", "pairs", "claim a change", "right"], rows)
+
+
+def _percent(part: Share) -> str:
+    if part.rate is None or part.low is None or part.high is None:
+        return ""
+    return f"{100 * part.rate:.1f} % [{100 * part.low:.0f}–{100 * part.high:.0f}]"
+
+
+def single_result(cases: Sequence[Judged], split: str) -> dict[str, object]:
+    """What is kept."""
+    return {
+        "split": split,
+        "method": __doc__,
+        "counts": [asdict(count) for count in single_counts(cases)],
+        "truths": sorted(
+            {
+                f"{each.session}, {each.kind}, {each.mode}: {each.truth:+.1%}"
+                for each in cases
+                if each.right
+            }
+        ),
+    }

@@ -1,0 +1,213 @@
+"""Lines by phase and slow steps that come back, from samples and steps whose truth is planted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.runs import RankSpec, make_run_dir, make_step
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts.lines import Place, Sample, SampledLines, SampledStack
+from trainperf.core.phases import Tag
+from trainperf.core.steps.records import StepRecord
+
+
+PLACES = (
+    Place("train.py", 200, "main"),
+    Place("train.py", 100, "estimate_loss"),
+    Place("train.py", 88, "estimate_loss"),
+    Place("model.py", 20, "Block.forward"),
+    Place("train.py", 210, "main"),
+    Place("train.py", 5, "<module>"),
+)
+STACKS = (
+    SampledStack("other", (5, 0, 2, 3), 3),  # a module that estimate_loss calls
+    SampledStack("other", (5, 0, 1), 3),
+    SampledStack("forward", (5, 4, 3), 2),
+    SampledStack("other", (5, 4), 2),
+)
+
+
+def summary_of(path: Path, steps: Sequence[StepRecord], samples: Sequence[Sample] = ()) -> Summary:
+    """Of a run with these steps, and with these samples if there are any."""
+    directory = make_run_dir(path / "trainperf", [RankSpec(steps=steps)])
+    if samples:
+        lines = SampledLines(
+            taken=len(samples),
+            every=1,
+            sampled_s=1.0,
+            cost_s=0.001,
+            places=PLACES,
+            stacks=STACKS,
+            samples=tuple(samples),
+        )
+        write_document(lines, directory)
+    return summarize(Run.open(directory))
+
+
+def every_20th(number: int = 400, other_ms: float = 400.0, tags: int = 0) -> list[StepRecord]:
+    """Steps of 35 ms, every 20th of which does something else too."""
+    steps, clock = [], 0
+    for index in range(number):
+        more = other_ms if index % 20 == 0 and index else 0.0
+        mark = int(Tag.WARMUP) if index < 12 else tags if more else 0
+        step = make_step(
+            index, tags=mark, start_ns=clock, forward=20.0, backward=14.0, other=1.0 + more
+        )
+        clock += step.wall_ns
+        steps.append(step)
+    return steps
+
+
+def seen(stack: int, steps: Sequence[int]) -> list[Sample]:
+    """Samples of one stack, in these steps."""
+    return [Sample(stack, step, 10_000) for step in steps]
+
+
+def ids(summary: Summary) -> list[str]:
+    """Of the findings, in their order."""
+    return [finding.id for finding in summary.findings]
+
+
+def test_validation_in_every_20th_step_is_named_with_its_share_and_line(tmp_path: Path) -> None:
+    """The loop of the issue that was told to look for a quiet machine."""
+    slow = [step for step in range(20, 400, 20) for _ in range(4)]
+    samples = [*seen(0, slow), *seen(1, slow[:10]), *seen(2, range(400))]
+    summary = summary_of(tmp_path, every_20th(), samples)
+    first = summary.findings[0]
+    assert (first.id, first.where) == ("slow_steps", "train.py:88")
+    assert "every 20th step" in first.title
+    assert first.fraction == pytest.approx(19 * 0.4 / summary.run.fit_s, rel=0.01)
+    assert first.advice == "Run estimate_loss less often"
+
+
+def test_what_slow_steps_spend_in_no_phase_is_not_told_twice(tmp_path: Path) -> None:
+    """Nor is a quiet machine asked for."""
+    summary = summary_of(tmp_path, every_20th())
+    assert summary.value("phase_other_s") / summary.value("step_mean_s") > 0.3  # type: ignore[operator]
+    assert "unnamed_time" not in ids(summary)
+    assert "noisy_run" not in ids(summary)
+
+
+def test_a_period_is_seen_though_epochs_shift_it_and_some_steps_are_slow_by_chance(
+    tmp_path: Path,
+) -> None:
+    """As in a loop that counts the batches of its epoch, on a machine with neighbours."""
+    steps = every_20th()
+    for index in (33, 77, 131, 277, 333):
+        steps[index] = make_step(index, start_ns=steps[index].start_ns, forward=75.0)
+    shifted = [*steps[:207], *every_20th(200)[1:]]
+    moved = [
+        make_step(
+            number,
+            tags=step.tags,
+            start_ns=step.start_ns,
+            forward=step.host_ns[2] / 1e6,
+            other=step.host_ns[7] / 1e6,
+        )
+        for number, step in enumerate(shifted)
+    ]
+    slow = summary_of(tmp_path, moved).slow_steps
+    assert slow is not None
+    assert (slow.every, slow.phase) == (20, "other")
+
+
+def test_steps_that_are_slow_by_chance_have_no_period(tmp_path: Path) -> None:
+    """Eleven of them, at no regular distance."""
+    slow = {17, 40, 71, 97, 139, 150, 222, 241, 300, 333, 390}
+    steps = [
+        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=90.0 if i in slow else 30.0)
+        for i in range(400)
+    ]
+    assert summary_of(tmp_path, steps).slow_steps is None
+
+
+def test_steps_after_validation_are_found_by_their_tag(tmp_path: Path) -> None:
+    """They come at no regular distance."""
+    after = {40, 97, 150, 222, 301}
+    steps = [
+        make_step(
+            i,
+            tags=int(Tag.WARMUP) * (i < 12) | int(Tag.AFTER_VALIDATION) * (i in after),
+            forward=300.0 if i in after else 30.0,
+        )
+        for i in range(400)
+    ]
+    slow = summary_of(tmp_path, steps).slow_steps
+    assert slow is not None
+    assert (slow.every, slow.tag, slow.steps) == (None, "after_validation", 5)
+
+
+def test_steps_that_another_rule_owns_are_not_slow_steps(tmp_path: Path) -> None:
+    """The garbage collector has a rule of its own."""
+    assert summary_of(tmp_path, every_20th(tags=int(Tag.GC))).slow_steps is None
+
+
+def test_unnamed_time_names_the_function_and_a_module_it_calls_is_one_call(
+    tmp_path: Path,
+) -> None:
+    """Not the module that training runs as well."""
+    steps = [
+        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
+    ]
+    samples = [*seen(0, range(12, 100)), *seen(3, range(12, 20)), *seen(2, range(100))]
+    summary = summary_of(tmp_path, steps, samples)
+    first = summary.findings[0]
+    assert (first.id, first.where) == ("unnamed_time", "train.py:88")
+    assert first.fraction == pytest.approx(15 / 35, abs=0.01)
+    owner = summary.owner("other")
+    assert owner is not None
+    assert owner.fraction == pytest.approx(88 / 96)
+    assert owner.samples == 96
+
+
+def test_samples_of_the_warm_up_name_nothing(tmp_path: Path) -> None:
+    """Most samples are of step 3."""
+    steps = [
+        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
+    ]
+    samples = [*seen(0, [3] * 200), *seen(3, range(12, 60))]
+    owner = summary_of(tmp_path, steps, samples).owner("other")
+    assert owner is not None
+    assert (owner.function, owner.where) == ("main", "train.py:210")
+
+
+def test_the_module_that_spends_forward_is_named_there(tmp_path: Path) -> None:
+    """In forward its own lines are asked for."""
+    steps = [make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0) for i in range(100)]
+    samples = [*seen(2, range(12, 60)), *seen(3, range(12, 60))]
+    owner = summary_of(tmp_path, steps, samples).owner("forward")
+    assert owner is not None
+    assert owner.name == "Block.forward (model.py:20)"
+
+
+def test_a_run_without_samples_still_has_its_unnamed_time(tmp_path: Path) -> None:
+    """An older run, or one with `lines=False`."""
+    steps = [
+        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
+    ]
+    summary = summary_of(tmp_path, steps)
+    assert summary.lines == ()
+    assert (summary.findings[0].id, summary.findings[0].where) == ("unnamed_time", "")
+
+
+def test_workers_that_bring_batches_in_turn_are_no_slow_steps(tmp_path: Path) -> None:
+    """A shard that is read every fourth step is one."""
+
+    def waits(workers: int) -> list[str]:
+        steps = [
+            make_step(
+                i, tags=int(Tag.WARMUP) * (i < 12), data_wait=60.0 * (i % 4 == 0), forward=20.0
+            )
+            for i in range(200)
+        ]
+        spec = RankSpec(steps=steps)
+        spec = RankSpec(steps=steps, info=type(spec.info)(config={"num_workers": workers}))
+        directory = make_run_dir(tmp_path / str(workers) / "trainperf", [spec])
+        return ids(summarize(Run.open(directory)))
+
+    assert "slow_steps" in waits(0)
+    assert "slow_steps" not in waits(4)

@@ -1,0 +1,131 @@
+"""Changes planted in the steps or between them, the clock that shows them, and the gate."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
+
+from trainperf.comparison.clocks import gate
+from trainperf.comparison.compare import compare
+from trainperf.comparison.compared_run import ComparedRun, read_run
+from trainperf.comparison.results import Comparison
+from trainperf.core.phases import Gap, Tag
+
+
+QUIET = 0.002
+"""Noise from run to run that is assumed here: the runs are planted."""
+
+
+def planted(
+    path: Path, step_ms: float = 10.0, *, pause_ms: float = 0.0, late_ms: float = 0.0
+) -> ComparedRun:
+    """Steps of so long, a validation every 20 steps, every fifth step late for so long."""
+    steps = [
+        make_step(
+            index,
+            tags=int(Tag.WARMUP) if index < 12 else 0,
+            facts={"samples": 8},
+            forward=step_ms,
+            data_wait=late_ms if index % 5 == 0 else 0.0,
+        )
+        for index in range(412)
+    ]
+    gaps = [make_gap(Gap.VALIDATION, pause_ms, after_step=index) for index in range(31, 412, 20)]
+    spec = RankSpec(steps=steps, gaps=gaps if pause_ms else (), info=make_info())
+    return read_run(make_run_dir(path / "trainperf", [spec]))
+
+
+def changed(tmp_path: Path, before: Mapping[str, float], after: Mapping[str, float]) -> Comparison:
+    """One run with the first settings against one with the second."""
+    sides = [[planted(tmp_path / name, **what)] for name, what in (("a", before), ("b", after))]
+    return compare(*sides, noise=QUIET)
+
+
+def verdicts(comparison: Comparison) -> dict[str, str]:
+    """Of either clock."""
+    return {clock.clock: clock.verdict for clock in comparison.clocks}
+
+
+def test_a_change_between_the_steps_is_the_fits(tmp_path: Path) -> None:
+    """Validation that took a third of the fit is gone: 1.5 times as fast, the step equal."""
+    comparison = changed(tmp_path, {"pause_ms": 100}, {})
+
+    assert comparison.verdict == "faster"
+    assert verdicts(comparison) == {"fit": "faster", "steady step": "equal"}
+    assert comparison.primary == "fit_step_s"
+    assert comparison.speedup is not None
+    assert comparison.speedup.value == pytest.approx(1.5)
+
+
+def test_late_steps_that_are_few_move_the_fit_alone(tmp_path: Path) -> None:
+    """Every fifth step waits four times as long as it works: the median does not see it."""
+    comparison = changed(tmp_path, {"late_ms": 40}, {})
+
+    assert verdicts(comparison) == {"fit": "faster", "steady step": "equal"}
+    assert comparison.speedup is not None
+    assert comparison.speedup.value == pytest.approx(1.8)
+
+
+def test_a_median_that_gains_more_than_the_work_is_not_the_headline(tmp_path: Path) -> None:
+    """The step is twice as fast; with the validation, which is not, the fit gains a third."""
+    comparison = changed(
+        tmp_path, {"step_ms": 10, "pause_ms": 100}, {"step_ms": 5, "pause_ms": 100}
+    )
+
+    assert verdicts(comparison) == {"fit": "faster", "steady step": "faster"}
+    assert comparison.headline is not None
+    assert comparison.headline.clock == "fit"
+    assert comparison.headline.speedup.value == pytest.approx(1.5)
+
+
+def test_a_change_that_the_fit_does_not_show_is_the_steps(tmp_path: Path) -> None:
+    """Two per cent of noise hide 6 % of the fit, of which validation is most."""
+    comparison = changed(
+        tmp_path, {"step_ms": 10, "pause_ms": 8000}, {"step_ms": 8, "pause_ms": 8000}
+    )
+
+    assert verdicts(comparison)["steady step"] == "faster"
+    assert comparison.headline is not None
+    assert comparison.headline.clock == "steady step"
+
+
+def test_what_is_equal_is_shown_on_both_clocks(tmp_path: Path) -> None:
+    """And nothing has to be done about it."""
+    comparison = changed(tmp_path, {"pause_ms": 100}, {"pause_ms": 100})
+
+    assert comparison.verdict == "equal"
+    assert verdicts(comparison) == {"fit": "equal", "steady step": "equal"}
+    assert comparison.remedy is None
+
+
+def test_an_undecided_comparison_says_what_it_would_take(tmp_path: Path) -> None:
+    """Repeats by the noise, and the duration of a proof by the runs' own cycles."""
+    sides = [[planted(tmp_path / name, pause_ms=100)] for name in "ab"]
+    comparison = compare(*sides, noise=0.01)
+
+    assert comparison.verdict == "undecided"
+    assert comparison.remedy is not None
+    assert comparison.remedy.repeats is not None
+    assert comparison.remedy.proof_s == pytest.approx(5 * 2 * (0.010 + 100 * 0.015), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("after", "noise", "limit", "outcome"),
+    [
+        ({"step_ms": 10}, QUIET, 0.05, "pass"),
+        ({"step_ms": 10.2}, QUIET, 0.05, "pass"),
+        ({"step_ms": 12}, QUIET, 0.05, "regression"),
+        ({"pause_ms": 100}, QUIET, 0.05, "regression"),
+        ({"step_ms": 10}, 0.05, 0.05, "undecided"),
+        ({"step_ms": 8}, 0.05, 0.05, "pass"),
+        ({"step_ms": 10.4}, 0.01, 0.05, "undecided"),
+    ],
+)
+def test_the_gate_passes_only_what_it_excludes(
+    after: Mapping[str, float], noise: float, limit: float, outcome: str, tmp_path: Path
+) -> None:
+    """A slowdown beyond the limit is shown, excluded or neither, by either clock."""
+    sides = [[planted(tmp_path / name, **what)] for name, what in (("a", {}), ("b", after))]
+
+    assert gate(compare(*sides, noise=noise), limit) == outcome

@@ -1,0 +1,165 @@
+"""Planted time in real loops: its share and its line come back, without an audit."""
+
+import time
+from pathlib import Path
+from threading import enumerate as enumerate_threads
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.lines import SampledLines
+from trainperf.loop import LoopMonitor
+from trainperf.recording.probes import lines as sampler
+
+
+SPENT: dict[str, float] = {}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second has enough samples."""
+    monkeypatch.setattr(sampler, "BUDGET", 0.05)
+    SPENT.clear()
+
+
+def burn(name: str, ms: float) -> None:
+    """Run Python for so long."""
+    began = time.perf_counter()
+    while time.perf_counter() - began < ms / 1e3:
+        sum(range(50))
+    SPENT[name] = SPENT.get(name, 0.0) + time.perf_counter() - began
+
+
+def rest(name: str, ms: float) -> None:
+    """Sleep for so long."""
+    began = time.perf_counter()
+    time.sleep(ms / 1e3)
+    SPENT[name] = SPENT.get(name, 0.0) + time.perf_counter() - began
+
+
+def histograms() -> None:
+    """Work of every step in no phase."""
+    burn("histograms", 4.0)
+
+
+def gradients() -> None:
+    """As `histograms`, but asleep."""
+    rest("gradients", 2.0)
+
+
+def validate() -> None:
+    """Many naps of one function."""
+    for _ in range(10):
+        rest("validate", 6.0)
+
+
+class Slow(Dataset[torch.Tensor]):
+    """A dataset that sleeps for each sample."""
+
+    def __len__(self) -> int:
+        return 800
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        rest("getitem", 2.0)
+        return torch.ones(4)
+
+
+def trained(
+    path: Path,
+    *,
+    each_step: bool = False,
+    every_20th: bool = False,
+    slow_data: bool = False,
+    lines: bool = True,
+) -> Summary:
+    """A run of a loop that spends its time as told."""
+    data: Dataset[torch.Tensor] | list[torch.Tensor] = [torch.ones(4)] * 800
+    if slow_data:
+        data = Slow()
+    monitor = LoopMonitor(path, report=False, lines=lines)
+    with monitor:
+        for number, _ in enumerate(monitor.batches(DataLoader(data, batch_size=4))):  # type: ignore[arg-type]
+            with monitor.phase("forward"):
+                burn("forward", 4.0)
+            if each_step:
+                histograms()
+                gradients()
+            if every_20th and number % 20 == 19:
+                validate()
+            monitor.end_step()
+    assert monitor.run is not None
+    return summarize(Run.open(monitor.run))
+
+
+@pytest.mark.real_clock
+def test_time_in_no_phase_comes_back_with_its_share_and_its_lines(tmp_path: Path) -> None:
+    """Two functions of it, one of which burns and one of which sleeps."""
+    summary = trained(tmp_path, each_step=True)
+    first = summary.findings[0]
+    assert first.id == "unnamed_time"
+    assert first.where.startswith("tests/loop/test_lines.py:")
+    owner = summary.owner("other")
+    assert owner is not None
+    truth = SPENT["histograms"] / (SPENT["histograms"] + SPENT["gradients"])
+    assert owner.function in ("burn", "histograms"), summary.lines
+    assert owner.fraction == pytest.approx(truth, abs=0.10)
+    other = sum(SPENT[name] for name in ("histograms", "gradients"))
+    assert first.fraction == pytest.approx(other / sum(SPENT.values()), abs=0.05)
+
+
+@pytest.mark.real_clock
+def test_validation_every_20_steps_comes_back_with_its_share_and_its_line(tmp_path: Path) -> None:
+    """No audit, no trace, no phase around it."""
+    summary = trained(tmp_path, every_20th=True)
+    first = summary.findings[0]
+    assert first.id == "slow_steps"
+    assert summary.slow_steps is not None
+    assert summary.slow_steps.every == 20
+    line = summary.slow_steps.line
+    assert line is not None
+    assert line.function in ("validate", "rest")
+    assert line.fraction >= 0.9
+    assert first.fraction == pytest.approx(SPENT["validate"] / sum(SPENT.values()), abs=0.04)
+
+
+@pytest.mark.real_clock
+def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: Path) -> None:
+    """The loader has no workers."""
+    summary = trained(tmp_path, slow_data=True)
+    first = summary.findings[0]
+    assert first.id == "data_wait"
+    owner = summary.owner("data_wait")
+    assert owner is not None
+    assert owner.function in ("Slow.__getitem__", "rest")
+    truth = SPENT["getitem"] / summary.ledger_s["data_wait"]
+    assert owner.fraction == pytest.approx(truth, abs=0.08)
+
+
+def test_a_fit_may_go_without(tmp_path: Path) -> None:
+    """Neither thread nor file."""
+    summary = trained(tmp_path, lines=False)
+    assert not (Path(summary.run.path) / SampledLines.file).exists()
+    assert summary.lines == ()
+
+
+def test_a_loop_that_raises_leaves_what_was_seen(tmp_path: Path) -> None:
+    """And no thread."""
+    monitor = LoopMonitor(tmp_path, report=False)
+
+    def broken() -> None:
+        with monitor:
+            for number, _ in enumerate(monitor.batches([torch.ones(4)] * 40)):
+                burn("step", 2.0)
+                if number == 30:
+                    raise ValueError("planted")
+                monitor.end_step()
+
+    with pytest.raises(ValueError, match="planted"):
+        broken()
+    assert monitor.run is not None
+    assert (monitor.run / SampledLines.file).exists()
+    assert not [thread for thread in enumerate_threads() if thread.name == "trainperf lines"]

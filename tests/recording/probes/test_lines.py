@@ -1,0 +1,258 @@
+"""Sampler of the training thread: what it sees, what it keeps, what it costs, when it stops."""
+
+import json
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import CodeType
+
+import pytest
+import torch
+
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.lines import SampledLines
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.phases import Phase
+from trainperf.recording.guard import Guard
+from trainperf.recording.probes.lines import (
+    EAGER_SWITCH_S,
+    LEAST_NS,
+    MOST_SAMPLES,
+    LinesProbe,
+    _EagerSwitches,
+)
+from trainperf.recording.probes.user_stacks import (
+    FRAMEWORK,
+    MODULE,
+    MOST_STACKS,
+    PACKAGE,
+    USER,
+    UserStacks,
+    described,
+    kind_of,
+)
+from trainperf.recording.recorder import Recorder
+
+
+def calling(function: Callable[[], object], file: str, name: str) -> Callable[[], object]:
+    """A function of that name in that file, which calls the other one."""
+    source = f"def {name}():\n    return function()\n"
+    space: dict[str, object] = {"function": function}
+    exec(compile(source, file, "exec"), space)  # noqa: S102 code of a file that is not there
+    return space[name]  # type: ignore[return-value]
+
+
+def recorder_of() -> Recorder:
+    """One whose steps have only their overhead."""
+    recorder = Recorder(monotonic_ns)
+    recorder.set_columns(("overhead_ns",), {"overhead_ns"})
+    return recorder
+
+
+def names(stacks: UserStacks, number: int) -> list[str]:
+    """Functions of a stack, the innermost one first."""
+    _, _, *places = stacks.keys[number]
+    return [described(*stacks.places[place]).function for place in places]
+
+
+def test_files_are_told_apart_by_whose_they_are() -> None:
+    """Torch's, Python's, an installed package's, the user's."""
+    installed = f"{sysconfig.get_path('purelib')}/somepackage/code.py"
+    assert kind_of(json.__file__) == FRAMEWORK
+    assert kind_of(torch.nn.functional.__file__) == FRAMEWORK
+    assert kind_of(torch.nn.modules.module.__file__) == MODULE
+    assert kind_of(installed) == PACKAGE
+    assert kind_of("/home/me/train.py") == USER
+    assert kind_of("<frozen importlib._bootstrap>") == FRAMEWORK
+
+
+def test_frames_of_libraries_fold_into_the_line_that_called_them() -> None:
+    """`json` is called by `encode`."""
+    stacks = UserStacks()
+    numbers: list[int] = []
+
+    def look() -> None:
+        numbers.append(stacks.number(0, sys._getframe().f_back))
+
+    library = calling(look, json.__file__, "dumps")
+    user = calling(calling(library, "/home/me/data.py", "encode"), "/home/me/train.py", "main")
+    user()
+    assert names(stacks, numbers[0])[:2] == ["encode", "main"]
+
+
+def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:
+    """What is inside of its call is its forward."""
+    stacks = UserStacks()
+    numbers: list[int] = []
+
+    class Net(torch.nn.Module):
+        def forward(self) -> None:
+            calling(
+                lambda: numbers.append(stacks.number(0, sys._getframe())),
+                "/home/me/model.py",
+                "attend",
+            )()
+
+    def estimate(net: Net) -> None:
+        net()
+
+    estimate(Net())
+    functions = names(stacks, numbers[0])
+    outside = stacks.keys[numbers[0]][1]
+    inside = len(functions) - outside
+    assert "attend" in functions[:inside]
+    assert functions[inside].endswith("estimate")
+
+
+def test_the_number_of_stacks_is_bounded() -> None:
+    """A code generator cannot fill the memory."""
+    stacks = UserStacks()
+    for slot in range(MOST_STACKS):
+        stacks.number(slot, None)
+    for number in range(100):
+        calling(
+            lambda: stacks.number(0, sys._getframe().f_back),
+            "/home/me/train.py",
+            f"made_{number}",
+        )()
+    assert len(stacks.keys) == MOST_STACKS
+    assert stacks.places == []
+
+
+def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
+    tmp_path: Path,
+) -> None:
+    """Every so many-th is kept."""
+    probe = LinesProbe(tmp_path)
+    probe.recorder = recorder_of()
+    probe._watched = threading.get_ident()
+    number = 3 * MOST_SAMPLES
+    for step in range(number):
+        probe.recorder.index = step
+        probe._look(1000)
+    document = probe.document()
+    steps = [sample.step for sample in document.samples]
+    assert len(steps) <= MOST_SAMPLES
+    assert document.taken == number
+    gaps = {later - earlier for earlier, later in pairwise(steps)}
+    assert gaps == {document.every}
+
+
+def test_pauses_follow_from_what_a_sample_costs(tmp_path: Path) -> None:
+    """And are never all alike."""
+    probe = LinesProbe(tmp_path, budget=0.001)
+    probe._taken, probe._cost_ns = 100, 100 * 200_000
+    pauses = [probe._pause_ns() for _ in range(1000)]
+    assert sum(pauses) / 1000 == pytest.approx(200e6, rel=0.01)
+    assert len(set(pauses)) > 900  # in step with nothing
+    probe._cost_ns = 100
+    assert min(probe._pause_ns() for _ in range(1000)) >= LEAST_NS / 2
+
+
+def started(path: Path, guard: Guard | None = None) -> LinesProbe:
+    """A probe that samples this thread."""
+    probe = LinesProbe(path, budget=0.5)
+    if guard is not None:
+        probe.shield = lambda function: guard.wrap(probe.name, function)
+    probe.attach(recorder_of())
+    return probe
+
+
+def sampler_threads() -> list[threading.Thread]:
+    """Those that are alive."""
+    return [thread for thread in threading.enumerate() if thread.name == "trainperf lines"]
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for what another thread does."""
+    pause = threading.Event()
+    for _ in range(1000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it never came")
+
+
+def test_the_thread_samples_until_it_is_detached_and_then_writes(tmp_path: Path) -> None:
+    """It sees the test wait."""
+    probe = started(tmp_path)
+    probe.recorder.rest(Phase.FORWARD)
+    until(lambda: probe.document().taken >= 3)
+    probe.detach()
+    assert sampler_threads() == []
+    document = read_document(SampledLines, tmp_path)
+    assert document is not None
+    assert document.taken >= 3
+    assert document.cost_s > 0
+    functions = {place.function for place in document.places}
+    assert functions & {"until", "until.<locals>.<lambda>", "<lambda>"}
+    probe.detach()  # twice is once
+
+
+def test_its_cost_is_charged_to_the_steps(tmp_path: Path) -> None:
+    """As overhead of trainperf."""
+    probe = started(tmp_path)
+    recorder = probe.recorder
+    recorder.on_close = probe.close
+    until(lambda: probe._taken)
+    recorder.boundary()
+    recorder.micro_batch_done(complete=True)
+    recorder.boundary()
+    probe.detach()
+    assert (recorder.closed[0].facts[0] or 0) > 0
+
+
+def test_a_fault_in_the_thread_switches_it_off_and_nothing_else(tmp_path: Path) -> None:
+    """It is kept under its name."""
+    guard = Guard()
+    probe = started(tmp_path, guard)
+
+    def broken(slot: int, frame: object) -> int:
+        raise ValueError("planted")
+
+    probe._stacks.number = broken  # type: ignore[method-assign]
+    until(lambda: guard.faults)
+    assert guard.faults == {"lines": "ValueError: planted"}
+    probe.detach()
+    assert sampler_threads() == []
+
+
+def test_a_forked_child_has_no_sampler(tmp_path: Path) -> None:
+    """As a worker of a loader is one."""
+    probe = started(tmp_path)
+    until(lambda: probe._taken)
+    child = os.fork()
+    if child == 0:
+        alive = [thread for thread in threading.enumerate() if thread.name == "trainperf lines"]
+        os._exit(len(alive))
+    _, status = os.waitpid(child, 0)
+    probe.detach()
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_no_frame_is_kept(tmp_path: Path) -> None:
+    """Its variables would live on."""
+    stacks = UserStacks()
+    frame = sys._getframe()
+    before = sys.getrefcount(frame)
+    stacks.number(0, frame)
+    assert sys.getrefcount(frame) == before
+    assert all(isinstance(code, CodeType) for code, _ in stacks.places)
+
+
+def test_the_switch_interval_is_short_before_a_sample_and_then_what_it_was() -> None:
+    """Unless somebody changes it meanwhile."""
+    before = sys.getswitchinterval()
+    with _EagerSwitches():
+        assert sys.getswitchinterval() == pytest.approx(EAGER_SWITCH_S)
+    assert sys.getswitchinterval() == before
+    try:
+        with _EagerSwitches():
+            sys.setswitchinterval(0.02)
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+    finally:
+        sys.setswitchinterval(before)

@@ -1,0 +1,100 @@
+"""Checks of lower precision: it pays off, and the GradScaler skips few updates."""
+
+from trainperf.analysis.doctor.base import (
+    Case,
+    Outcome,
+    failed,
+    failed_by,
+    fails_on,
+    not_applicable,
+    passed,
+    reason,
+    unknown,
+)
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.units import duration, scale_factor, share, size, times
+from trainperf.core.readings import LOSS_SCALE, MEMORY_PEAK_BYTES, OVERFLOW_RATE, STEP_S
+
+
+def mixed_precision(case: Case) -> Outcome:
+    """AMP/bf16 really reduces step time and memory.
+
+    Fails on `autocast_casts` and `half_sensitive`, and when, against the same training in fp32, the
+    step is not faster by the intervals or peak memory is not lower.  Unknown without a baseline in
+    fp32.
+    """
+    summary, base = case.summary, case.baseline
+    used = precision(summary)
+    if used is None:
+        return not_applicable("the run computes in fp32")
+    bad = failed_by(case, ("autocast_casts", "half_sensitive"))
+    if bad is not None:
+        return bad
+    if base is None:
+        return unknown(f"{used} without a run in fp32 to compare with", "--baseline a run in fp32")
+    before = base.summary
+    if precision(before) is not None:
+        difference = f"the baseline computes in {precision(before)} too"
+        return unknown(difference, "--baseline a run in fp32")
+    if _work(summary) != _work(before):
+        difference = f"{_described(summary)} here, {_described(before)} in the baseline"
+        return unknown(difference, "--baseline a run of the same model and batch")
+    return _compared(summary, before, used)
+
+
+def _compared(after: Summary, before: Summary, used: str) -> Outcome:
+    new, old = after.readings[STEP_S], before.readings[STEP_S]
+    if new.value is None or old.value is None:
+        return unknown("one of the two has no steady state", "train both past the warm-up")
+    speed = f"{duration(old.value)} in fp32, {duration(new.value)} in {used}"
+    speedup = f"{speed}: {times(old.value / new.value)} as fast"
+    # Where an interval is missing, its value stands for both ends.
+    fast = (new.high or new.value) < (old.low or old.value)
+    peaks = [summary.value(MEMORY_PEAK_BYTES) for summary in (before, after)]
+    if None in peaks:
+        memory, small = "memory of the device was not measured", True
+    else:
+        memory = f"peak memory {size(peaks[0] or 0.0)} and {size(peaks[1] or 0.0)}"
+        small = (peaks[1] or 0.0) < (peaks[0] or 0.0)
+    if fast and small:
+        return passed(speedup, memory)
+    action = f"stay in fp32, or find out what {used} converts: it does not pay here"
+    return failed(action, speedup, memory)
+
+
+def precision(summary: Summary) -> str | None:
+    """The lower precision that a run computes in; `None` for fp32 or more."""
+    config = summary.run.config
+    for name in ("autocast", "precision"):
+        setting = str(config.get(name) or "")
+        if "16" in setting or "transformer-engine" in setting:
+            return setting
+    return None
+
+
+def _work(summary: Summary) -> tuple[object, ...]:
+    names = ("model", "parameters", "batch_size", "sequence_length", "accumulate_grad_batches")
+    config = summary.run.config
+    return (*(config.get(name) for name in names), summary.run.world_size)
+
+
+def _described(summary: Summary) -> str:
+    config = summary.run.config
+    return f"{config.get('model')} with batches of {config.get('batch_size')}"
+
+
+@fails_on("overflow")
+def overflows(case: Case) -> Outcome:
+    """GradScaler does not overflow often.
+
+    Fails on `overflow`.  Unknown without a GradScaler's counts.
+    """
+    summary = case.summary
+    lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)
+    if lost is None:
+        why = reason(summary, OVERFLOW_RATE)
+        if "not applicable" in why or "no GradScaler" in why:
+            return not_applicable(why.removeprefix("not applicable: "))
+        return unknown(why, case.loop.measures["scaler"])
+    at = "" if scale is None else f"loss scale {scale_factor(scale)}"
+    return passed(f"{share(lost)} of the updates overflowed", at)

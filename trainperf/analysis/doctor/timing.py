@@ -1,0 +1,126 @@
+"""Checks of what is timed: warm-up, steady steps, the unit of throughput, the same loss."""
+
+from trainperf.analysis.doctor.base import Case, Outcome, failed, passed, reason, unknown
+from trainperf.analysis.rules.base import setting
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import LIMITS
+from trainperf.core.formatting.units import count, duration, plural, share, times, words
+from trainperf.core.readings import (
+    ALLREDUCE_TAIL_S,
+    DATA_STALL_FRACTION,
+    EFFECTIVE_TOKENS_PER_S,
+    FIRST_STEP_S,
+    H2D_S,
+    HOST_BOUND_FRACTION,
+    OPTIMIZER_STEPS_PER_S,
+    PADDING_FRACTION,
+    SAMPLES_PER_S,
+    STEP_IQR_S,
+    STEP_S,
+)
+
+
+EVENTS = (DATA_STALL_FRACTION, H2D_S, HOST_BOUND_FRACTION, ALLREDUCE_TAIL_S)
+"""Readings that come from timing events of the device."""
+
+
+def warmed_up(case: Case) -> Outcome:
+    """Timings are warmed up and synchronised or event-based.
+
+    Fails with fewer than 20 steady steps, and on a GPU when no timing event was read.
+    """
+    summary = case.summary
+    run = summary.run
+    step_s = summary.value(STEP_S)
+    steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
+    if step_s is None or run.steady_steps < LIMITS.steps:
+        more = f"train on: {LIMITS.steps} steady steps are the least to judge by"
+        return unknown(steady, more) if run.state == "running" else failed(more, steady)
+    spread_s = summary.value(STEP_IQR_S)
+    spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
+    clock = _clock(summary)
+    if clock is None:
+        return failed(
+            f"{case.loop.everything}: its events time the device without waiting for it",
+            f"no timing event was read on {run.device}: only the host's clock is known",
+        )
+    return passed(f"{duration(step_s)} per step over {steady}{spread}", clock)
+
+
+def _clock(summary: Summary) -> str | None:
+    """What the times stand on; `None` if nothing tells when the device is done."""
+    if summary.run.device == "cpu":
+        return "on a CPU an operator has run when it returns: the host's clock is exact"
+    timed = [name for name in EVENTS if summary.value(name) is not None]
+    return f"device times from timing events ({', '.join(timed)})" if timed else None
+
+
+def steady_state(case: Case) -> Outcome:
+    """Steady-state, not first step, is reported.
+
+    Fails when the warm-up was never seen to end, or when the first step counts as steady.
+    """
+    summary = case.summary
+    run, step_s = summary.run, summary.value(STEP_S)
+    first_s = summary.value(FIRST_STEP_S)
+    if not run.steps:
+        return unknown("no step was recorded", "train some steps")
+    if step_s is None:
+        more = "train until the warm-up is over: the report says when"
+        why = f"{reason(summary, STEP_S)} in {plural(run.steps, 'step')}"
+        return unknown(why, more) if run.state == "running" else failed(more, why)
+    if run.steady_steps == run.steps:
+        return failed(
+            "exclude the first steps: compilation, allocation and autotuning are in them",
+            f"all {plural(run.steps, 'step')} count, the first one too",
+        )
+    first = ""
+    if first_s is not None:
+        first = f"first step {duration(first_s)}, {times(first_s / step_s)} a steady one"
+    excluded = ", ".join(f"{steps:,} {words(tag)}" for tag, steps in summary.excluded.items())
+    return passed(f"{duration(step_s)} per steady step", first, f"excluded: {excluded}")
+
+
+def throughput_unit(case: Case) -> Outcome:
+    """Throughput is effective tokens/s or the right unit.
+
+    Fails for sequences without a mask, and when only updates are counted.  Unknown without steps.
+    """
+    summary = case.summary
+    effective, padded = summary.value(EFFECTIVE_TOKENS_PER_S), summary.value(PADDING_FRACTION)
+    samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
+    if effective is not None:
+        mask = summary.run.notes.get("tokens", "mask")
+        less = "" if padded is None else f"padding of {share(padded)} is not counted"
+        return passed(f"{count(round(effective))} effective tokens/s ({mask})", less)
+    length = setting(summary, "sequence_length")
+    if length is not None:
+        return failed(
+            f"{case.loop.tokens} says which tokens count",
+            f"sequences of {count(length)} tokens, but no mask: padding would count as work",
+        )
+    if samples is not None:
+        return passed(f"{count(samples)} samples/s; the batch has no known tokens")
+    if updates is None:
+        return unknown(reason(summary, SAMPLES_PER_S), "train past the warm-up")
+    return failed(
+        f"make samples the batch's first dimension, or {case.loop.tokens}",
+        f"only updates are counted, {count(updates)}/s: they grow when batches shrink",
+    )
+
+
+def loss_parity(case: Case) -> Outcome:
+    """Loss still matches the baseline.
+
+    Fails when the losses at equal work are more than 2 % apart, and more than noise explains.
+    Unknown without a baseline.
+    """
+    parity = case.parity
+    if parity is None:
+        return unknown("no baseline was given", "--baseline the run before the change")
+    if parity.verdict == "unknown":
+        return unknown(parity.why, "train both runs further, on the same data")
+    limit = f"tolerance {share(parity.tolerance)}"
+    if parity.verdict == "differs":
+        return failed("undo the change, or prove it right before you go on", parity.why, limit)
+    return passed(parity.why, limit)

@@ -1,0 +1,263 @@
+"""Lines of the user's code by phase, and slow steps that come back, with the line they run.
+
+Shares are of samples of wall time (`trainperf.core.artifacts.lines`); how long a phase took is
+known from its records alone.
+"""
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.analysis.summary.schema import LineShare, PhaseLines, RecurringSteps
+from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
+from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.steps.block import StepBlock
+
+
+FEWEST_SAMPLES = 10
+"""Fewer of a phase name no line."""
+MOST_LINES = 5
+"""Of a phase that are kept."""
+NEARLY_ALL = 0.95
+"""Of the samples of steps: a frame that they share is around the loop."""
+DOMINANT = 0.5
+"""A function owns a phase if it is seen in so much of it."""
+
+SLOW = (1.5, 3.0, 10.0)
+"""A step so many times as long as the median is slow; the first of these that shows a period."""
+REGULAR = 0.7
+"""Share of the slow steps that another one must follow a period later."""
+FEWEST_SLOW = 4
+MOST_STEPS = 65_536
+"""The latest ones are looked at."""
+
+_OWNED = int(
+    Tag.WARMUP
+    | Tag.FIRST_IN_EPOCH
+    | Tag.PROFILED
+    | Tag.AUDITED
+    | Tag.RECOMPILED
+    | Tag.GC
+    | Tag.PARTIAL_GROUP
+    | Tag.OUT_OF_TURN
+)
+"""Steps that other rules speak about."""
+_CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
+
+_PHASES = {phase.label for phase in PHASES}
+
+
+class StepTimesFold:
+    """Keeps the times of the latest steps on the lowest rank."""
+
+    def __init__(self) -> None:
+        self._blocks: deque[npt.NDArray[np.float32]] = deque()
+        self._steps = 0
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps, a block per rank."""
+        block = next((block for block in blocks if len(block)), None)
+        if block is None:
+            return
+        host_s = [block.host_ns(phase) / 1e9 for phase in PHASES]
+        rows = np.column_stack([block.index, block.tags, *host_s])
+        self._blocks.append(rows)
+        self._steps += len(rows)
+        while self._steps - len(self._blocks[0]) >= MOST_STEPS:
+            self._steps -= len(self._blocks.popleft())
+
+    def slow_steps(self, lines: SampledLines | None) -> RecurringSteps | None:
+        """Those that cost most, of the ones that come back by number or after a pause."""
+        if self._steps < 3 * FEWEST_SLOW:
+            return None
+        rows = np.concatenate(self._blocks)
+        ordinary = rows[(rows[:, 1].astype(int) & _OWNED) == 0]
+        if len(ordinary) < 3 * FEWEST_SLOW:
+            return None
+        walls_s = ordinary[:, 2:].sum(axis=1)
+        typical_s = float(np.median(walls_s))
+        chosen = [_periodic(ordinary[:, 0].astype(int), walls_s, typical_s)]
+        for tag in _CAUSES:
+            tagged = (ordinary[:, 1].astype(int) & tag) != 0
+            if tagged.sum() >= FEWEST_SLOW and np.median(walls_s[tagged]) > SLOW[0] * typical_s:
+                chosen.append((tag.label, tagged))
+        lost = [
+            (float((walls_s[which] - typical_s).sum()), kind, which)
+            for kind, which in chosen
+            if which.any()
+        ]
+        if not lost:
+            return None
+        lost_s, kind, which = max(lost, key=lambda item: item[0])
+        return _described(ordinary, which, kind, lost_s=lost_s, typical_s=typical_s, lines=lines)
+
+    def steady(self) -> frozenset[int]:
+        """Numbers of the steady steps among them."""
+        rows = np.concatenate(self._blocks) if self._blocks else np.empty((0, 2))
+        return frozenset(rows[(rows[:, 1].astype(int) & DISQUALIFYING) == 0][:, 0].astype(int))
+
+
+def phase_lines(lines: SampledLines | None, steady: Collection[int]) -> tuple[PhaseLines, ...]:
+    """Of each phase in steady steps, and of each gap; those with most samples first."""
+    if lines is None:
+        return ()
+    slots = Counter(stack.slot for stack in _stacks_of(lines, lines.samples))
+    return tuple(
+        named
+        for slot, _ in slots.most_common()
+        if (named := _named(lines, slot, steady if slot in _PHASES else None)) is not None
+    )
+
+
+def _periodic(
+    index: npt.NDArray[np.int64], walls_s: npt.NDArray[np.float32], typical_s: float
+) -> tuple[str, npt.NDArray[np.bool_]]:
+    """The period of slow steps in words, and which they are; none without a period."""
+    for times in SLOW:
+        slow = walls_s > times * typical_s
+        numbers = index[slow]
+        if FEWEST_SLOW <= len(numbers) <= len(index) / 3:
+            period = _period(numbers)
+            if period is not None:
+                follow = np.isin(index, numbers + period) | np.isin(index, numbers - period)
+                return str(period), slow & follow
+    return "", np.zeros(len(index), dtype=bool)
+
+
+def _period(numbers: npt.NDArray[np.int64]) -> int | None:
+    """Steps between slow ones, where nearly each is followed by another so many steps later."""
+    apart = Counter(int(step) for ahead in (1, 2, 3) for step in numbers[ahead:] - numbers[:-ahead])
+    for period, _ in sorted(apart.most_common(5)):
+        could = numbers[numbers + period <= numbers[-1]]
+        followed = np.isin(could + period, numbers)
+        if len(could) >= FEWEST_SLOW - 1 and followed.mean() >= REGULAR:
+            return period if period > 1 else None  # one after the other: a slow stretch
+    return None
+
+
+def _described(
+    rows: npt.NDArray[np.float32],
+    which: npt.NDArray[np.bool_],
+    kind: str,
+    *,
+    lost_s: float,
+    typical_s: float,
+    lines: SampledLines | None,
+) -> RecurringSteps:
+    host_s = rows[:, 2:]
+    more_s = host_s[which].mean(axis=0) - host_s[~which].mean(axis=0)
+    phase = PHASES[int(np.argmax(more_s))].label
+    numbers = frozenset(rows[which][:, 0].astype(int))
+    named = None if lines is None else _named(lines, phase, numbers)
+    return RecurringSteps(
+        every=int(kind) if kind.isdecimal() else None,
+        tag="" if kind.isdecimal() else kind,
+        steps=int(which.sum()),
+        of_steps=len(rows),
+        slow_s=float(np.median(host_s[which].sum(axis=1))),
+        typical_s=typical_s,
+        lost_s=lost_s,
+        phase=phase,
+        phase_fraction=min(1.0, float(max(more_s) / more_s.clip(min=0).sum())),
+        line=None if named is None else named.owner,
+    )
+
+
+def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
+    """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
+    weights: Counter[tuple[int, ...]] = Counter()
+    number = 0
+    for sample in lines.samples:
+        stack = lines.stacks[sample.stack]
+        if stack.slot == slot and (steps is None or sample.step in steps):
+            weights[_frames(stack)] += sample.stands_for_us
+            number += 1
+    whole = sum(weights.values())
+    if number < FEWEST_SAMPLES or not whole:
+        return None
+    base = _common(lines)
+    inner = {frames[base:]: 0 for frames in weights}
+    for frames, weight in weights.items():
+        inner[frames[base:]] += weight
+    share = _Share(lines, number, whole)
+    innermost = Counter({frames: weight for frames, weight in inner.items() if frames})
+    tops: Counter[int] = Counter()
+    for frames, weight in innermost.items():
+        tops[frames[-1]] += weight
+    return PhaseLines(
+        slot=slot,
+        samples=number,
+        owner=_owner(innermost, share),
+        lines=tuple(share(place, weight) for place, weight in tops.most_common(MOST_LINES)),
+    )
+
+
+class _Share:
+    """A line with its share of the samples of a slot."""
+
+    def __init__(self, lines: SampledLines, samples: int, whole: int) -> None:
+        self.places = lines.places
+        self.samples, self.whole = samples, whole
+
+    def __call__(self, place: int, weight: int) -> LineShare:
+        at = self.places[place]
+        return LineShare(
+            where=f"{at.file}:{at.line}",
+            function=at.function,
+            fraction=weight / self.whole,
+            samples=self.samples,
+        )
+
+    def function(self, place: int) -> tuple[str, str]:
+        """What tells the function of a place from others."""
+        at = self.places[place]
+        return at.file, at.function
+
+
+def _owner(stacks: Counter[tuple[int, ...]], share: _Share) -> LineShare | None:
+    """The innermost function that is seen in most of the samples, at its heaviest line."""
+    depth, owner, chosen = 0, None, dict(stacks)
+    while True:
+        functions: Counter[tuple[str, str]] = Counter()
+        for frames, weight in chosen.items():
+            if len(frames) > depth:
+                functions[share.function(frames[depth])] += weight
+        function = max(functions, key=lambda name: functions[name], default=("", ""))
+        weight = functions[function]
+        if weight < DOMINANT * share.whole:
+            return owner
+        chosen = {
+            frames: part
+            for frames, part in chosen.items()
+            if len(frames) > depth and share.function(frames[depth]) == function
+        }
+        lines: Counter[int] = Counter()
+        for frames, part in chosen.items():
+            lines[frames[depth]] += part
+        owner = share(lines.most_common(1)[0][0], weight)
+        depth += 1
+
+
+def _frames(stack: SampledStack) -> tuple[int, ...]:
+    """Those that name it: a module called outside forward and backward is one call."""
+    return stack.frames if stack.slot in ("forward", "backward") else stack.frames[: stack.outside]
+
+
+def _stacks_of(lines: SampledLines, samples: Iterable[Sample]) -> Iterable[SampledStack]:
+    return (lines.stacks[sample.stack] for sample in samples)
+
+
+def _common(lines: SampledLines) -> int:
+    """How many outer frames nearly all samples of steps share: the call that trains.
+
+    It runs in every phase, and says nothing about any of them.
+    """
+    frames = [_frames(stack) for stack in _stacks_of(lines, lines.samples) if stack.slot in _PHASES]
+    depth = 0
+    while True:
+        places = Counter(stack[depth] for stack in frames if len(stack) > depth)
+        if max(places.values(), default=0) < max(1, NEARLY_ALL * len(frames)):
+            return depth
+        depth += 1

@@ -1,0 +1,187 @@
+"""Pairs of trainings until they decide: run a pair, look, say what it shows, and stop or go on."""
+
+import sys
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
+from trainperf.commands._paired_runs import PairOfRuns, PairOptions, run_pairs
+from trainperf.commands.cli import CommandResult
+from trainperf.comparison.clocks import gate
+from trainperf.comparison.compared_run import ComparedRun, read_run
+from trainperf.comparison.results import Comparison
+from trainperf.core.formatting.escape import encodable
+from trainperf.core.formatting.units import duration, plural, share
+from trainperf.core.interleaving import TurnsSoFar
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.stats.bootstrap import LEAST_STEPS
+from trainperf.core.stats.sequential import (
+    ASSUMED_PAIRS,
+    ASSUMED_SPREAD,
+    Looks,
+    TurnTimes,
+    pair_is_over,
+    pairs_to_decide,
+)
+from trainperf.reports.comparison import answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProofOptions:
+    """How many pairs at most, and how each is run."""
+
+    pairs: int
+    steps: int
+    """Fewest steps per turn."""
+    out: Path
+    to_the_end: bool = False
+    """Whether no training is ended before it is through."""
+
+
+def prove(
+    trainings: tuple[str, str], options: ProofOptions, shown: ComparisonOptions
+) -> CommandResult:
+    """Run pairs until the verdict stands, the pairs are used up, or the user interrupts.
+
+    Raises:
+        ConfigError: A command line cannot be run.
+        KeyboardInterrupt: Before the first pair showed anything.
+        RunError: A training failed, was not measured, or did not take turns.
+    """
+    proof = _Proof(shown=replace(shown, looks=Looks(most=options.pairs)))
+    pairs = run_pairs(
+        trainings,
+        PairOptions(
+            pairs=options.pairs,
+            steps=options.steps,
+            out=options.out,
+            enough=lambda number, turns: not options.to_the_end and proof.enough(number, turns),
+        ),
+    )
+    with closing(pairs):
+        try:
+            for pair in pairs:
+                if proof.add(pair):
+                    break
+        except KeyboardInterrupt:
+            if not proof.paths[0]:
+                raise
+            proof.interrupted = True
+    return compare_sides(proof.paths, replace(proof.shown, ending=proof.ending()))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Proof:
+    """The pairs so far, and what they show."""
+
+    shown: ComparisonOptions
+    paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
+    runs: tuple[list[ComparedRun], list[ComparedRun]] = field(default_factory=lambda: ([], []))
+    begun_ns: int = field(default_factory=monotonic_ns)
+    decided: bool = False
+    ended: bool = False
+    """Whether a pair was ended before its trainings were through."""
+    interrupted: bool = False
+
+    @property
+    def looks(self) -> Looks:
+        """The plan."""
+        return self.shown.looks or Looks(most=1)
+
+    def enough(self, number: int, turns: TurnsSoFar) -> bool:
+        """Whether a pair can be ended after so many turns, the first quarter being warm-up."""
+        settled = [side[max(1, len(side) // 4) :] for side in turns]
+        if any(sum(turn.steady for turn in side) < 2 * LEAST_STEPS for side in settled):
+            return False
+        before, after = settled
+        clocks = [
+            TurnTimes(
+                before=[turn.steady_ns for turn in before],
+                after=[turn.steady_ns for turn in after],
+            ),
+            TurnTimes(
+                before=[turn.whole_ns for turn in before],
+                after=[turn.whole_ns for turn in after],
+            ),
+        ]
+        return pair_is_over(clocks, self.looks, first=number == 1)
+
+    def add(self, pair: PairOfRuns) -> bool:
+        """Look at one pair more; whether it is the last."""
+        for side, path in enumerate(pair.runs):
+            self.paths[side].append(path)
+            self.runs[side].append(read_run(path))
+        self.ended = self.ended or pair.ended
+        self.interrupted = pair.interrupted
+        comparison = compared(*self.runs, self.shown)
+        self.decided = is_decided(comparison, self.shown.most_slower)
+        if not self.decided and not self.interrupted:
+            _say(f"{answer(comparison)} {self._remaining(comparison)}")
+        return self.decided or self.interrupted
+
+    @property
+    def pairs(self) -> int:
+        """Pairs so far."""
+        return len(self.paths[0])
+
+    def _spent_s(self) -> float:
+        return (monotonic_ns() - self.begun_ns) / 1e9
+
+    def _remaining(self, comparison: Comparison) -> str:
+        """How long it will take if the next pairs are like these."""
+        interval = comparison.speedup
+        most = self.looks.most
+        if interval is None or self.pairs == most:
+            return ""
+        needed = pairs_to_decide(
+            (interval.value, interval.high), self.pairs, self.looks, margin=comparison.margin
+        )
+        each_s = self._spent_s() / self.pairs
+        if needed is None:
+            return f"The {most - self.pairs} pairs that remain may not decide either."
+        further = needed - self.pairs
+        return f"About {plural(further, 'more pair')}, {duration(further * each_s)}."
+
+    def ending(self) -> str:
+        """How many pairs it took, why it ended, and what the verdict stands on."""
+        taken = plural(self.pairs, "pair")
+        why = f"{taken} of at most {self.looks.most} decided it"
+        if not self.decided:
+            why = (
+                f"interrupted after {taken}"
+                if self.interrupted
+                else f"{taken} did not decide it (--pairs)"
+            )
+        sentence = f"{why}, in {duration(self._spent_s())}"
+        if self.ended:
+            sentence += (
+                "; trainings were ended when more of their steps would have shown nothing new, so "
+                "what happens less often is not included (--to-the-end)"
+            )
+        if self.pairs <= ASSUMED_PAIRS:
+            sentence += (
+                f"; so few cannot show how much two processes of one program differ: "
+                f"{share(ASSUMED_SPREAD)} is assumed"
+            )
+        return f"{sentence}."
+
+
+def is_decided(comparison: Comparison, limit: float | None = None) -> bool:
+    """Whether further pairs are not needed, or would not help.
+
+    Args:
+        comparison: Of the pairs so far.
+        limit: Of the gate, which is to be decided too; `None` without one.
+    """
+    clock = comparison.headline
+    if clock is None:
+        return True
+    judged = limit is None or gate(comparison, limit) != "undecided"
+    # A loss that differs says nothing of the clocks, and is no reason to stop looking at them.
+    verdict = clock.verdict if comparison.verdict == "loss differs" else comparison.verdict
+    return judged and verdict != "undecided"
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(encodable(f"trainperf: {sentence.rstrip()}\n", sys.stderr))

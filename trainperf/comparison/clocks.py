@@ -1,0 +1,80 @@
+"""The two clocks of a comparison, the one that the change moved, and the gate on both."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from trainperf.comparison.compared_run import ComparedRun, Repeats
+from trainperf.comparison.fit_clock import FIT_STEP_S
+from trainperf.comparison.results import ClockChange, Comparison, Remedy
+from trainperf.core.readings import FIRST_STEP_S, STEP_S
+from trainperf.core.stats.verdict import SpeedVerdict, repeats_to_decide
+
+
+Gate = Literal["pass", "regression", "undecided"]
+
+PROOF_PAIRS, PROOF_STEPS = 5, 100
+"""Of the `trainperf prove` whose duration is estimated."""
+
+_MOVED = frozenset({"faster", "slower"})
+
+
+def headline(clocks: Sequence[ClockChange]) -> tuple[SpeedVerdict, ClockChange]:
+    """The verdict on both clocks, and the clock that stands for it: the one that moved.
+
+    The fit comes first, because it is what a training costs.  *Equal* has to hold for both.
+    """
+    for clock in clocks:
+        if clock.verdict in _MOVED:
+            return clock.verdict, clock
+    undecided = [clock for clock in clocks if clock.verdict == "undecided"]
+    return ("undecided", undecided[0]) if undecided else ("equal", clocks[0])
+
+
+def gate(comparison: Comparison, limit: float) -> Gate:
+    """Whether a change that slows training by more than *limit* is excluded, or shown.
+
+    *Regression*: a clock is slower by its whole 95 % interval, and its estimate is beyond the
+    limit; or the loss differs.  *Pass*: of no clock the interval reaches beyond the limit.
+    """
+    if comparison.verdict == "loss differs":
+        return "regression"
+    outcomes = [_gate(clock, limit) for clock in comparison.clocks]
+    if "regression" in outcomes:
+        return "regression"
+    return "undecided" if "undecided" in outcomes or not outcomes else "pass"
+
+
+def _gate(clock: ClockChange, limit: float) -> Gate:
+    gain = clock.speedup
+    if gain.high < 1 and 1 / gain.value - 1 > limit:
+        return "regression"
+    return "pass" if 1 / gain.low - 1 <= limit else "undecided"
+
+
+def remedy(clock: ClockChange, noise: float, margin: float, sides: Sequence[Repeats]) -> Remedy:
+    """What would decide an undecided clock.
+
+    Args:
+        clock: The undecided one.
+        noise: Relative standard deviation from run to run.
+        margin: Up to which speeds count as equal.
+        sides: The runs; a proof of `PROOF_PAIRS` pairs of them takes as long as these did.
+    """
+    durations = [_proof_s(side[0]) for side in sides]
+    measured = [seconds for seconds in durations if seconds is not None]
+    return Remedy(
+        repeats=repeats_to_decide(clock.speedup.value, noise, margin),
+        proof_s=PROOF_PAIRS * sum(measured) if len(measured) == len(durations) else None,
+        proof_pairs=PROOF_PAIRS,
+        proof_steps=PROOF_STEPS,
+    )
+
+
+def _proof_s(run: ComparedRun) -> float | None:
+    """Of `PROOF_STEPS` steps of a run, with its start."""
+    summary = run.summary
+    step_s = summary.value(FIT_STEP_S) or summary.value(STEP_S)
+    if step_s is None:
+        return None
+    start_s = summary.ledger_s.get("startup", 0.0) + (summary.value(FIRST_STEP_S) or 0.0)
+    return start_s + PROOF_STEPS * step_s

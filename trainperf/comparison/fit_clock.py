@@ -1,0 +1,174 @@
+"""Fit clock of a run: wall time per unit of work, with everything that recurs in it.
+
+A *cycle* is a step and the gaps up to the next one: waiting for data, the work, slow steps,
+validation, checkpoints, epoch starts.  The mean cycle times the number of steps is what a training
+costs.  Apart are what happens once and what is not the training's: warm-up, compilation, start
+and end of the fit, steps that were traced or audited, and the other training's turns.
+
+The median step answers another question: an epoch start every tenth step does not move it, and
+where a loader is late every fourth step, it says nothing of the three others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.analysis.run.journal import Journal
+from trainperf.core.phases import Tag
+from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_S
+from trainperf.core.stats.bootstrap import (
+    LEAST_STEPS,
+    RESAMPLES,
+    Estimate,
+    Resampled,
+    estimate,
+    mixed,
+    period_length,
+    resamples,
+    segments,
+)
+from trainperf.core.steps.block import StepBlock
+from trainperf.meters.fold import Reading
+
+
+FIT_STEP_S = "fit_step_s"
+"""Mean cycle, seconds on the host's clock; over ranks that of the slowest one in each step."""
+
+FIT_TOKENS_PER_S = "fit_effective_tokens_per_s"
+FIT_SAMPLES_PER_S = "fit_samples_per_s"
+
+FIT_CLOCK: Mapping[str, str] = {
+    STEP_S: FIT_STEP_S,
+    EFFECTIVE_TOKENS_PER_S: FIT_TOKENS_PER_S,
+    SAMPLES_PER_S: FIT_SAMPLES_PER_S,
+}
+"""Reading of steady steps that may decide a comparison, to the same by the fit clock."""
+
+FIT_BETTER: Mapping[str, str] = {
+    FIT_STEP_S: "lower",
+    FIT_TOKENS_PER_S: "higher",
+    FIT_SAMPLES_PER_S: "higher",
+}
+
+MOST_CELLS = 4096
+"""Cycles that are kept one by one; of longer runs neighbours are added up."""
+
+_APART = int(Tag.WARMUP | Tag.PROFILED | Tag.AUDITED | Tag.RECOMPILED | Tag.OUT_OF_TURN)
+"""Tags of steps that are no part of the fit clock, with the gaps that follow them."""
+
+_Column = npt.NDArray[np.float64]
+_FACTS = {FIT_TOKENS_PER_S: "tokens_effective", FIT_SAMPLES_PER_S: "samples"}
+
+
+class CycleFold:
+    """Every cycle of a run, in order, in constant memory: fed in the pass that makes its summary.
+
+    Args:
+        journals: Of the ranks, in their order, filled while the steps are read: gaps are in them.
+    """
+
+    def __init__(self, journals: Sequence[Journal]) -> None:
+        self._journals = journals
+        self._cells: list[_Column] = []
+        """Per cell: seconds, steps, tokens, samples; NaN where not counted."""
+        self._kept = 0
+        self._together = 1
+        """Cycles of a cell."""
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: the same ones of every rank that took part."""
+        pairs = list(zip(blocks, self._journals, strict=True))
+        there = [(block, journal) for block, journal in pairs if len(block)]
+        seconds = np.maximum.reduce([_cycles_s(block, journal) for block, journal in there])
+        chosen = (there[0][0].tags & _APART) == 0
+        work = [_summed([block for block, _ in there], fact) for fact in _FACTS.values()]
+        cells = np.stack([seconds, np.ones(len(seconds)), *work], axis=1)[chosen]
+        self._cells.append(cells if self._together == 1 else _added(cells, self._together))
+        self._kept += len(self._cells[-1])
+        while self._kept > MOST_CELLS:
+            halved = _added(np.concatenate(self._cells), 2)
+            self._cells, self._kept, self._together = [halved], len(halved), 2 * self._together
+
+    def clock(self) -> "FitClock":
+        """What they add up to."""
+        if not self._kept:
+            return FitClock(cells=np.empty((0, 2 + len(_FACTS))))
+        return FitClock(cells=np.concatenate(self._cells))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitClock:
+    """The cycles of a run, and the readings made of them."""
+
+    cells: _Column
+
+    def readings(self) -> dict[str, Reading]:
+        """Seconds per step and, where they were counted, work per second."""
+        n = int(self.cells[:, 1].sum())
+        values = {name: self._value(name, self.cells) for name in FIT_BETTER}
+        return {
+            name: Reading(value=value, unit="s" if name == FIT_STEP_S else "1/s", n=n)
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def estimates(self, drift: float) -> dict[str, Estimate]:
+        """The error of each: whole periods of what recurs are resampled.
+
+        Args:
+            drift: Variance between parts of the run, of its steady steps: how many validations
+                fall into a part says nothing about the machine.
+        """
+        n = len(self.cells)
+        if n < LEAST_STEPS:
+            return {}
+        block = period_length(self.cells[:, 0] / self.cells[:, 1])
+        choices = list(resamples(n, block, RESAMPLES))
+        by_name = {}
+        for name, reading in self.readings().items():
+            drawn, parts, mixture = (
+                [self._value(name, self.cells[places]) or 0.0 for places in chosen]
+                for chosen in (choices, segments(n), mixed(n))
+            )
+            estimated = estimate(
+                reading.value or 0.0, Resampled(drawn=drawn, segments=parts, mixed=mixture)
+            )
+            if estimated is not None:
+                by_name[name] = estimated.with_drift(drift)
+        return by_name
+
+    @staticmethod
+    def _value(name: str, cells: _Column) -> float | None:
+        seconds, steps, *work = cells.sum(axis=0).tolist()
+        if not steps or not seconds:
+            return None
+        if name == FIT_STEP_S:
+            return float(seconds / steps)
+        amount = work[list(_FACTS).index(name)]
+        return float(amount / seconds) if amount > 0 else None  # NaN is not
+
+
+def _cycles_s(block: StepBlock, journal: Journal) -> _Column:
+    """Of each step, with the gaps after it."""
+    gaps = journal.gaps_after
+    after = [gaps.pop(index, 0) for index in block.index.astype(int).tolist()]
+    cycles: _Column = (block.wall_ns + np.array(after, dtype=np.float64)) / 1e9
+    return cycles
+
+
+def _summed(blocks: Sequence[StepBlock], fact: str) -> _Column:
+    """Over ranks; NaN where one has not counted it."""
+    columns = [block.fact(fact) for block in blocks]
+    counted = [column for column in columns if column is not None]
+    if len(counted) < len(columns):
+        return np.full(len(blocks[0]), np.nan)
+    total: _Column = np.sum(counted, axis=0)
+    return total
+
+
+def _added(cells: _Column, number: int) -> _Column:
+    """Neighbours added up, so many to a cell; the last may have fewer."""
+    summed: _Column = np.add.reduceat(cells, np.arange(0, len(cells), number), axis=0)
+    return summed

@@ -1,0 +1,64 @@
+"""Contents of `lines.json`: the lines of the user's code that a fit was seen in, sample by sample.
+
+Samples of wall time of the training thread, on rank 0: no count of calls, and no time of a device.
+A call into C counts for the Python line that made it; frames of torch, of a framework, of the
+standard library and of installed packages count for the user's line that called them.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from trainperf.core.artifacts import Document
+
+
+class Place(msgspec.Struct, frozen=True, array_like=True):
+    """A line of a function."""
+
+    file: str
+    """Relative to the working directory or to the script's, where it lies below one of them."""
+    line: int
+    function: str
+    """Qualified by its class, e.g. `Net.forward`."""
+
+
+class SampledStack(msgspec.Struct, frozen=True, array_like=True):
+    """Frames of the user's code, one inside the other, in one phase or gap."""
+
+    slot: str
+    """Label of the phase or gap."""
+    frames: tuple[int, ...]
+    """Numbers of places, the outermost first; none where no code of the user was running."""
+    outside: int
+    """How many of them are outside every module that is called: the rest is its forward."""
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """A look at the training thread."""
+
+    stack: int
+    """Number of the stack."""
+    step: int
+    """Number of the step, or of the last one before a gap; -1 before the first."""
+    stands_for_us: int
+    """Wall time: the pause before it, and how much later than planned it came."""
+
+
+class SampledLines(Document, frozen=True, kw_only=True):
+    """What was seen of the latest attempt, on rank 0."""
+
+    file: ClassVar[str] = "lines.json"
+    version: ClassVar[int] = 1
+    schema: int = version
+    taken: int
+    """Samples in all."""
+    every: int
+    """One of so many is kept, evenly over the fit."""
+    sampled_s: float
+    """Wall time from the first to the last."""
+    cost_s: float
+    """Wall time that they took, the change between two threads included."""
+    places: tuple[Place, ...]
+    stacks: tuple[SampledStack, ...]
+    samples: tuple[Sample, ...]
+    """In their order."""

@@ -1,0 +1,283 @@
+"""Repeated confidence intervals: pairs of runs judged after every pair, with one overall error.
+
+A group-sequential design by alpha spending.  The error of 5 % is spent evenly over the pairs
+planned (Lan and DeMets, Biometrika 70, 1983; the family `alpha * t**rho` of Kim and DeMets,
+Biometrika 74, 1987, with rho = 1), which gives a large change a chance at the first looks, as
+Pocock's boundary does.  Each look's nominal level follows from the joint normal distribution of
+the looks (Armitage, McPherson and Rowe, JRSS A 132, 1969) and is used as the level of Student's
+*t*, as Jennison and Turnbull propose for few observations (*Group Sequential Methods*, 2000).  All
+intervals together contain the truth with 95 % (Jennison and Turnbull, JRSS B 51, 1989), so whoever
+stops at any of them, for any reason, may believe that one.
+
+One pair of processes cannot show how much processes of one program differ, and two hardly.  So the
+interval of one or two stands on an assumed spread, and claims only what is far beyond it; from
+three pairs on the spread is measured, with a floor.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
+
+from trainperf.core.stats.bootstrap import (
+    RESOLUTION,
+    TRIMMED,
+    Estimate,
+    RatioInterval,
+    sampled_apart,
+)
+
+
+ALPHA = 0.05
+"""Share of sequences of looks in which at least one interval may miss the truth."""
+
+ASSUMED_SPREAD = 0.03
+"""Standard deviation of the log ratio of two processes of one program, assumed at first: three
+times the percent by which instances differed while they lived (docs/research/compare.md)."""
+
+ASSUMED_FREEDOM = 3
+"""Degrees of freedom of that assumption: with ten pairs planned, one pair claims what is larger
+than 7.5 times the spread."""
+
+ASSUMED_PAIRS = 2
+"""Up to so many it is assumed: one difference of two pairs says next to nothing."""
+
+LEAST_SPREAD = 0.01
+"""Pairs that agree better by chance are not believed to."""
+
+_GRID = 1201
+"""Points of the numerical integration: levels are exact to about 1e-5."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """The plan of a sequential comparison: one look after every pair, at most so many."""
+
+    most: int
+    """Pairs at most; fixed before the first one, because it decides every level."""
+
+    def level(self, pairs: int) -> float:
+        """Two-sided nominal level of the look after so many pairs.
+
+        Raises:
+            ValueError: More pairs than planned.
+        """
+        if not 1 <= pairs <= self.most:
+            raise ValueError(f"pairs={pairs}: the plan has looks 1 to {self.most}")
+        return nominal_levels(self.most)[pairs - 1]
+
+
+@cache
+def nominal_levels(looks: int) -> tuple[float, ...]:
+    """Two-sided level of each of so many evenly spaced looks that spend `ALPHA` evenly.
+
+    With ten: 0.0050 at the first, 0.0061 at the second, 0.0187 at the last.
+    """
+    spend = ALPHA / looks
+    reach = 8 * math.sqrt(looks)
+    grid = np.linspace(-reach, reach, _GRID)
+    width = float(grid[1] - grid[0])
+    # Density of the sum of the first k pairs' standardised differences, where no look has stopped.
+    density = _normal(grid)
+    step = _normal(grid[:, None] - grid[None, :]) * width
+    levels: list[float] = []
+    for number in range(1, looks + 1):
+        if number > 1:
+            density = step @ density
+        bound = _bound(grid, density * width, spend)
+        levels.append(float(2 * ndtr(-bound / math.sqrt(number))))
+        density = density * _inside(grid, bound, width)
+    return tuple(levels)
+
+
+def sequential_interval(
+    before: Sequence[Estimate], after: Sequence[Estimate], looks: Looks
+) -> RatioInterval:
+    """The ratio of two runs after some of the planned pairs, which took turns.
+
+    The estimate is that of `paired_interval`: the mean log ratio of the pairs, trimmed from ten
+    on.  So is the standard error, from three pairs on.  The quantile is Student's at the level of
+    the look.
+
+    Args:
+        before: Repeats in the order of time, at least one.
+        after: As many, each run in turns with the one at its place in *before*.
+        looks: The plan.
+
+    Raises:
+        ValueError: More pairs than planned, or none.
+    """
+    pairs = list(zip(before, after, strict=True))
+    level = looks.level(len(pairs))
+    log_ratios = [second.log - first.log for first, second in pairs]
+    sampled = median(_sampled(first, second) for first, second in pairs)
+    middle, per_pair, freedom = _trimmed(log_ratios)
+    if len(pairs) <= ASSUMED_PAIRS:
+        freedom, spread = ASSUMED_FREEDOM, max(per_pair, ASSUMED_SPREAD**2 + sampled)
+    else:
+        spread = max(per_pair, sampled, LEAST_SPREAD**2)
+    error = math.sqrt((spread + 2 * RESOLUTION**2) / len(pairs))
+    reach = float(stdtrit(freedom, 1 - level / 2)) * error
+    return RatioInterval(
+        ratio=math.exp(middle),
+        low=math.exp(middle - reach),
+        high=math.exp(middle + reach),
+        # A difference of two runs scatters more than one of them.
+        noise=math.sqrt((_variance(log_ratios) if len(pairs) > ASSUMED_PAIRS else spread) / 2),
+        source="turns" if len(pairs) > ASSUMED_PAIRS else "assumed",
+    )
+
+
+def _sampled(first: Estimate, second: Estimate) -> float:
+    """Variance of a pair's log ratio from which steps were recorded.
+
+    Two estimates err upwards: differences of eighths where periodic work falls unevenly into them,
+    and resampled whole periods of each run where both did the same uneven steps.
+    """
+    return min(sampled_apart(first, second), first.sampling + second.sampling)
+
+
+def _trimmed(log_ratios: Sequence[float]) -> tuple[float, float, int]:
+    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen)."""
+    number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
+    if number == 1:
+        return log_ratios[0], 0.0, 0
+    remaining = sorted(log_ratios)[cut : number - cut]
+    left = len(remaining)
+    winsorized = [remaining[0]] * cut + remaining + [remaining[-1]] * cut
+    per_pair = _variance(winsorized) * number * (number - 1) / (left * (left - 1))
+    return float(np.mean(remaining)), per_pair, left - 1
+
+
+def _variance(values: Sequence[float]) -> float:
+    return float(np.var(values, ddof=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTimes:
+    """Time per step in the turns of one pair of processes, by one clock; one value per turn."""
+
+    before: Sequence[float]
+    after: Sequence[float]
+
+    @property
+    def number(self) -> int:
+        """Turns that both have had."""
+        return min(len(self.before), len(self.after))
+
+    def log_ratio(self) -> tuple[float, float]:
+        """The log ratio of the mean times, and its standard error (infinite below eight turns).
+
+        By batch means (Law and Kelton, *Simulation Modeling and Analysis*): of `BATCHES` stretches
+        of turns that follow each other, as long as can be.  So validation in every second turn is
+        in each of them, and is not taken for scatter.  What slows both sides of a stretch cancels.
+        """
+        size = self.number // BATCHES
+        used = size * BATCHES
+        first, second = (np.asarray(side)[self.number - used : self.number] for side in self._sides)
+        if not size or min(first.min(), second.min()) <= 0:
+            return 0.0, math.inf
+        apart = (second / second.mean() - first / first.mean()).reshape(BATCHES, size).mean(axis=1)
+        error = float(apart.std(ddof=1)) / math.sqrt(BATCHES)
+        return math.log(float(second.mean() / first.mean())), error
+
+    @property
+    def _sides(self) -> tuple[Sequence[float], Sequence[float]]:
+        return self.before, self.after
+
+
+BATCHES = 8
+"""Stretches of turns whose means are compared."""
+
+FIRST_LOOK = BATCHES
+"""Turns of each side, warm-up apart, before the first look inside a pair; then 16, 32, 64, …"""
+
+PRECISE = LEAST_SPREAD / 2
+"""Standard error below which more turns of one pair add little: what differs between processes is
+at least twice as much, and only new processes show it."""
+
+PRECISE_TURNS = 16
+"""Turns of each side below which that is not asked: so few do not show their own scatter."""
+
+
+def pair_is_over(clocks: Sequence[TurnTimes], looks: Looks, *, first: bool) -> bool:
+    """Whether more turns of this pair of processes would be wasted.
+
+    It is over when every clock is as precise as one pair can be; the first pair also when one clock
+    shows a change larger than processes are assumed to differ.  Looks are at 8, 16, 32, … turns,
+    and their errors sum to less than the first pair's.  No verdict is made here: ending a pair
+    early leaves the interval to be computed from what it recorded.
+
+    Args:
+        clocks: The turns so far, warm-up apart, by each clock that is judged.
+        looks: The plan.
+        first: Whether it is the first pair.
+    """
+    number = min(times.number for times in clocks)
+    if number < FIRST_LOOK or number & (number - 1):
+        return False
+    estimates = [times.log_ratio() for times in clocks]
+    if number >= PRECISE_TURNS and all(error <= PRECISE for _, error in estimates):
+        return True
+    if not first:
+        return False
+    level = looks.level(1)
+    between = float(stdtrit(ASSUMED_FREEDOM, 1 - level / 2)) * ASSUMED_SPREAD
+    # The level halves with every look, so that all of them together stay below the first pair's.
+    share = level * FIRST_LOOK / (2 * number)
+    quantile = float(stdtrit(BATCHES - 1, 1 - share / 2))
+    return any(abs(log) > between + quantile * error for log, error in estimates)
+
+
+def pairs_to_decide(
+    ratio_and_high: tuple[float, float], pairs: int, looks: Looks, *, margin: float
+) -> int | None:
+    """Pairs in all after which the plan would decide if nothing but their number changed.
+
+    `None` if not even the last of them would.
+
+    Args:
+        ratio_and_high: The ratio after *pairs* pairs, and the upper end of its interval.
+        pairs: How many those were.
+        looks: The plan.
+        margin: Relative difference up to which two runs are equal.
+    """
+    ratio, high = ratio_and_high
+    middle, reach_now = math.log(ratio), math.log(high / ratio)
+    within = math.log1p(margin)
+    for number in range(pairs + 1, looks.most + 1):
+        reach = reach_now * _reach(number, looks) / _reach(pairs, looks)
+        if abs(middle) > reach or abs(middle) + reach <= within:
+            return number
+    return None
+
+
+def _reach(pairs: int, looks: Looks) -> float:
+    """Half the interval's width relative to the standard deviation of a pair."""
+    freedom = pairs - 1 if pairs > ASSUMED_PAIRS else ASSUMED_FREEDOM
+    return float(stdtrit(freedom, 1 - looks.level(pairs) / 2)) / math.sqrt(pairs)
+
+
+def _normal(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.exp(-0.5 * values**2) / math.sqrt(2 * math.pi)
+
+
+def _inside(grid: npt.NDArray[np.float64], bound: float, width: float) -> npt.NDArray[np.float64]:
+    """Share of each cell of the grid that lies within the bound."""
+    return np.clip((bound - np.abs(grid)) / width + 0.5, 0.0, 1.0)
+
+
+def _bound(grid: npt.NDArray[np.float64], mass: npt.NDArray[np.float64], spend: float) -> float:
+    """The bound beyond which so much of the mass lies."""
+    width = float(grid[1] - grid[0])
+    low, high = 0.0, float(grid[-1])
+    for _ in range(60):
+        middle = (low + high) / 2
+        beyond = float((mass * (1 - _inside(grid, middle, width))).sum())
+        low, high = (middle, high) if beyond > spend else (low, middle)
+    return low

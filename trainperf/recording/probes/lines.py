@@ -1,0 +1,169 @@
+"""Sampler of the training thread: which lines of the user's code a fit spends its time in.
+
+A thread looks at the training thread's stack, at a rate that its own measured cost limits.  The
+loop itself runs none of it but a few additions as a step closes.
+"""
+
+import _thread
+import sys
+import threading
+from pathlib import Path
+
+from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.core.phases import GAPS, PHASES
+from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.probes.user_stacks import UserStacks, described
+from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.schedule import Interval
+
+
+BUDGET = 0.001
+"""Share of wall time that sampling may cost."""
+LEAST_NS = 10_000_000
+"""Between two samples, however little they cost."""
+SWITCH_NS = 30_000
+"""What a sample costs beyond its own time: the training thread gives up the interpreter lock, and
+gets it back.  Measured by `scripts/bench/lines.py`."""
+EAGER_NS = 10_000_000
+"""Before a sample, in which the interpreter's switch interval is short: longer than what a sample
+before would fall behind, so that it comes anywhere in the loop alike."""
+EAGER_SWITCH_S = 0.0005
+MOST_SAMPLES = 16_384
+"""Kept ones; whenever there are more, every second one goes."""
+_FIRST_WRITE_NS, _WRITE_EVERY_NS = 2_000_000_000, 20_000_000_000
+
+_LABELS = [*(phase.label for phase in PHASES), *(gap.label for gap in GAPS)]
+"""By slot."""
+_GOLDEN = 0.6180339887498949
+
+
+class _EagerSwitches:
+    """Has Python code give up the interpreter lock sooner, just before a sample.
+
+    Otherwise a thread that waits for it comes in where an operator lets it go, or after 5 ms: code
+    that takes less would never be seen.  Whoever changes the interval meanwhile keeps the change.
+    """
+
+    def __enter__(self) -> None:
+        self._before = sys.getswitchinterval()
+        sys.setswitchinterval(min(EAGER_SWITCH_S, self._before))
+        self._eager = sys.getswitchinterval()
+
+    def __exit__(self, *_: object) -> None:
+        if sys.getswitchinterval() == self._eager:
+            sys.setswitchinterval(self._before)
+
+
+class LinesProbe(Probe):
+    """Samples the thread that attaches it, which is the one that trains.
+
+    Args:
+        run: Where `lines.json` is written, now and then and at the end.
+        budget: Share of wall time that it may cost; by default `BUDGET`.
+        clock: Of the pauses, and of its own cost.
+    """
+
+    name = "lines"
+
+    def __init__(
+        self, run: Path, *, budget: float | None = None, clock: HostClock = monotonic_ns
+    ) -> None:
+        self._run = run
+        self._budget = BUDGET if budget is None else budget
+        self._clock = clock
+        self._stacks = UserStacks()
+        self._samples: list[tuple[int, int, int]] = []
+        self._taken, self._every = 0, 1
+        self._cost_ns = self._charged_ns = 0
+        self._began_ns = self._last_ns = 0
+        self._shift = 0.0
+        self._stop = _thread.allocate_lock()
+        self._thread: threading.Thread | None = None
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin to sample this thread."""
+        super().attach(recorder)
+        self._overhead = recorder.column("overhead_ns")
+        self._watched = threading.get_ident()
+        self._began_ns = self._last_ns = self._clock()
+        self._write_due = Interval(_WRITE_EVERY_NS)
+        self._write_due.next_ns = self._began_ns + _FIRST_WRITE_NS
+        self._stop.acquire()
+        run = self.shield(self._sample_until_stopped)
+        self._thread = threading.Thread(target=run, name="trainperf lines", daemon=True)
+        self._thread.start()
+
+    def detach(self) -> None:
+        """Stop, and write what was seen."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._stop.release()
+        thread.join(timeout=1.0)
+        write_document(self.document(), self._run)
+
+    def close(self, draft: Draft) -> None:
+        """Charge the step with what sampling it cost.  Runs every step."""
+        cost_ns = self._cost_ns
+        if cost_ns != self._charged_ns:
+            add(draft, self._overhead, cost_ns - self._charged_ns)
+            self._charged_ns = cost_ns
+
+    def seal(self) -> None:
+        """Write what was seen so far, if it is time: a fit that is killed keeps it."""
+        if self._thread is not None and self._write_due.due(self._clock()):
+            write_document(self.document(), self._run)
+
+    def document(self) -> SampledLines:
+        """What was seen so far."""
+        samples, keys = list(self._samples), list(self._stacks.keys)
+        return SampledLines(
+            taken=self._taken,
+            every=self._every,
+            sampled_s=(self._last_ns - self._began_ns) / 1e9,
+            cost_s=self._cost_ns / 1e9,
+            places=tuple(described(code, line) for code, line in list(self._stacks.places)),
+            stacks=tuple(
+                SampledStack(_LABELS[slot], tuple(reversed(places)), outside)
+                for slot, outside, *places in keys
+            ),
+            samples=tuple(Sample(*sample) for sample in samples if sample[0] < len(keys)),
+        )
+
+    def _sample_until_stopped(self) -> None:
+        pause_ns = LEAST_NS
+        while True:
+            # The lock waits without the interpreter; whoever releases it ends the thread.
+            if self._stop.acquire(timeout=pause_ns / 1e9):
+                return
+            with _EagerSwitches():
+                wait_ns = int(EAGER_NS * (0.3 + 0.7 * (self._shift * 7.0 % 1.0)))
+                due_ns = self._clock() + wait_ns
+                if self._stop.acquire(timeout=wait_ns / 1e9):
+                    return
+                begun = self._clock()
+                self._look(pause_ns + wait_ns + begun - due_ns)
+                self._last_ns = self._clock()
+            self._cost_ns += self._last_ns - begun + SWITCH_NS
+            pause_ns = self._pause_ns()
+
+    def _pause_ns(self) -> int:
+        """Until the next sample: by the mean cost so far, and never in step with the loop."""
+        mean_ns = max(LEAST_NS, self._cost_ns / self._taken / self._budget)
+        self._shift = (self._shift + _GOLDEN) % 1.0
+        return int(mean_ns * (0.5 + self._shift))
+
+    def _look(self, stands_for_ns: int) -> None:
+        recorder = self.recorder
+        slot, step = recorder.slot, recorder.index
+        frame = sys._current_frames().get(self._watched)  # noqa: SLF001 the documented name of it
+        stack = self._stacks.number(slot, frame)
+        self._taken += 1
+        if self._taken % self._every:
+            return
+        self._samples.append((stack, step, stands_for_ns // 1000))
+        if len(self._samples) >= MOST_SAMPLES:
+            del self._samples[::2]
+            self._every *= 2

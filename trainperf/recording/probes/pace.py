@@ -1,0 +1,47 @@
+"""Feeds how fast the machine is: a small fixed piece of Python, timed between steps all along.
+
+A host that lends its processors out gives a training between half and all of their speed, for
+seconds at a time, and its steps alone do not tell that from a change of the code.  The work is
+timed where and when the training runs, as its core is then; as often as costs 0.1 % of the time.
+"""
+
+from typing import ClassVar
+
+from trainperf.core.machine.clocks import pace_ns
+from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.recorder import Draft, Recorder
+
+
+COST = 0.001
+"""Share of the time that it may take, by what it was measured to take."""
+
+LONGEST_NS = 40_000_000
+"""Between two timings: one that was interrupted says nothing about the cost of the next."""
+
+
+class PaceProbe(Probe):
+    """Times the work at the end of a step, now and then.
+
+    Its time falls to the next step's data wait and is counted as our overhead.  No measure of a
+    device: for loops on a CPU.
+    """
+
+    name = "pace"
+    facts: ClassVar[tuple[str, ...]] = ("pace_ns",)
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin with the first step."""
+        super().attach(recorder)
+        self._column = recorder.column("pace_ns")
+        self._overhead = recorder.column("overhead_ns")
+        self._due_ns = 0
+
+    def close(self, draft: Draft) -> None:
+        """Time the work if it is due.  Runs every step."""
+        now = self.recorder.now_ns()
+        if now < self._due_ns:
+            return
+        pace = draft.facts[self._column] = pace_ns(self.recorder.now_ns)
+        spent = 2 * (pace or 0)  # the work runs twice: see `pace_ns`
+        add(draft, self._overhead, spent)
+        self._due_ns = now + min(LONGEST_NS, int(spent / COST))

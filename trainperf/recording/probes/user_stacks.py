@@ -1,0 +1,130 @@
+"""Stacks of a running thread, reduced to the frames of the user's own code."""
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+from trainperf.core.artifacts.lines import Place
+
+
+FRAMEWORK, PACKAGE, USER, MODULE = range(4)
+"""Whose code a frame runs: torch's, a framework's or Python's own; an installed package's; the
+user's; and the part of torch that calls a module's forward."""
+
+MOST_STACKS = 2000
+"""Different ones that are kept apart; any further one counts as a stack without frames."""
+_MOST_CODES = 20_000
+_NOWHERE = -1
+_DEEPEST = 16
+"""Frames of the user's code that are kept: the innermost ones."""
+
+_TORCH = Path(torch.__file__).parent
+_MODULE_FILE = str(_TORCH / "nn" / "modules" / "module.py")
+_OURS = Path(__file__).parents[2]
+_STANDARD = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = {"site-packages", "dist-packages"}
+_FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "numpy", "tqdm")
+
+Key = tuple[int, ...]
+"""Slot, number of frames outside of modules, and the places from the innermost one on."""
+
+
+class UserStacks:
+    """Numbers the stacks it is shown, and keeps what they consist of.
+
+    Runs on the sampling thread, which holds the interpreter lock meanwhile: nothing is formatted.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[int, tuple[int, CodeType]] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
+        self.places: list[tuple[CodeType, int]] = []
+        """Function and line of each place."""
+        self._stacks: dict[Key, int] = {}
+        self.keys: list[Key] = []
+        """What each stack consists of."""
+
+    def number(self, slot: int, innermost: FrameType | None) -> int:
+        """Number of the stack that ends in this frame.  No frame is kept."""
+        own: list[int] = []
+        others: list[int] = []
+        inside, last, codes, frame = 0, FRAMEWORK, self._codes, innermost
+        while frame is not None:
+            code = frame.f_code
+            entry = codes.get(id(code))
+            kind = entry[0] if entry is not None else self._classify(code)
+            if kind == USER:
+                own.append(self._place(code, frame))
+            elif kind == PACKAGE and not own:
+                others.append(self._place(code, frame))
+            elif kind == MODULE:
+                if last == USER:  # a wrapper's forward, as DDP's, is torch's: its inside counts
+                    inside = len(own)
+                kind = last
+            last = kind
+            frame = frame.f_back
+        places = own[:_DEEPEST] if own else others[:_DEEPEST]
+        key = (slot, max(0, len(places) - inside) if own else len(places), *places)
+        number = self._stacks.get(key)
+        return self._new(key) if number is None else number
+
+    def _new(self, key: Key) -> int:
+        if len(self.keys) >= MOST_STACKS:
+            key = (key[0], 0)
+            if key in self._stacks:
+                return self._stacks[key]
+        number = self._stacks[key] = len(self.keys)
+        self.keys.append(key)
+        return number
+
+    def _place(self, code: CodeType, frame: FrameType) -> int:
+        at = (id(code), frame.f_lineno)
+        number = self._numbers.get(at)
+        if number is None:
+            if len(self.keys) >= MOST_STACKS:  # a stack with a new place would not be kept
+                return _NOWHERE
+            number = self._numbers[at] = len(self.places)
+            self.places.append((code, at[1]))  # which keeps the code, and so its id, alive
+        return number
+
+    def _classify(self, code: CodeType) -> int:
+        if len(self._codes) >= _MOST_CODES:  # code that is made anew all the time
+            self._codes.clear()
+        kind = kind_of(code.co_filename)
+        self._codes[id(code)] = (kind, code)
+        return kind
+
+
+def kind_of(file: str) -> int:
+    """Whose code a file has."""
+    if file.startswith("<"):
+        return USER if file.startswith(("<ipython", "<stdin")) else FRAMEWORK
+    path = Path(file)
+    if path.is_relative_to(_TORCH):
+        return MODULE if file == _MODULE_FILE else FRAMEWORK
+    parts = path.parts
+    package = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
+    if package is not None:
+        return FRAMEWORK if parts[package + 1].startswith(_FRAMEWORKS) else PACKAGE
+    ours = path.is_relative_to(_OURS) or path.is_relative_to(_STANDARD)
+    return FRAMEWORK if ours else USER
+
+
+def described(code: CodeType, line: int) -> Place:
+    """A place as reports print it."""
+    name = getattr(code, "co_qualname", code.co_name)  # Python 3.11 has it
+    return Place(shown_file(code.co_filename), line, name.rpartition("<locals>.")[2])
+
+
+def shown_file(file: str) -> str:
+    """A file's name relative to the working directory or the script's, if it lies below one."""
+    path = Path(file)
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    for base in (Path.cwd(), *([Path(script).resolve().parent] if script else [])):
+        if path.is_relative_to(base):
+            return os.fspath(path.relative_to(base))
+    return file
