@@ -246,7 +246,8 @@ def _noise(comparison: Comparison) -> str:
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
         apart = f", {duration(noise.apart_s)} apart"
         repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
-    return f"{_each(comparison)} each{apart}: run-to-run noise {share(noise.relative)}, {why}; {least}; {repeat}"
+    noisy = f"run-to-run noise {share(noise.relative)}, {why}"
+    return f"{_each(comparison)} each{apart}: {noisy}; {least}; {repeat}"
 
 
 def _machine(comparison: Comparison) -> str:
