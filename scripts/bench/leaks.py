@@ -2,6 +2,9 @@
 
     python -m scripts.bench.leaks [--seeds 5] [--json FILE]
 
+Reading a heap with many free chunks takes milliseconds, so a fit of 35 s would have a handful of
+samples.  Here sampling may take 3 % of the time, which gives as many as a fit of 15 minutes has.
+
 Four kinds take place at once, each in a process of its own; seeds follow each other.  The steps of
 all but the first are mostly sleep, so that one core is enough.
 """
@@ -26,9 +29,11 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.loop import LoopMonitor
+from trainperf.recording import monitor as monitor_module
 
 
-FIT_S = 35.0
+FIT_S, LEAST_STEPS = 35.0, 1_800
+"""A fit lasts at least so long; 20 kB a step come to 32 MiB in 1,700 steps."""
 WIDTH = 64
 
 
@@ -108,7 +113,7 @@ KINDS: dict[str, tuple[Step, bool]] = {
 """What a step does, and whether it leaks."""
 
 
-def fit(kind: str, seed: int, fit_s: float) -> Planted:
+def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> Planted:
     """One fit, in this process."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -116,11 +121,13 @@ def fit(kind: str, seed: int, fit_s: float) -> Planted:
     model: nn.Module = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     step, planted = KINDS[kind]
+    monitor_module.SAMPLE_SHARE = 0.03
 
     def batches() -> Iterator[Tensor]:
-        ends = time.perf_counter() + fit_s
-        while time.perf_counter() < ends:
-            length = int(np.clip(rng.lognormal(4.5, 0.7), 8, 512)) if kind == MANY_SHAPES else 16
+        ends, steps = time.perf_counter() + fit_s, 0
+        while time.perf_counter() < ends or steps < least_steps:
+            steps += 1
+            length = int(rng.integers(192, 320)) if kind == MANY_SHAPES else 16
             yield torch.randn(2, length, WIDTH)
 
     with tempfile.TemporaryDirectory() as out:

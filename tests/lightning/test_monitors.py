@@ -34,9 +34,9 @@ BATCH = {"x": torch.ones(2, 4), "attention_mask": MASK}
 ON_A_CPU = {
     DataWaitMonitor: set(),
     H2DMonitor: set(),
-    StepTimeMonitor: {"gc_ns", "recompiles"},
+    StepTimeMonitor: {"gc_ns", "recompiles", "pace_ns"},
     GradScalerMonitor: set(),
-    TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded"},
+    TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded", "cache_keys"},
     AllReduceTailMonitor: set(),
     MemoryMonitor: {"resident_bytes", "owned_bytes"},
 }

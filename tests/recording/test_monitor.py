@@ -476,3 +476,29 @@ def test_a_monitor_begins_when_it_is_made() -> None:
     line.end()
 
     assert line.gaps_ms() == [("startup", 0, 3, -1), ("shutdown", 3, 0, -1)]
+
+
+class Dear(Probe):
+    """Takes 7 ms to sample, as reading a grown heap does."""
+
+    name = "dear"
+    facts: ClassVar[tuple[str, ...]] = ("owned_bytes",)
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.times = 0
+
+    def sample(self, draft: Draft) -> None:
+        """Once more."""
+        self.times += 1
+        self._clock.advance(ms=7)
+
+
+def test_samples_take_a_thousandth_of_the_time_by_what_they_cost() -> None:
+    """A minute of steps of 10 ms: one in 7 s, and one of the last step."""
+    fit = HostFit()
+    dear = Dear(fit.clock)
+    fit.monitor.start(RunParts(info=RunInfo(), probes=[dear]))
+    fit.steps(6_000, ms=10).finish()
+
+    assert dear.times == 10

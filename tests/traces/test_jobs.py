@@ -50,14 +50,18 @@ def traced(rank: int | None, began_ns: int = NOW_NS, **about: Any) -> RankAnalys
         (traced(1, 5 * 10**15), 1),
         (traced(1, world_size=4), 2),
         (traced(1, device="another GPU"), 2),
+        (traced(1, world_size=None, device=None), 1),
+        (traced(1, world_size=1), 2),
         (traced(None), 2),
+        (traced(0), 2),
         (traced(1, steps=(TraceStep(step=9, step_s=0.1),)), 1),
         (traced(1, steps=(TraceStep(step=10, step_s=0.1),)), 2),
         (traced(1, steps=(TraceStep(step=10, step_s=0.1),), step_source="none"), 1),
     ],
     ids=[
         "another rank", "minutes later", "later still", "a clock of its own", "another size",
-        "another device", "no rank", "cut short", "other steps", "steps without numbers",
+        "another device", "cut before it says", "a job of one", "no rank",
+        "the same rank", "cut short", "other steps", "steps without numbers",
     ],
 )  # fmt: skip
 def test_what_two_traces_of_one_job_have_in_common(other: RankAnalysis, number: int) -> None:

@@ -16,7 +16,7 @@ from trainperf.core.machine.clocks import HostClock, TimingEvent, monotonic_ns
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.warmup import WarmupDetector
-from trainperf.core.steps.block import StepBlock, StepSchema
+from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.records import FACTS, EndMark, GapRecord, Row, RunInfo, Totals
 from trainperf.meters import METERS, Meter
 from trainperf.meters.fold import Reading
@@ -33,6 +33,12 @@ from trainperf.recording.timeline import calibrate
 TOTALS_EVERY_NS = 10_000_000_000
 SAMPLE_NS = (10_000_000, 250_000_000)
 """Time between samples of what is dear to read, e.g. of the allocator: at first, and later on."""
+
+SAMPLE_SHARE = 1e-3
+"""Of the time, for all that is sampled together."""
+
+SHOW_SHARE = 5e-4
+"""Of the time, for showing readings while training goes on."""
 
 _DEVICE = "device clock"
 _READINGS = "readings"
@@ -83,8 +89,11 @@ class Monitor:
         self._own_facts = OwnFacts((), (), self.guard)
         self._watched = self._has_readers = False
         self._schema = StepSchema()
+        self._unfolded: list[Row] = []
+        """Steps written that no meter has observed."""
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
-        self._samples: list[tuple[CostLimit, Callable[[Draft], None]]] = []
+        self._sample: Callable[[Draft], None] = self.guard.each(())
+        self._sample_limit = CostLimit(SAMPLE_SHARE)
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
@@ -98,7 +107,7 @@ class Monitor:
         self._overhead: int | None = None
         self._switch_ns = 0.0
         self._answered = False
-        self._show_limit = CostLimit()
+        self._show_limit = CostLimit(SHOW_SHARE)
         self.progress: dict[str, int] = {}
         """Steps, samples and effective tokens written so far, this rank."""
         self.started = False
@@ -131,8 +140,7 @@ class Monitor:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
-        samples = [self.guard.each((hook,)) for hook in overriding(probes, "sample")]
-        self._samples = [(CostLimit(), hook) for hook in samples]
+        self._sample = self.guard.each(overriding(probes, "sample"))
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         self.recorder.on_close = self.guard.each(overriding(probes, "close"))
         self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
@@ -161,21 +169,16 @@ class Monitor:
 
     def _look(self, draft: Draft, now: int) -> None:
         """Sample what is sampled, and flush, if either is due."""
-        if self._sample_due.due(now):
-            self._sample(draft, now)
+        if now >= self._sample_limit.next_ns and self._sample_due.due(now):
+            begun = self._clock()
+            self._sample(draft)
+            ended = self._clock()
+            self._sample_limit.done(ended, ended - begun)
         crowded = self._device is not None and self._device.crowded
         if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
             self._flush()
-        self._look_ns = min(self._sample_due.next_ns, self._flush_schedule.late_ns)
-
-    def _sample(self, draft: Draft, now: int) -> None:
-        """Let each probe sample that has not cost too much lately."""
-        for limit, sample in self._samples:
-            if now >= limit.next_ns:
-                begun = self._clock()
-                sample(draft)
-                ended = self._clock()
-                limit.done(ended, ended - begun)
+        sample_ns = max(self._sample_due.next_ns, self._sample_limit.next_ns)
+        self._look_ns = min(sample_ns, self._flush_schedule.late_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -197,8 +200,7 @@ class Monitor:
         self.finished = True
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
-            for _, sample in self._samples:
-                sample(draft)
+            self._sample(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()
@@ -223,6 +225,7 @@ class Monitor:
 
     def totals(self) -> Totals:
         """The cumulative facts now."""
+        self._fold()
         ask, probes = self.guard.run, self._parts.probes
         base = (self._parts.totals and ask("totals", self._parts.totals)) or Totals(at_step=0)
         notes = [ask(probe.name, partial(texts, probe.notes)) or {} for probe in probes]
@@ -285,9 +288,9 @@ class Monitor:
             self._tell("rows", rows)
             self.progress = counted(self.progress, self.recorder.columns, group.drafts)
             if self._watched:
-                block = StepBlock.from_rows(self._schema, rows)
-                self.guard.run(_READINGS, lambda: self._window.observe(block))
-                self._own.observe(block)
+                self._unfolded += rows
+                if len(self._unfolded) >= BLOCK_STEPS:
+                    self._fold()
         if group.gaps:
             self._tell("entries", list(group.gaps))
 
@@ -301,10 +304,11 @@ class Monitor:
         return draft.row()
 
     def _show(self) -> None:
-        steps, begun = self._window.steps, self._clock()
+        steps, begun = self._window.steps + len(self._unfolded), self._clock()
         waiting = steps < self._parts.log_every or begun < self._show_limit.next_ns
         if not steps or (waiting and not self.finished):
             return
+        self._fold()
         info = self._info_now()
         readings = self._window.take(info) | self._own.window(info)
         self._tell("readings", self.recorder.index, readings)
@@ -316,6 +320,15 @@ class Monitor:
                 self.guard.run("first answer", lambda: answer(readings))
         now = self._clock()
         self._show_limit.done(now, now - begun)
+
+    def _fold(self) -> None:
+        """Show the meters what was written: columns cost by the call, not by the step."""
+        rows, self._unfolded = self._unfolded, []
+        if not rows:
+            return
+        block = StepBlock.from_rows(self._schema, rows)
+        self.guard.run(_READINGS, lambda: self._window.observe(block))
+        self._own.observe(block)
 
     def _info_now(self) -> RunInfo:
         info = self._parts.info

@@ -34,11 +34,18 @@ def _may_be_of_one_job(first: RankAnalysis, second: RankAnalysis) -> bool:
     a, b = first.trace, second.trace
     return (
         None not in (a.rank, b.rank)
-        and a.world_size == b.world_size != 1
-        and a.device == b.device
+        and a.rank != b.rank
+        and 1 not in (a.world_size, b.world_size)
+        and _agree(a.world_size, b.world_size)
+        and _agree(a.device, b.device)
         and _at_one_time(first.began_ns, second.began_ns)
         and _share_a_step(a, b)
     )
+
+
+def _agree(first: object, second: object) -> bool:
+    """A file that is cut short may lack what the others say."""
+    return first == second or None in (first, second)
 
 
 def _at_one_time(first_ns: int, second_ns: int) -> bool:

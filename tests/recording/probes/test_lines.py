@@ -18,7 +18,13 @@ from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.phases import Phase
 from trainperf.recording.guard import Guard
-from trainperf.recording.probes.lines import LEAST_NS, MOST_SAMPLES, LinesProbe
+from trainperf.recording.probes.lines import (
+    EAGER_SWITCH_S,
+    LEAST_NS,
+    MOST_SAMPLES,
+    LinesProbe,
+    _EagerSwitches,
+)
 from trainperf.recording.probes.user_stacks import (
     FRAMEWORK,
     MODULE,
@@ -114,6 +120,7 @@ def test_the_number_of_stacks_is_bounded() -> None:
             f"made_{number}",
         )()
     assert len(stacks.keys) == MOST_STACKS
+    assert stacks.places == []
 
 
 def test_the_number_of_samples_is_bounded_and_they_stay_spread_over_the_fit(
@@ -235,3 +242,17 @@ def test_no_frame_is_kept(tmp_path: Path) -> None:
     stacks.number(0, frame)
     assert sys.getrefcount(frame) == before
     assert all(isinstance(code, CodeType) for code, _ in stacks.places)
+
+
+def test_the_switch_interval_is_short_before_a_sample_and_then_what_it_was() -> None:
+    """Unless somebody changes it meanwhile."""
+    before = sys.getswitchinterval()
+    with _EagerSwitches():
+        assert sys.getswitchinterval() == pytest.approx(EAGER_SWITCH_S)
+    assert sys.getswitchinterval() == before
+    try:
+        with _EagerSwitches():
+            sys.setswitchinterval(0.02)
+        assert sys.getswitchinterval() == pytest.approx(0.02)
+    finally:
+        sys.setswitchinterval(before)

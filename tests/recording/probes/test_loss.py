@@ -139,6 +139,28 @@ def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
     assert fit.facts("loss") == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_loss_of_its_own_in_each_step_is_read_with_the_next_ones() -> None:
+    """Kept until the group is written; each step has its own."""
+    fit = losses(*(torch.tensor(float(number)) for number in range(120)))
+
+    assert fit.facts("loss") == list(range(120))
+
+
+def test_a_kept_loss_that_was_written_to_is_not_measured() -> None:
+    """A wrong number is worse than none; from then on each is read at once."""
+    fit = HostFit(LossProbe())
+    for number in range(120):
+        loss = torch.tensor(float(number))
+        fit.micro_batch(None, loss)
+        if number % 30 == 29:
+            loss.zero_()
+
+    recorded = fit.finish().facts("loss")
+    assert recorded[29] is None
+    assert recorded[:29] == list(range(29))
+    assert recorded[60:] == list(range(60, 120))
+
+
 @pytest.mark.parametrize(
     ("bad", "note"),
     [

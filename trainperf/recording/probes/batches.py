@@ -41,7 +41,7 @@ class SamplesProbe(Probe):
             first = next(iter(batch.values()), None)
         elif isinstance(batch, list | tuple) and batch:
             first = batch[0]
-        if isinstance(first, torch.Tensor) and first.ndim:
+        if isinstance(first, torch.Tensor) and first.shape:
             shape: Sequence[int] = first.shape
         else:  # a scalar says nothing about the batch
             shape = next((tensor.shape for tensor in tensors(batch) if tensor.ndim), ())

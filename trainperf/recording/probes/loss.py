@@ -12,11 +12,16 @@ from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
 
 
+SURE = 16
+"""Losses that tell whether each is a tensor of its own."""
+
+
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
     *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
-    the host is read there and then, which waits for nothing and is cheaper than a copy; beside an
+    the host is kept and read with those of the next steps, which is cheaper than there and then,
+    because a step's work has filled the caches; one with a graph is read at once.  Beside an
     *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
     on a device is copied there.
     """
@@ -31,6 +36,10 @@ class LossProbe(RingProbe):
         self._read: dict[int, float] = {}
         self._asynchronous = asynchronous
         self._on_its_way: dict[int, torch.Tensor] = {}
+        self._kept: dict[int, tuple[torch.Tensor, int]] = {}
+        self._fresh: float = 0
+        """Losses in a row that were each a tensor of its own: then one can be read later."""
+        self._last: torch.Tensor | None = None
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -48,12 +57,22 @@ class LossProbe(RingProbe):
         if isinstance(value, torch.Tensor):
             if self._asynchronous or not value.is_cpu:
                 self._later(draft, value.detach())
+            elif value.ndim == 0 and self._fresh >= SURE and not value.requires_grad:
+                self._kept[draft.index] = value, value._version  # noqa: SLF001 torch's only count of changes
             elif value.ndim == 0:  # which makes no list
                 self._read[draft.index] = value.tolist()  # type: ignore[assignment]
+                self._compare(value)
             elif value.numel() == 1:
-                self._read[draft.index] = value.reshape(-1).tolist()[0]
+                self._read[draft.index] = value.detach().reshape(-1).tolist()[0]
         elif isinstance(value, float):  # the loop has read it already
             self._read[draft.index] = value
+
+    def _compare(self, value: torch.Tensor) -> None:
+        """Whether the loop writes every loss into the same tensor, which must be read at once."""
+        if value.requires_grad:
+            return
+        self._fresh = self._fresh + 1 if value is not self._last else -math.inf
+        self._last = value if self._fresh < SURE else None
 
     def _later(self, draft: Draft, value: torch.Tensor) -> None:
         """Have the value ready when the device has come here."""
@@ -82,9 +101,19 @@ class LossProbe(RingProbe):
             kept = self._on_its_way.pop(draft.index, None)
             if kept is not None:
                 self._fill(draft, kept.reshape(-1).tolist()[0])
+            if draft.index in self._kept:
+                self._take(draft)
             value = self._read.pop(draft.index, None)
             if value is not None:
                 self._fill(draft, value)
+
+    def _take(self, draft: Draft) -> None:
+        """Read what was kept, unless it was written to since: then nobody knows what it was."""
+        value, version = self._kept.pop(draft.index)
+        if value._version == version:  # noqa: SLF001 as above
+            self._fill(draft, value.tolist())  # type: ignore[arg-type]  # of no dimension: a number
+        else:
+            self._fresh = -math.inf
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""

@@ -78,6 +78,8 @@ class TokensProbe(RingProbe):
         """The first masks, kept to see whether each has memory of its own; `None` after that."""
         self._apart = False
         """Whether each has: then one can be summed later, because nothing is written over it."""
+        self._usual: tuple[str, int] | None = None
+        """Name of the batch's own mask, and the value that means *does not count*."""
         self._uncounted: list[npt.NDArray[np.int64]] = []
         self.lengths: dict[int, int] = {}
         """Effective length in tokens, or the upper edge of a bin of them, to its sequences."""
@@ -92,6 +94,15 @@ class TokensProbe(RingProbe):
     def micro_batch(self, batch: Batch, loss: object) -> None:
         """Keep or sum the batch's mask.  Runs every micro-batch; no sync."""
         draft = self.recorder.draft
+        if self._apart and draft is not None and type(batch) is dict and self._usual:
+            # As in the steps before, in one look and no call: each takes 3 µs after a real step.
+            name, ignored = self._usual
+            usual = batch.get(name)
+            if type(usual) is torch.Tensor and usual.ndim == 2 and usual.is_cpu:
+                self._waiting.append((draft, usual, ignored, usual._version))  # noqa: SLF001 as below
+                if len(self._waiting) >= WINDOW:
+                    self._sum()
+                return
         mask = self._mask(batch)
         if mask is None or draft is None:
             return
@@ -151,6 +162,7 @@ class TokensProbe(RingProbe):
             return None  # told apart at once; asking an abstract class takes a while
         mask = batch.get("attention_mask")
         if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+            self._usual = ("attention_mask", 0) if mask.numel() <= _MOST else None
             return self._using(mask, 0, "attention_mask")
         labels = batch.get("labels")
         if isinstance(labels, torch.Tensor) and labels.ndim == 2:
@@ -169,11 +181,13 @@ class TokensProbe(RingProbe):
         return marks.reshape(-1, last), ignored
 
     def _keep(self, draft: Draft, marks: torch.Tensor, ignored: int) -> None:
-        """Keep a mask until some can be summed in a row.
+        """Keep a mask until some can be summed at once.
 
-        After a real step, whose work has filled the caches, a sum takes 60 to 180 µs, and a tenth
-        of that right after another.
+        After a real step, whose work has filled the caches, the sum of one takes 60 to 180 µs, and
+        that of sixteen hardly more.
         """
+        if self._waiting and self._waiting[-1][2] != ignored:
+            self._sum()
         self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
         if not self._apart or len(self._waiting) >= WINDOW or marks.numel() > _MOST:
             self._sum()
@@ -181,22 +195,37 @@ class TokensProbe(RingProbe):
     def _sum(self) -> None:
         """Add what waits to its steps."""
         waiting, self._waiting = self._waiting, []
-        for draft, marks, ignored, version in waiting:
-            if marks._version != version:  # noqa: SLF001 written to since: nobody knows what it was
-                self._apart = False
-                continue
-            lengths = np.add.reduce(_on_host(marks) != ignored, axis=-1, dtype=np.int64)
-            add(draft, self._padded, marks.numel())
-            add(draft, self._effective, int(np.add.reduce(lengths)))
-            self._uncounted.append(lengths)
-        if len(self._uncounted) >= _MOST_UNCOUNTED:
-            self.histogram()
+        # One that was written to since is not counted: nobody knows what it was.
+        sound = [mask for mask in waiting if mask[1]._version == mask[3]]  # noqa: SLF001 as above
+        if sound:
+            self._add(sound)
         if self._apart:
-            self._apart = _apart(waiting)
+            self._apart = len(sound) == len(waiting) and _apart(waiting)
         elif self._first is not None:
             self._first += waiting
             if len(self._first) >= WINDOW:
                 self._apart, self._first = _apart(self._first), None
+
+    def _add(self, masks: list[_Mask]) -> None:
+        """Add masks, which all leave out the same value, to their steps."""
+        rows, tokens = np.array([marks.shape for _, marks, *_ in masks], dtype=np.int64).T
+        widths = np.repeat(tokens, rows)
+        lengths = np.zeros(len(widths), dtype=np.int64)
+        filled = widths > 0  # `reduceat` takes an empty row for the next one's first
+        if filled.any():
+            counts = (
+                _on_host(torch.cat([marks.reshape(-1) for _, marks, *_ in masks])) != masks[0][2]
+            )
+            begins = (np.cumsum(widths) - widths)[filled]
+            lengths[filled] = np.add.reduceat(counts, begins, dtype=np.int64)
+        total, row = [0, *np.cumsum(lengths).tolist()], 0
+        for (draft, *_), of_mask, width in zip(masks, rows.tolist(), tokens.tolist(), strict=True):
+            add(draft, self._padded, of_mask * width)
+            add(draft, self._effective, total[row + of_mask] - total[row])
+            row += of_mask
+        self._uncounted.append(lengths)
+        if len(self._uncounted) >= _MOST_UNCOUNTED:
+            self.histogram()
 
     def _room(self, marks: torch.Tensor) -> torch.Tensor:
         """Device memory for the comparison, made once and again only when a batch is larger."""

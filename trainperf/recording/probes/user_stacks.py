@@ -18,6 +18,7 @@ user's; and the part of torch that calls a module's forward."""
 MOST_STACKS = 2000
 """Different ones that are kept apart; any further one counts as a stack without frames."""
 _MOST_CODES = 20_000
+_NOWHERE = -1
 _DEEPEST = 16
 """Frames of the user's code that are kept: the innermost ones."""
 
@@ -84,6 +85,8 @@ class UserStacks:
         at = (id(code), frame.f_lineno)
         number = self._numbers.get(at)
         if number is None:
+            if len(self.keys) >= MOST_STACKS:  # a stack with a new place would not be kept
+                return _NOWHERE
             number = self._numbers[at] = len(self.places)
             self.places.append((code, at[1]))  # which keeps the code, and so its id, alive
         return number
