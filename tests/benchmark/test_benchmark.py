@@ -16,7 +16,7 @@ from trainperf.benchmark import (
     compare,
 )
 from trainperf.benchmark.calls import median_and_iqr, peak_memory, result_of, seconds_of, seeded
-from trainperf.benchmark.results import Versus, ratio_interval, verdict_of
+from trainperf.benchmark.steps import Versus, ratio_interval, verdict_of
 from trainperf.core.errors import ConfigError
 
 

@@ -74,6 +74,21 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
 
 @pytest.mark.real_clock
 @pytest.mark.slow
+def test_a_large_change_ends_the_trainings_early(tmp_path: Path) -> None:
+    """Half an hour of training each: some dozens of turns are enough."""
+    (tmp_path / "loop.py").write_text(LOOP.replace("* 80", "* 200_000"), encoding="utf-8")
+
+    ended = prove(tmp_path, "loop.py 0.003 200000", "loop.py 0.009 200000")
+
+    assert ended.returncode == 0, ended.stderr
+    assert "slower" in ended.stdout
+    assert "trainings were ended" in " ".join(ended.stdout.split())
+    run = read(tmp_path / "runs/prove/before-1/trainperf/steps-rank0.jsonl")
+    assert len(run.steps) < 20_000
+
+
+@pytest.mark.real_clock
+@pytest.mark.slow
 def test_a_regression_fails_the_gate(tmp_path: Path) -> None:
     """With exit code 1, as `trainperf compare` does."""
     (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")

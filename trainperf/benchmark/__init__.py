@@ -8,12 +8,17 @@
 For training steps and inference functions alike; see `docs/concepts/benchmarks.md`.
 """
 
-from trainperf.benchmark.results import BenchmarkComparison, PeakMemory, StepBenchmark, Versus
-from trainperf.benchmark.steps import benchmark_step, compare
+from trainperf.benchmark.calls import PeakMemory
+from trainperf.benchmark.steps import (
+    BenchmarkComparison,
+    StepBenchmark,
+    Versus,
+    benchmark_step,
+    compare,
+)
 from trainperf.benchmark.sweeps.batch_results import Knee, Sweep, SweepPoint
 from trainperf.benchmark.sweeps.batches import sweep
-from trainperf.benchmark.sweeps.loader_results import LoaderPoint, LoaderSweep
-from trainperf.benchmark.sweeps.loaders import sweep_loader
+from trainperf.benchmark.sweeps.loaders import LoaderPoint, LoaderSweep, sweep_loader
 
 
 __all__ = [

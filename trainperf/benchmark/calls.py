@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import psutil
 import torch
@@ -27,7 +28,6 @@ from torch.utils.benchmark import Measurement, TaskSpec
 from torch.utils.benchmark.utils.timer import timer as synchronised_clock
 
 from trainperf.audit.loader.probe_loader import random_state_kept
-from trainperf.benchmark.results import PeakMemory
 from trainperf.core.formatting.units import plural
 
 
@@ -85,6 +85,19 @@ LEAST_SAMPLES = 5
 """Fewer samples of the resident set during a call are no measurement of its peak."""
 
 _PAUSE_S = 0.001
+
+
+class PeakMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """Peak memory during one call after the warm-up, outside the timed ones."""
+
+    source: str
+    """`CUDA allocator` (exact), or `resident set` (whole process, sampled: a lower bound)."""
+    peak_bytes: int | None = None
+    above_start_bytes: int | None = None
+    """Memory that the call added.  On a CPU, memory that the process kept from an earlier call is
+    reused without showing here."""
+    reason: str = ""
+    """Why nothing was measured."""
 
 
 def peak_memory(call: Callable[[], object]) -> PeakMemory:

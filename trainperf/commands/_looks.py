@@ -79,6 +79,8 @@ class _Proof:
     paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
     runs: tuple[list[ComparedRun], list[ComparedRun]] = field(default_factory=lambda: ([], []))
     begun_ns: int = field(default_factory=monotonic_ns)
+    pair_begun_ns: int = field(default_factory=monotonic_ns)
+    """When the pair under way was launched."""
     decided: bool = False
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
@@ -91,6 +93,7 @@ class _Proof:
 
     def enough(self, number: int, turns: TurnsSoFar) -> bool:
         """Whether a pair can be ended after so many turns, the first quarter being warm-up."""
+        turns_s = sum(turn.steps * turn.whole_ns for side in turns for turn in side) / 1e9
         settled = [side[max(1, len(side) // 4) :] for side in turns]
         if any(sum(turn.steady for turn in side) < 2 * LEAST_STEPS for side in settled):
             return False
@@ -105,7 +108,10 @@ class _Proof:
                 after=[turn.whole_ns for turn in after],
             ),
         ]
-        return pair_is_over(clocks, self.looks, first=number == 1)
+        since_s = (monotonic_ns() - self.pair_begun_ns) / 1e9
+        return pair_is_over(
+            clocks, self.looks, first=number == 1, costs_s=(max(0.0, since_s - turns_s), turns_s)
+        )
 
     def add(self, pair: PairOfRuns) -> bool:
         """Look at one pair more; whether it is the last."""
@@ -118,6 +124,7 @@ class _Proof:
         self.decided = is_decided(comparison, self.shown.most_slower)
         if not self.decided and not self.interrupted:
             _say(f"{answer(comparison)} {self._remaining(comparison)}")
+        self.pair_begun_ns = monotonic_ns()
         return self.decided or self.interrupted
 
     @property

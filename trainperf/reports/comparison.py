@@ -246,9 +246,8 @@ def _noise(comparison: Comparison) -> str:
     if noise.apart_s is not None and noise.apart_s > TOGETHER_S:
         apart = f", {duration(noise.apart_s)} apart"
         repeat = "repeat both, in turns: a machine whose speed changed in between looks like this"
-    return (
-        f"one run each{apart}: run-to-run noise {share(noise.relative)}, {why}; {least}; {repeat}"
-    )
+    noisy = f"run-to-run noise {share(noise.relative)}, {why}"
+    return f"{_each(comparison)} each{apart}: {noisy}; {least}; {repeat}"
 
 
 def _machine(comparison: Comparison) -> str:
@@ -262,6 +261,11 @@ def _machine(comparison: Comparison) -> str:
         "fixed piece of work, timed all along): what that explains is taken out of the ratios, "
         "and they are less certain for it"
     )
+
+
+def _each(comparison: Comparison) -> str:
+    runs = len(comparison.before.paths)
+    return "one run" if runs == 1 else plural(runs, "run")
 
 
 def _loss(parity: Parity) -> str:

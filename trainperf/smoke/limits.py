@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from trainperf.benchmark.calls import Clock, peak_memory, synchronised_clock
-from trainperf.benchmark.results import PeakMemory
+from trainperf.benchmark.calls import Clock, PeakMemory, peak_memory, synchronised_clock
 from trainperf.core.errors import ConfigError, SmokeFailure
 from trainperf.core.formatting.units import duration, plural, share, size
 

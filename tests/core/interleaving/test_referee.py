@@ -158,7 +158,7 @@ def test_enough_turns_end_the_pair(address: Path) -> None:
         mine = baton(address, side)
         mine.join(0)
         for number in range(5):
-            mine.pass_on(TurnTime(steady=9, steady_ns=1.0 + side, whole_ns=number))
+            mine.pass_on(TurnTime(steps=10, steady=9, steady_ns=1.0 + side, whole_ns=number))
 
     with Referee(address, steps=3, enough=enough) as referee:
         for side in (0, 1):

@@ -108,8 +108,8 @@ def turns(ratio: float, scatter: float, number: int) -> TurnTimes:
         (1.3, 0.01, 7, True, False),  # no look here
         (1.3, 0.2, 8, True, False),  # too much scatter to say so
         (1.05, 0.01, 8, True, False),  # processes may differ by as much
-        (1.0, 0.01, 16, False, True),  # as precise as one pair can be
-        (1.0, 0.05, 16, False, False),
+        (1.0, 0.01, 16, False, True),  # as precise as one pair need be
+        (1.0, 0.3, 16, False, False),  # more turns still help more than another start
         (1.0, 0.001, 4, True, False),
     ],
 )
@@ -117,14 +117,24 @@ def test_a_pair_ends_when_more_of_its_turns_would_be_wasted(
     ratio: float, scatter: float, number: int, *, first: bool, over: bool
 ) -> None:
     """For a change that is large already, or where only new processes can show more."""
-    assert pair_is_over([turns(ratio, scatter, number)], TEN, first=first) is over
+    clocks = [turns(ratio, scatter, number)]
+
+    assert pair_is_over(clocks, TEN, first=first, costs_s=(10.0, 10.0)) is over
 
 
 def test_a_clock_that_is_still_uncertain_keeps_the_pair_going() -> None:
     """Steady steps are precise long before validation every twentieth is."""
     clocks = [turns(1.0, 0.001, 16), turns(1.0, 0.3, 16)]
 
-    assert not pair_is_over(clocks, TEN, first=True)
+    assert not pair_is_over(clocks, TEN, first=True, costs_s=(10.0, 10.0))
+
+
+def test_a_pair_is_longer_where_starting_another_takes_long() -> None:
+    """A start of a minute and turns of ten seconds: as many turns more are cheaper."""
+    clocks = [turns(1.0, 0.05, 16)]
+
+    assert not pair_is_over(clocks, TEN, first=False, costs_s=(60.0, 10.0))
+    assert pair_is_over(clocks, TEN, first=False, costs_s=(1.0, 10.0))
 
 
 def test_work_that_recurs_is_no_scatter() -> None:

@@ -8,9 +8,9 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from faults import models
 from faults.base import Script, ready, train
 from faults.loops import LONG
+from faults.models import WIDTH, Classifier
 
 
 class Slow(Callback):
@@ -31,11 +31,11 @@ class Slow(Callback):
         if self._healthy:
             return
         self.seen.append(batch[1][0].clone())
-        time.sleep(0.04)
+        time.sleep(0.1)
 
 
 def _train(out: Path, *, fixed: bool) -> None:
-    train(out, models.Slow(), ready(LONG, models.WIDTH, 512), callbacks=[Slow(healthy=fixed)])
+    train(out, Classifier(), ready(LONG, WIDTH, 512), callbacks=[Slow(healthy=fixed)])
 
 
 SCRIPT = Script(expected=("leak", "callbacks"), train=_train, same_work=False)

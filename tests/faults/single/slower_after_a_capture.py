@@ -1,4 +1,4 @@
-"""Steps are half as long again once three were profiled, as where CUPTI stays loaded."""
+"""Steps take twice as long once three were profiled, as where CUPTI stays loaded."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ class Hindered(Calm):
     def training_step(self, batch: Any, batch_idx: int) -> Any:
         """The loss of a batch."""
         if batch_idx >= self._since:
-            time.sleep(0.003)
+            time.sleep(0.006)
         return super().training_step(batch, batch_idx)
 
 

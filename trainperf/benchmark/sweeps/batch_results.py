@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from trainperf.benchmark.results import PeakMemory
+from trainperf.benchmark.calls import PeakMemory
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.html.figures import (
     Axis,

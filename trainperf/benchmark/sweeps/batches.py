@@ -17,9 +17,14 @@ import msgspec
 import torch
 
 from trainperf.audit.out_of_memory import out_of_memory
-from trainperf.benchmark.calls import graphs_built, peak_memory, seconds_of, synchronised_clock
-from trainperf.benchmark.results import PeakMemory, StepBenchmark
-from trainperf.benchmark.steps import benchmark_step
+from trainperf.benchmark.calls import (
+    PeakMemory,
+    graphs_built,
+    peak_memory,
+    seconds_of,
+    synchronised_clock,
+)
+from trainperf.benchmark.steps import StepBenchmark, benchmark_step
 from trainperf.benchmark.sweeps.batch_results import Sweep, SweepPoint
 from trainperf.core.errors import ConfigError
 from trainperf.core.formatting.units import size

@@ -74,6 +74,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
 class TurnTime(msgspec.Struct, frozen=True, kw_only=True):
     """How long the steps of one turn took, on the host clock."""
 
+    steps: int
     steady: int
     """Steps that can be compared."""
     steady_ns: float

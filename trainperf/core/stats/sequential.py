@@ -197,32 +197,35 @@ BATCHES = 8
 FIRST_LOOK = BATCHES
 """Turns of each side, warm-up apart, before the first look inside a pair; then 16, 32, 64, …"""
 
-PRECISE = LEAST_SPREAD / 2
-"""Standard error below which more turns of one pair add little: what differs between processes is
-at least twice as much, and only new processes show it."""
-
-PRECISE_TURNS = 16
-"""Turns of each side below which that is not asked: so few do not show their own scatter."""
+STABLE_TURNS = 16
+"""Turns of each side below which their scatter is not believed."""
 
 
-def pair_is_over(clocks: Sequence[TurnTimes], looks: Looks, *, first: bool) -> bool:
+def pair_is_over(
+    clocks: Sequence[TurnTimes], looks: Looks, *, first: bool, costs_s: tuple[float, float]
+) -> bool:
     """Whether more turns of this pair of processes would be wasted.
 
-    It is over when every clock is as precise as one pair can be; the first pair also when one clock
-    shows a change larger than processes are assumed to differ.  Looks are at 8, 16, 32, … turns,
-    and their errors sum to less than the first pair's.  No verdict is made here: ending a pair
-    early leaves the interval to be computed from what it recorded.
+    It is over when a new pair would add more in the same time: by then its turns have taken
+    `start · (error / spread)²`, where *spread* is the least by which processes differ.  That is the
+    optimum of sampling in two stages (Cochran, *Sampling Techniques*, 1977, section 10.6).
+    The first pair is over too when a clock shows a change larger than processes are assumed to
+    differ.  Looks are at 8, 16, 32, … turns, and their errors sum to less than the first pair's.
+    No verdict is made here: the interval is computed from what the pair recorded.
 
     Args:
         clocks: The turns so far, warm-up apart, by each clock that is judged.
         looks: The plan.
         first: Whether it is the first pair.
+        costs_s: Seconds until the first turn, and in turns since.
     """
     number = min(times.number for times in clocks)
     if number < FIRST_LOOK or number & (number - 1):
         return False
     estimates = [times.log_ratio() for times in clocks]
-    if number >= PRECISE_TURNS and all(error <= PRECISE for _, error in estimates):
+    start_s, turns_s = costs_s
+    scatter = max(error for _, error in estimates) / LEAST_SPREAD
+    if number >= STABLE_TURNS and turns_s >= start_s * scatter**2:
         return True
     if not first:
         return False

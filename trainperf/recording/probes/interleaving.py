@@ -115,6 +115,7 @@ class TurnsProbe(Probe):
         # The gap that waiting is began when the last step was over.
         whole = self.recorder.switched_ns - self._began_ns
         return TurnTime(
+            steps=self._steps,
             steady=len(self._steady_ns),
             steady_ns=median(self._steady_ns),
             whole_ns=whole / self._steps,
