@@ -61,7 +61,7 @@ class PairOfRuns:
     runs: tuple[Path, Path]
     """Run directories."""
     ended: bool
-    """Whether the trainings were ended before they were through."""
+    """Whether the trainings were ended because more turns would have been wasted."""
     interrupted: bool = False
     """Whether that was the user's wish."""
 
@@ -112,7 +112,6 @@ def _run_pair(
             if number > 1 or not all(referee.passed):
                 raise
             interrupted = True
-        ended = referee.settled or interrupted
         _end(trainings, signal.SIGINT)
     for passed, folder in zip(referee.passed, folders, strict=True):
         if not passed:
@@ -121,7 +120,7 @@ def _run_pair(
                 "and more steps than a turn has"
             )
     runs = (_run_in(folders[0]), _run_in(folders[1]))
-    return PairOfRuns(number=number, runs=runs, ended=ended, interrupted=interrupted)
+    return PairOfRuns(number=number, runs=runs, ended=referee.settled, interrupted=interrupted)
 
 
 @contextmanager
