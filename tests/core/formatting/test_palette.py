@@ -1,14 +1,16 @@
 """One palette for the pages and the tab: defined once, complete, and readable."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from trainperf.core.formatting.html import palette, style
+from trainperf.core.formatting.html import palette
 from trainperf.tensorboard.plugin import STATIC
 
 
-RULES = [style._RULES, (STATIC / "style.css").read_text(encoding="utf-8")]
+PAGES = Path(palette.__file__).parent / "style.css"
+RULES = [PAGES.read_text(encoding="utf-8"), (STATIC / "style.css").read_text(encoding="utf-8")]
 SCRIPTS = [path.read_text(encoding="utf-8") for path in STATIC.glob("*.js")]
 
 
