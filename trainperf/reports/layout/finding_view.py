@@ -107,8 +107,9 @@ def _usually(finding: Finding) -> str:
     """What the same change gained in the corpus of scripts."""
     if finding.expected_gain is None:
         return ""
-    low, high = finding.expected_gain
-    return f", usually {low:.2g}–{high:.2g}× (corpus)"
+    low, high = (f"{gain:.2g}" for gain in finding.expected_gain)
+    usual = f"about {low}" if low == high else f"{low}–{high}"
+    return f", usually {usual}× (corpus)"
 
 
 def effort(finding: Finding) -> str:
