@@ -225,7 +225,11 @@ def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
     untouched = SCRIPT.replace(", callbacks=[TrainPerf()]", "")
     (tmp_path / "train.py").write_text(untouched, encoding="utf-8")
 
-    ended = prove(tmp_path, "train.py", "train.py", "--pairs", "2", "--every", "4", "--out", "here")
+    ended = prove(
+        tmp_path,
+        *("train.py", "train.py", "--pairs", "2", "--every", "4", "--out", "here"),
+        "--to-the-end",
+    )
 
     assert "did not take turns" not in ended.stderr
     for name in ("before-1", "after-1", "before-2", "after-2"):

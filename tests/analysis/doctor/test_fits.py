@@ -83,10 +83,10 @@ def test_a_fit_that_is_in_order_fails_nothing_that_was_looked_at(tmp_path: Path)
         "hot_path",
         "loader",
         "layouts",
-        "peak_memory",
         "accumulation",
         "throughput_unit",
     } <= passed
+    assert checks["peak_memory"].status == "unknown"  # too short to tell a leak from a warm-up
     assert checks["pinned_transfer"].status == "not_applicable"
     assert checks["compile_split"].status == "not_applicable"
 
