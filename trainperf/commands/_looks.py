@@ -82,6 +82,7 @@ class _Proof:
     pair_begun_ns: int = field(default_factory=monotonic_ns)
     """When the pair under way was launched."""
     decided: bool = False
+    comparable: bool = True
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
     interrupted: bool = False
@@ -121,6 +122,7 @@ class _Proof:
         self.ended = self.ended or pair.ended
         self.interrupted = pair.interrupted
         comparison = compared(*self.runs, self.shown)
+        self.comparable = comparison.headline is not None
         self.decided = is_decided(comparison, self.shown.most_slower)
         if not self.decided and not self.interrupted:
             _say(f"{answer(comparison)} {self._remaining(comparison)}")
@@ -154,7 +156,9 @@ class _Proof:
         """How many pairs it took, why it ended, and what the verdict stands on."""
         taken = plural(self.pairs, "pair")
         why = f"{taken} of at most {self.looks.most} decided it"
-        if not self.decided:
+        if not self.comparable:
+            why = f"{taken}; more would not make these runs comparable"
+        elif not self.decided:
             why = (
                 f"interrupted after {taken}"
                 if self.interrupted
