@@ -71,7 +71,7 @@ def test_the_work_of_validation_is_in_the_gap(tmp_path: Path) -> None:
     """All of its batches."""
     model = SelfValidated(Loader(2))
     model.in_validation = Sleeper(*[0.005] * 4, *[0.010] * 4)
-    ran = fit(tmp_path, model, Loader(48), val_check_interval=2)
+    ran = fit(tmp_path, model, Loader(96), val_check_interval=2)
     slept_ns = model.in_validation.slept_ns
     pairs = zip(slept_ns[::2], slept_ns[1::2], strict=True)
     assert_comes_back(durations(ran, Gap.VALIDATION), [sum(pair) for pair in pairs])

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import lightning.pytorch as pl
@@ -229,13 +230,14 @@ def assert_comes_back(spent_ns: Sequence[int], slept_ns: Sequence[int]) -> None:
     """A phase holds the planted sleeps: none is cut short, and the error is 1 % or 50 µs.
 
     The error is by how much the phase is longer than the sleep where that was long, beyond what
-    it is where it was short.
+    it is where it was short.  A fifth of what else runs in the phase is allowed: a host that lends
+    out its processors changes their speed by more.
     """
     assert len(spent_ns) == len(slept_ns)
     rest = [spent - slept for spent, slept in zip(spent_ns, slept_ns, strict=True)]
     assert min(rest) >= 0
-    off_ns = _excess(rest)
-    assert abs(off_ns) <= max(50_000, 0.01 * max(slept_ns)), f"beside the sleeps: {rest}"
+    allowed_ns = max(50_000, 0.01 * max(slept_ns), 0.2 * median(rest))
+    assert abs(_excess(rest)) <= allowed_ns, f"beside the sleeps: {rest}"
 
 
 def assert_below(limit_ns: float, *spent_ns: int) -> None:
