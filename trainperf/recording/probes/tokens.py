@@ -29,7 +29,7 @@ NO_MASK = (
 )
 WINDOW = 16
 """Masks on the host that are kept and summed in a row: some steps', so that little is held."""
-_MOST_UNCOUNTED = 4096
+_MOST_UNCOUNTED = 64
 """Batches whose sequence lengths wait to be counted."""
 _MOST = 1 << 18
 """A mask of more tokens is summed at once."""
