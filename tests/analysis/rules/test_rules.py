@@ -59,6 +59,22 @@ def test_no_more_workers_are_asked_for_than_there_are_cpus(tmp_path: Path) -> No
     assert "num_workers=8," in found(summary)["data_wait"].action
 
 
+@pytest.mark.parametrize(("threads", "left"), [(2, "set_num_threads(1)"), (1, "")])
+def test_a_worker_is_given_a_cpu_that_the_model_computes_with(
+    tmp_path: Path, threads: int, left: str
+) -> None:
+    """Two CPUs and two threads: one fewer, and no gain is promised that one thread had."""
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": threads})
+    steps = make_steps(200, data_wait=8, forward=10)
+
+    finding = found(summary_of(tmp_path, [RankSpec(steps=steps, info=info)]))["data_wait"]
+
+    assert "num_workers=1" in finding.action
+    assert left in finding.action
+    assert ("set_num_threads" in finding.action) == bool(left)
+    assert (finding.expected_gain is None) == bool(left)
+
+
 def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_path: Path) -> None:
     """Of 20 ms to make a batch beside 2 ms of work, two workers leave 10: 2.2×, never 11×."""
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2})

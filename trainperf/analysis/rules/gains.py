@@ -49,7 +49,7 @@ def with_expected_gain(finding: Finding, summary: Summary) -> Finding:
     bound, lost = finding.gain_upper_bound, finding.fraction
     if summary.run.device != "cpu" or not lost or finding.urgent or bound is None:
         return finding
-    if finding.id in UNLIKE:
+    if finding.id in UNLIKE or "set_num_threads" in finding.action:  # they ran with one thread
         return finding
     table = gain_table()
     saved = table.rules.get(finding.id, table.every)

@@ -18,6 +18,7 @@ from trainperf.analysis.rules.input.base import (
     lost_to_loader,
     micro_batches,
     round_trip_s,
+    sharing,
     small_tensors_wait,
     worth_a_worker,
 )
@@ -124,11 +125,12 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
         # Workers only have to make a batch in the time the rest of the step takes.
         needed = max(1, min(math.ceil(lost / rest), int(cpus or sys.maxsize)))
         spent = f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
-        return LoaderRemedy(
+        remedy = LoaderRemedy(
             evidence=(spent, look),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True)",
             workers=needed,
         )
+        return sharing(summary, remedy)
     needed = math.ceil(workers / rest)
     if cpus is None or needed <= cpus:
         return LoaderRemedy(
