@@ -11,6 +11,7 @@ it is judged by are different sessions and different kinds of loop.
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from scripts.bench.compare_loops import KINDS
@@ -77,12 +78,18 @@ def _add_single(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     single.add_argument("--busy", action="store_true", help="beside a process that burns a core")
     single.add_argument("--rounds", type=int, default=6, help="of four runs, of every kind")
     single.set_defaults(do=_record_single)
-    judge_single = verbs.add_parser("judge-single", help="single runs of all sessions of a split")
-    judge_single.add_argument("recordings", type=Path)
-    judge_single.add_argument("split", choices=list(KINDS))
-    judge_single.add_argument("--json", type=Path, default=None, help="also write the figures here")
-    judge_single.add_argument("--note", action="append", default=[], help="a sentence for the JSON")
-    judge_single.set_defaults(do=_judge_single)
+    judge = verbs.add_parser("judge-single", help="single runs of all sessions of a split")
+    _add_judge_arguments(judge, _judge_single)
+
+
+def _add_judge_arguments(
+    judge: argparse.ArgumentParser, do: Callable[[argparse.Namespace], None]
+) -> None:
+    judge.add_argument("recordings", type=Path)
+    judge.add_argument("split", choices=list(KINDS))
+    judge.add_argument("--json", type=Path, default=None, help="also write the figures here")
+    judge.add_argument("--note", action="append", default=[], help="a sentence for the JSON")
+    judge.set_defaults(do=do)
 
 
 def main() -> None:
@@ -102,11 +109,7 @@ def main() -> None:
     record.add_argument("--fresh", type=int, default=0, help="runs in processes of their own")
     record.set_defaults(do=_record)
     judge = verbs.add_parser("judge", help="of all sessions of a split")
-    judge.add_argument("recordings", type=Path)
-    judge.add_argument("split", choices=list(KINDS))
-    judge.add_argument("--json", type=Path, default=None, help="also write the figures here")
-    judge.add_argument("--note", action="append", default=[], help="a sentence for the JSON")
-    judge.set_defaults(do=_judge)
+    _add_judge_arguments(judge, _judge)
     _add_single(verbs)
     one = verbs.add_parser("alone", help="one run, its steps as JSON")
     one.add_argument("split", choices=list(KINDS))

@@ -30,23 +30,28 @@ STEPS = 80
 _PROCESSES = multiprocessing.get_context("fork")
 
 
+def to_record(session: str, split: str, kind: str, clock: str = "wall") -> RecordedRun:
+    """A run by turns that has no steps yet."""
+    return RecordedRun(
+        session=session,
+        split=split,
+        kind=kind,
+        mode="by turns",
+        process="same",
+        extra=0,
+        truth=0.0,
+        began_s=0.0,
+        walls=np.empty(0, dtype=np.int64),
+        clock=clock,
+    )
+
+
 def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[RecordedRun]:
     """Record what a plan wants of these: every kind of the split in turn."""
     torch.set_num_threads(1)
     for kind, make in KINDS[split].items():
         Bench(session=name, split=split, kind=kind, make=make).one("warm", STEPS)  # imports
-        like = RecordedRun(
-            session=name,
-            split=split,
-            kind=kind,
-            mode="by turns",
-            process="same",
-            extra=0,
-            truth=0.0,
-            began_s=0.0,
-            walls=np.empty(0, dtype=np.int64),
-            clock=plan.clock,
-        )
+        like = to_record(name, split, kind, plan.clock)
         for _ in range(plan.by_turns):
             yield from by_turns(like)
         if plan.by_turns_planted:

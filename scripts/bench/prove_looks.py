@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from scripts.bench.compare_loops import KINDS
-from scripts.bench.compare_record import Bench, RecordedRun
-from scripts.bench.compare_turns import PAIRS, STEPS, by_turns
+from scripts.bench.compare_record import Bench
+from scripts.bench.compare_turns import PAIRS, STEPS, by_turns, to_record
 from scripts.bench.compare_verdicts import estimated
 from trainperf.core.stats.bootstrap import Estimate
 from trainperf.core.stats.sequential import Looks, sequential_interval
@@ -68,23 +68,12 @@ def judged(kind: str, pairs: Pairs, longer: float) -> Outcome:
 
 def recorded(kind: str, split: str, comparisons: int) -> Iterator[Pairs]:
     """Pairs of identical runs, each run in a process of its own."""
-    like = RecordedRun(
-        session="looks",
-        split=split,
-        kind=kind,
-        mode="by turns",
-        process="same",
-        extra=0,
-        truth=0.0,
-        began_s=0.0,
-        walls=np.empty(0, dtype=np.int64),
-        clock="wall",
-    )
+    like = to_record("looks", split, kind)
     for _ in range(comparisons):
         steps = [run.step for run in estimated(list(by_turns(like, PAIRS)))]
-        known = [step for step in steps if step is not None]
-        if len(known) == 2 * PAIRS:
-            yield list(zip(known[::2], known[1::2], strict=True))
+        estimates = [step for step in steps if step is not None]
+        if len(estimates) == 2 * PAIRS:
+            yield list(zip(estimates[::2], estimates[1::2], strict=True))
 
 
 def main() -> None:
