@@ -37,6 +37,14 @@ def test_a_loss_is_known_when_the_step_ends() -> None:
     assert fit.facts("loss") == [0, 1, 2, 3, 4]
 
 
+def test_a_loss_made_under_inference_mode_is_read() -> None:
+    """Nobody counts its changes, so it is not kept for later."""
+    with torch.inference_mode():
+        values = [torch.tensor(float(number)) for number in range(40)]
+
+    assert losses(*values).facts("loss") == list(range(40))
+
+
 def test_no_graph_is_kept() -> None:
     """Or fifty steps' activations would stay in memory."""
     fit, weight = HostFit(LossProbe()), torch.ones(8, requires_grad=True)

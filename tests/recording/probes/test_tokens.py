@@ -48,6 +48,17 @@ def test_the_attention_mask_is_summed(kind: type[TokensProbe]) -> None:
     assert fit.totals.reasons == {}
 
 
+def test_a_mask_whose_changes_nobody_counts_is_summed_at_once() -> None:
+    """Made under inference mode, before and after masks are kept for later."""
+    batches: list[object] = [{"attention_mask": masks(3, 8)} for _ in range(20)]
+    with torch.inference_mode():
+        batches[2] = {"attention_mask": masks(1, 1)}
+        batches[18] = {"attention_mask": masks(2, 2)}
+    fit, _ = counted(*batches)
+
+    assert fit.facts("tokens_effective") == [11, 11, 2, *[11] * 15, 4, 11]
+
+
 @KINDS
 def test_without_it_labels_say_which_tokens_count(kind: type[TokensProbe]) -> None:
     """Those that the loss leaves out do not."""

@@ -57,7 +57,7 @@ class LossProbe(RingProbe):
         if isinstance(value, torch.Tensor):
             if self._asynchronous or not value.is_cpu:
                 self._later(draft, value.detach())
-            elif value.ndim == 0 and self._fresh >= SURE and not value.requires_grad:
+            elif self._can_wait(value):
                 self._kept[draft.index] = value, value._version  # noqa: SLF001 torch's only count of changes
             elif value.ndim == 0:  # which makes no list
                 self._read[draft.index] = value.tolist()  # type: ignore[assignment]
@@ -66,6 +66,12 @@ class LossProbe(RingProbe):
                 self._read[draft.index] = value.detach().reshape(-1).tolist()[0]
         elif isinstance(value, float):  # the loop has read it already
             self._read[draft.index] = value
+
+    def _can_wait(self, value: torch.Tensor) -> bool:
+        """Whether it can be read later: it has no graph, and whether it is written to is known."""
+        if self._fresh < SURE or value.ndim:
+            return False
+        return not value.requires_grad and not value.is_inference()
 
     def _compare(self, value: torch.Tensor) -> None:
         """Whether the loop writes every loss into the same tensor, which must be read at once."""

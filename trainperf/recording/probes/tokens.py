@@ -98,7 +98,12 @@ class TokensProbe(RingProbe):
             # As in the steps before, in one look and no call: each takes 3 µs after a real step.
             name, ignored = self._usual
             usual = batch.get(name)
-            if type(usual) is torch.Tensor and usual.ndim == 2 and usual.is_cpu:
+            if (
+                type(usual) is torch.Tensor
+                and usual.ndim == 2
+                and usual.is_cpu
+                and not usual.is_inference()
+            ):
                 self._waiting.append((draft, usual, ignored, usual._version))  # noqa: SLF001 as below
                 if len(self._waiting) >= WINDOW:
                     self._sum()
@@ -188,6 +193,9 @@ class TokensProbe(RingProbe):
         """
         if self._waiting and self._waiting[-1][2] != ignored:
             self._sum()
+        if marks.is_inference():  # whose changes nobody counts
+            self._add([(draft, marks, ignored, 0)])
+            return
         self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
         if not self._apart or len(self._waiting) >= WINDOW or marks.numel() > _MOST:
             self._sum()
