@@ -5,7 +5,7 @@ from support.live import MS, HostFit
 
 from trainperf.core.machine import clocks
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.pace import COST, PaceProbe
+from trainperf.recording.probes.pace import PaceProbe
 from trainperf.testing import FakeClock
 
 
@@ -32,7 +32,23 @@ def test_it_is_timed_as_often_as_its_own_cost_allows(monkeypatch: pytest.MonkeyP
 
     assert timed[0] == 0
     assert {record.facts["pace_ns"] for record in records} == {None, 5000}
-    assert len(timed) == pytest.approx(100 * MS * COST / 10_000, abs=1)
+    assert len(timed) == pytest.approx(100 * MS / 1000 / 10_000, abs=1)
+
+
+def test_a_timing_that_was_interrupted_does_not_put_off_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second takes a second: the next is due after twice what the shortest one allows."""
+    works: list[HostFit] = []
+    lengths = iter([0.005] * 2 + [1000.0] * 2 + [0.005] * 100)
+    monkeypatch.setattr(
+        clocks, "_fixed_work", lambda: works and works[0].clock.advance(ms=next(lengths))
+    )
+    works.append(fit := HostFit(PaceProbe()))
+    records = fit.steps(60).finish().sink.records
+    timed = [record.index for record in records if record.facts["pace_ns"] is not None]
+
+    assert timed[2] - timed[1] <= 21
 
 
 def test_its_fault_is_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:

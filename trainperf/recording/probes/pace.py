@@ -5,18 +5,17 @@ seconds at a time, and its steps alone do not tell that from a change of the cod
 timed where and when the training runs, as its core is then; as often as costs 0.1 % of the time.
 """
 
+import math
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
 from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
+from trainperf.recording.schedule import CostLimit
 
 
-COST = 0.001
-"""Share of the time that it may take, by what it was measured to take."""
-
-LONGEST_NS = 40_000_000
-"""Between two timings: one that was interrupted says nothing about the cost of the next."""
+INTERRUPTED = 2
+"""A timing so many times the shortest says nothing about the cost of the next."""
 
 
 class PaceProbe(Probe):
@@ -34,14 +33,16 @@ class PaceProbe(Probe):
         super().attach(recorder)
         self._column = recorder.column("pace_ns")
         self._overhead = recorder.column("overhead_ns")
-        self._due_ns = 0
+        self._limit = CostLimit()
+        self._least_ns = math.inf
 
     def close(self, draft: Draft) -> None:
         """Time the work if it is due.  Runs every step."""
         now = self.recorder.now_ns()
-        if now < self._due_ns:
+        if now < self._limit.next_ns:
             return
         pace = draft.facts[self._column] = pace_ns(self.recorder.now_ns)
         spent = 2 * (pace or 0)  # the work runs twice: see `pace_ns`
         add(draft, self._overhead, spent)
-        self._due_ns = now + min(LONGEST_NS, int(spent / COST))
+        self._least_ns = min(self._least_ns, spent or math.inf)
+        self._limit.done(now, round(min(spent, INTERRUPTED * self._least_ns)))

@@ -32,7 +32,7 @@ from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
 FACTS_OF: dict[Measure, tuple[str, ...]] = {
-    Measure.STEP_TIME: ("gc_ns", "recompiles"),
+    Measure.STEP_TIME: ("gc_ns", "recompiles", *PaceProbe.facts),
     Measure.DATA_WAIT: ("data_stall_ns", "lead_forward", "lead_backward"),
     Measure.H2D: ("h2d_device_ns", "h2d_bytes", "h2d_tensors"),
     Measure.SCALER: ("attempts", "overflows", "loss_scale"),
@@ -150,13 +150,14 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
             everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
         )
     if clock is None:
-        chosen.probes += [PaceProbe()] if "gc_ns" in facts else []
+        chosen.probes += [PaceProbe()] if "pace_ns" in facts else []
         chosen.without(FACTS_OF[Measure.H2D], CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
         chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
         chosen.probes += [ResidentMemoryProbe()] if memory else []
         return
     chosen.without(ResidentMemoryProbe.facts, "not applicable: device memory is reported instead")
+    chosen.without(PaceProbe.facts, "not applicable: the host's pace is not the device's")
     chosen.probes += [DeviceMemoryProbe(objects.device)] if memory else []
     chosen.probes += [TransferProbe()] if "h2d_bytes" in facts else []
     if facts & {*MarksProbe.facts, "tail_ns"}:
