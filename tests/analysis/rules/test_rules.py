@@ -84,6 +84,7 @@ def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_pat
 
     assert "num_workers=2," in finding.action
     assert finding.fraction == pytest.approx(12 / 22)
+    assert finding.gain_upper_bound == pytest.approx(2.2)
 
 
 def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None:

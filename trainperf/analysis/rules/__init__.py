@@ -16,7 +16,6 @@ from trainperf.analysis.rules.base import (
     TraceTime,
     all_steps_s,
     own_fit_s,
-    warm_bound,
 )
 from trainperf.analysis.rules.gains import with_expected_gain
 from trainperf.analysis.summary.schema import Summary
@@ -98,8 +97,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """
     summary = evidence.summary
     findings = tuple(
-        with_expected_gain(warm_bound(finding, summary), summary)
-        for finding in findings_of(RULES, evidence)
+        with_expected_gain(finding, summary) for finding in findings_of(RULES, evidence)
     )
     if any(finding.id == NOISY for finding in findings):
         findings = tuple(map(_less_certain, findings))

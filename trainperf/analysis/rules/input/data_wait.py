@@ -9,6 +9,7 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
+    warm_bound,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -48,7 +49,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
     if lost < LIMITS.notable or small_tensors_wait(summary):
         return None
     remedy = _remedy(summary, lost, step_s)
-    return Finding(
+    finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
         advice=remedy.advice,
@@ -67,17 +68,23 @@ def data_wait(evidence: Evidence) -> Finding | None:
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
+    return warm_bound(finding, summary, least=_made_by_workers(lost, remedy, summary))
 
 
 def _saved(lost: float, remedy: LoaderRemedy, summary: Summary) -> float:
-    """Share of the step that the advice saves at most.
+    """Share of the step that the advice saves at most."""
+    return lost - max(0.0, _made_by_workers(lost, remedy, summary) - (1 - lost))
 
-    Workers do not do away with making batches: so many of them make one in a part of its time.
+
+def _made_by_workers(lost: float, remedy: LoaderRemedy, summary: Summary) -> float:
+    """Share of the step that the workers of the advice take for a batch; 0 without workers.
+
+    They do not do away with making batches: so many of them make one in a part of its time.
     E.g. a batch of 20 ms before 2 ms of work: two workers make the step 10 ms, not 2.
     """
     if remedy.workers is None or setting(summary, "num_workers"):
-        return lost
-    return lost - max(0.0, lost / remedy.workers - (1 - lost))
+        return 0.0
+    return lost / remedy.workers
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:
