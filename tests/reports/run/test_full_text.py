@@ -188,7 +188,7 @@ FULL = """\
     2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made
 
-  Findings, the largest gain first
+  Findings, by expected gain
     1. 37 % of the step is spent waiting for data: at most 1.58× faster
        20.0 ms a step
        next            DataLoader(num_workers=3)
