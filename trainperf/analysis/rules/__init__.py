@@ -17,7 +17,7 @@ from trainperf.analysis.rules.base import (
     all_steps_s,
     own_fit_s,
 )
-from trainperf.analysis.rules.gains import with_expected_gain
+from trainperf.analysis.rules.gains import gain_table, with_expected_gain
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
@@ -97,7 +97,8 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """
     summary = evidence.summary
     findings = tuple(
-        with_expected_gain(finding, summary) for finding in findings_of(RULES, evidence)
+        with_expected_gain(finding, summary, gain_table())
+        for finding in findings_of(RULES, evidence)
     )
     if any(finding.id == NOISY for finding in findings):
         findings = tuple(map(_less_certain, findings))
