@@ -128,7 +128,7 @@ def trained_as_advised(
     """
     change = change_of(finding)
     number = re.search(r"num_workers=(\d+)", finding.action)
-    if change == "bf16":
+    if change == "bf16" and finding.id == "matmul_precision":
         # Weights change: what was converted in one step is no use in the next.
         how: AbstractContextManager[object] = torch.autocast(
             "cpu", dtype=torch.bfloat16, cache_enabled=False
