@@ -40,7 +40,7 @@ def test_a_child_and_its_child_do_nothing_while_stopped(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
 def test_another_rank_that_this_one_launched_goes_on_with_its_workers(tmp_path: Path) -> None:
-    """As Lightning's launcher does it: rank 1 has its own turn to end, and stops its own workers."""
+    """As Lightning's launcher does it: rank 1 ends its own turn, and stops its workers."""
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN!r}])"
     written = tmp_path / "out"
     with (
