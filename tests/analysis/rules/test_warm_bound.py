@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
-from support.audits import CHIP, evidence_of, product, use
+from support.audits import evidence_of, product, use
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
 from trainperf.analysis.rules import diagnose
@@ -36,13 +35,12 @@ def test_a_device_that_is_ahead_does_not_mind_its_hosts_caches(tmp_path: Path) -
 
 
 def test_arithmetic_in_a_short_step_has_amdahls_bound_and_no_more(tmp_path: Path) -> None:
-    """Of 4 ms bf16 can save 1.5: nothing next to a product was cold before it."""
-    chip = msgspec.structs.replace(CHIP, flops_per_s={"fp32": 1e12, "bf16": 4e12})
-    products = [product("mm", 1.995, flops=2 * 10**9), use("relu", 2.0)]
-    evidence = evidence_of(tmp_path, products, chip=chip, forward=4.0)
+    """Of 4 ms fp32 can save 1.5: nothing next to a product was cold before it."""
+    double = product("mm", 1.995, flops=5 * 10**8, precision="fp64", dtypes=("fp64", "fp64"))
+    evidence = evidence_of(tmp_path, [double, use("relu", 2.0)], forward=4.0)
 
     finding = next(each for each in diagnose(evidence) if each.id == "matmul_precision")
-    assert finding.fraction == pytest.approx(0.375, rel=0.02)
+    assert finding.fraction == pytest.approx(1.495 / 4, rel=0.02)
     assert finding.gain_upper_bound == pytest.approx(1 / (1 - finding.fraction))
 
 
