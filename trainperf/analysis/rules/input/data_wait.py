@@ -50,7 +50,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
         return None
     remedy = _remedy(summary, waited, lost)
     # Workers share the processor with the model where the model runs on it too.
-    made = _made_by_workers(waited, remedy, summary)
+    making = _made_by_workers(waited, remedy, summary)
     finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
@@ -62,14 +62,14 @@ def data_wait(evidence: Evidence) -> Finding | None:
         ),
         action=remedy.action,
         **costs(
-            1 - max(1 - lost, made),
+            1 - max(1 - lost, making),
             confidence="medium" if summary.run.device == "cpu" else "high",
         ),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
-    return warm_bound(finding, summary, least=made)
+    return warm_bound(finding, summary, least=making)
 
 
 def _made_by_workers(waited: float, remedy: LoaderRemedy, summary: Summary) -> float:
