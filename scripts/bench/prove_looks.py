@@ -86,7 +86,7 @@ def main() -> None:
     torch.set_num_threads(1)
     outcomes: list[Outcome] = []
     for kind, make in KINDS[given.split].items():
-        Bench(session="looks", split=given.split, kind=kind, make=make).one("warm", STEPS)
+        Bench(session="looks", split=given.split, kind=kind, make=make).recorded("warm", STEPS)
         for pairs in recorded(kind, given.split, given.comparisons):
             outcomes += [judged(kind, pairs, longer) for longer in LONGER]
             given.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n")
