@@ -30,15 +30,15 @@ from trainperf.analysis.rules.gains import ENOUGH, GainTable, Saved  # noqa: E40
 
 def main() -> None:
     """Judge each once, print the table and how many were right."""
-    asked = _arguments()
-    if asked.gains:
-        _write_gains(asked.gains)
+    given = _arguments()
+    if given.gains:
+        _write_gains(given.gains)
         return
     torch.set_num_threads(1)  # as the tests do: two threads on shared cores wait for each other
     judged = []
-    for kind in asked.kind or KINDS:
+    for kind in given.kind or KINDS:
         for name, script in scripts(kind).items():
-            if asked.only and name not in asked.only:
+            if given.only and name not in given.only:
                 continue
             with tempfile.TemporaryDirectory() as out, quiet():
                 judged.append(judge(name, kind, script, Path(out), advice=True))
@@ -51,20 +51,20 @@ def main() -> None:
     )
     print(f"\n{_score(judged)}")
     print(machine_line())
-    scripts_ = [asdict(one) for one in judged]
-    write_json(asked.json, {"score": _score(judged), "scripts": scripts_})
+    scripts_ = [asdict(script) for script in judged]
+    write_json(given.json, {"score": _score(judged), "scripts": scripts_})
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def _row(script: Judged) -> tuple[str, ...]:
     return (
-        f"{one.kind}: {one.name}",
-        ", ".join(one.expected) or "nothing",
-        ", ".join(one.found[: max(1, len(one.expected))]) or "nothing",
-        "" if one.bound is None else f"{one.bound:.2f}",
-        "" if one.expected_gain is None else "{:.2f}–{:.2f}".format(*one.expected_gain),
-        "" if one.gain is None else f"{one.gain:.2f}",
-        "" if one.advised_gain is None else f"{one.advised_gain:.2f} ({one.advised})",
-        ("" if one.right else "WRONG") + ("" if one.bounded is not False else " UNBOUNDED"),
+        f"{script.kind}: {script.name}",
+        ", ".join(script.expected) or "nothing",
+        ", ".join(script.found[: max(1, len(script.expected))]) or "nothing",
+        "" if script.bound is None else f"{script.bound:.2f}",
+        "" if script.expected_gain is None else "{:.2f}–{:.2f}".format(*script.expected_gain),
+        "" if script.gain is None else f"{script.gain:.2f}",
+        "" if script.advised_gain is None else f"{script.advised_gain:.2f} ({script.advised})",
+        ("" if script.right else "WRONG") + ("" if script.bounded is not False else " UNBOUNDED"),
     )
 
 
@@ -94,13 +94,13 @@ def _of_advice(judged: Sequence[Judged]) -> str:
     faulty = [row for row in judged if row.expected]
     # The advice itself where it was trained; else the twin, which does what the right one says.
     gains = [row.advised_gain or row.gain for row in faulty]
-    known = [gain for gain in gains if gain is not None]
+    measured = [gain for gain in gains if gain is not None]
     trained = [row for row in judged if row.advised_gain]
     slowed = [row.name for row in trained if not row.expected and (row.advised_gain or 1) < 1]
     above = [row.name for row in trained if (row.advised_gain or 0) > (row.advised_bound or inf)]
     return (
-        f"the first advice makes {sum(gain > 1 for gain in known)} of {len(faulty)} faulty scripts "
-        f"faster ({len(faulty) - len(known)} cannot be measured); healthy scripts that it slows: "
+        f"the first advice makes {sum(gain > 1 for gain in measured)} of {len(faulty)} faulty scripts "
+        f"faster ({len(faulty) - len(measured)} cannot be measured); healthy scripts that it slows: "
         f"{', '.join(slowed) or 'none'}; above its bound: {', '.join(above) or 'none'}"
     )
 

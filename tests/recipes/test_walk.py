@@ -137,7 +137,7 @@ def test_a_prediction_is_written_before_the_first_run_of_its_stage(tmp_path: Pat
 def test_a_prediction_says_what_the_report_found_and_bounds_what_is_measured(
     tmp_path: Path,
 ) -> None:
-    """2 of 12 ms are waited: at most 1.5 with warm caches; a quarter of the tokens is padding: at most 1.333."""
+    """2 of 12 ms are waited: at most 1.5 with warm caches; a quarter is padding: at most 1.333."""
     planted = Planted(step_ms=lambda settings: 8.5 if settings.packed else 10.0)
 
     found = walked(tmp_path, planted, LOADER, PACKED)
