@@ -98,9 +98,10 @@ def _of_advice(judged: Sequence[Judged]) -> str:
     trained = [row for row in judged if row.advised_gain]
     slowed = [row.name for row in trained if not row.expected and (row.advised_gain or 1) < 1]
     above = [row.name for row in trained if (row.advised_gain or 0) > (row.advised_bound or inf)]
+    faster, missing = sum(gain > 1 for gain in measured), len(faulty) - len(measured)
     return (
-        f"the first advice makes {sum(gain > 1 for gain in measured)} of {len(faulty)} faulty scripts "
-        f"faster ({len(faulty) - len(measured)} cannot be measured); healthy scripts that it slows: "
+        f"the first advice makes {faster} of {len(faulty)} faulty scripts faster "
+        f"({missing} cannot be measured); healthy scripts that it slows: "
         f"{', '.join(slowed) or 'none'}; above its bound: {', '.join(above) or 'none'}"
     )
 
