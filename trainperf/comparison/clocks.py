@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec.structs import replace
+
 from trainperf.comparison.compared_run import ComparedRun, Repeats
 from trainperf.comparison.fit_clock import FIT_STEP_S
 from trainperf.comparison.results import ClockChange, Comparison, Remedy
@@ -28,6 +30,16 @@ def headline(clocks: Sequence[ClockChange]) -> tuple[SpeedVerdict, ClockChange]:
             return clock.verdict, clock
     undecided = [clock for clock in clocks if clock.verdict == "undecided"]
     return ("undecided", undecided[0]) if undecided else ("equal", clocks[0])
+
+
+def reconciled(clocks: Sequence[ClockChange]) -> tuple[ClockChange, ...]:
+    """The clocks of single runs: where one is faster and the other slower, neither is believed.
+
+    A change can do that, but so does a machine that was taken away for a part of one run.
+    """
+    if {clock.verdict for clock in clocks} != _MOVED:
+        return tuple(clocks)
+    return tuple(replace(clock, verdict="undecided") for clock in clocks)
 
 
 def gate(comparison: Comparison, limit: float) -> Gate:
