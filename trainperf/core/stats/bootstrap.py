@@ -95,13 +95,6 @@ class RatioInterval:
         return replace(self, ratio=1 / self.ratio, low=1 / self.high, high=1 / self.low)
 
     @property
-    def scatter(self) -> float:
-        """Relative standard deviation of a run that explains the interval, for all reasons."""
-        if self.source in ("turns", "repeats"):
-            return self.noise
-        return math.log(self.high / self.low) / (2 * Z95 * math.sqrt(2))
-
-    @property
     def resolution(self) -> float:
         """Smallest relative change, either way, that can be told from noise."""
         return max(self.high / self.ratio, self.ratio / self.low) - 1

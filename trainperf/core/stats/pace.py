@@ -160,7 +160,7 @@ def _within(first: PacedSteps, second: PacedSteps) -> _Apart | None:
     """At each pace that both have, weighted by the steps there."""
     at = [np.floor(run.paces / BIN) for run in (first, second)]
     total, weights, counts = np.zeros(len(_QUANTILES)), 0.0, np.zeros(2)
-    for pace in np.intersect1d(*at):
+    for pace in np.intersect1d(at[0], at[1]):
         here = [run.only(paces == pace) for run, paces in zip((first, second), at, strict=True)]
         numbers = [len(run.steps) for run in here]
         if min(numbers) >= LEAST_STEPS:
