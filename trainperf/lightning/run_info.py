@@ -32,6 +32,7 @@ def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
         schedulers=[config.scheduler for config in trainer.lr_scheduler_configs],
         scaler=getattr(trainer.precision_plugin, "scaler", None),
         world_size=trainer.world_size,
+        local_world_size=trainer.num_devices,
         precision=f"precision {trainer.precision}",
         # Lightning hands callbacks the loss already divided by the accumulation.
         loss_scale=float(trainer.accumulate_grad_batches),

@@ -99,17 +99,19 @@ def _sampler(plan: FitPlan) -> list[Probe]:
 
 
 def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:
-    device = plan.objects.device
+    objects = plan.objects
+    device, world_size = objects.device, objects.world_size
+    ranks = objects.local_world_size or run_identity.local_world_size(world_size)
     return RunInfo(
         started_at=plan.started_at,
         rank=plan.outputs.rank,
-        world_size=plan.objects.world_size,
+        world_size=world_size,
         device=device.type,
         attempt=run_directory.attempt(),
         process=this_process(),
         reasons={**chosen.reasons, **plan.reasons(chosen)},
         software={**run_identity.software(), **plan.software},
-        hardware=run_identity.hardware(device),
+        hardware={**run_identity.hardware(device), "local_world_size": ranks},
         config=dict(plan.config),
         totals=dict(plan.totals),
         continues=plan.continues,

@@ -26,7 +26,7 @@ def slow_steps(evidence: Evidence) -> Finding | None:
         return None
     which = _which(slow)
     line = slow.line
-    doer = line.function if line else f"what {which} does"
+    doer = line.subject if line else f"what {which} does"
     return Finding(
         id="slow_steps",
         title=f"{which} takes {duration(slow.slow_s)} instead of {duration(slow.typical_s)}: "

@@ -22,7 +22,7 @@ def unnamed_time(evidence: Evidence) -> Finding | None:
     if lost is None or not step_s or lost < LIMITS.notable:
         return None
     line = summary.owner(Phase.OTHER.label)
-    name = line.function if line else ""
+    name = line.subject if line else ""
     samples = (
         f"{line.name}: {share(line.fraction)} of that in {line.samples} samples"
         if line
