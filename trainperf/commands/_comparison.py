@@ -56,6 +56,8 @@ class ComparisonOptions:
     """What the gate does where the slowdown is neither shown nor excluded."""
     looks: Looks | None = None
     """The plan, where pairs in turns were compared after every pair."""
+    first_steps: int | None = None
+    """Steps that trainings had which were ended early; see `Comparison.first_steps`."""
     ending: str = ""
     """A sentence for people: how many pairs it took, and why it ended."""
 
@@ -108,6 +110,7 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
         margin=MARGIN if options.margin is None else options.margin,
         looks=options.looks,
     )
+    comparison = replace(comparison, first_steps=options.first_steps)
     limit = options.most_slower
     if limit is None or options.looks is not None or not comparison.clocks:
         return comparison

@@ -94,6 +94,8 @@ def answer(comparison: Comparison) -> str:
             *(_other(clock, comparison.margin) for clock in others),
         ]
     )
+    if comparison.first_steps is not None:
+        names += f" over the first {comparison.first_steps:,} steps"
     if comparison.verdict == "loss differs":
         return f"{names}: loss differs, so speed does not count ({clocks})."
     return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}."
