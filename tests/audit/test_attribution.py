@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainperf.audit import audit_step
+from trainperf.audit.stack_frames import definition_line
 from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 
 
@@ -239,3 +241,16 @@ def test_an_audited_step_computes_what_it_would_have() -> None:
         results.append([parameter.detach().clone() for parameter in model.parameters()])
 
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+def test_a_function_of_torchvision_is_not_torchs() -> None:
+    """The name of one folder begins with the other's."""
+    folder = Path(torch.__file__).parent
+    ours = f"{folder}vision/transforms.py", f"{folder}/nn/functional.py"
+    functions = [
+        eval(compile("lambda: None", file, "eval"))  # noqa: S307 to choose the file's name
+        for file in ours
+    ]
+
+    assert definition_line(functions[0]) == f"{ours[0]}:1"
+    assert definition_line(functions[1]) is None

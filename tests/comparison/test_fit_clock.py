@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
+from trainperf.analysis.run import directory
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S
@@ -91,6 +92,27 @@ def test_a_long_run_is_kept_in_cells_that_sum_to_it(tmp_path: Path) -> None:
 
     assert value(run, FIT_STEP_S) == pytest.approx(0.015, rel=1e-3)
     assert run.estimates[FIT_STEP_S].sampling < 0.02**2
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_gap_is_counted_whose_line_is_read_after_the_block_of_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    """A file is read in chunks; gaps after steps that are apart are apart there, too."""
+    gaps = [make_gap(Gap.VALIDATION, 50, after_step=index) for index in (5, *range(21, 412, 10))]
+    expected = value(recorded(tmp_path / "whole", plain(), gaps, ranks=ranks), FIT_STEP_S)
+    for file in (tmp_path / "whole/trainperf").iterdir():
+        header, *lines = file.read_bytes().splitlines(keepends=True)
+        late = {gap.after_step: line for gap, line in zip(gaps, lines[412:], strict=False)}
+        rows = [line + late.get(step, b"") for step, line in enumerate(lines[:412])]
+        file.write_bytes(b"".join([header, *rows, *lines[412 + len(gaps) :]]))
+    monkeypatch.setattr(directory, "BLOCK_STEPS", 1)
+    monkeypatch.setattr(directory, "_CHUNK_BYTES", 61)
+
+    run = read_run(tmp_path / "whole/trainperf")
+
+    assert value(run, FIT_STEP_S) == pytest.approx(expected)
+    assert expected == pytest.approx(0.015)
 
 
 def test_blocks_hold_whole_periods() -> None:

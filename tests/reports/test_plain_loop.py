@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 OF_LIGHTNING = re.compile(
     r"TrainPerf\(|\bTrainer\(|(?<!Loop)Monitor\(\)|ScheduledProfiler\(|self\.log|accumulate_grad_batches="
 )
+NAMES = re.compile(r"TrainPerf|Trainer|ScheduledProfile")
 ONLY_UNDER_LIGHTNING = {
     "analysis/rules/distributed/data_parallel.py": "one of two, by the kind of loop",
     "analysis/rules/fit/checkpoint.py": "one of two, by the kind of loop",
@@ -87,6 +88,14 @@ def test_advice_asks_the_loop_what_things_are_called() -> None:
     }
 
     assert named == set(ONLY_UNDER_LIGHTNING)
+
+
+def test_the_tab_types_no_call_of_lightning() -> None:
+    """Its scripts show what the server sends, which asks the loop."""
+    scripts = list((ROOT / "trainperf" / "tensorboard" / "static").glob("*.js"))
+
+    assert scripts
+    assert [path.name for path in scripts if NAMES.search(path.read_text("utf-8"))] == []
 
 
 def _without_docstrings(source: str) -> str:

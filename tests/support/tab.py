@@ -64,7 +64,7 @@ def a_report(*files: str, name: str = "aten::addmm") -> TraceReport:
     ranks = tuple(_rank(place, file, name) for place, file in enumerate(files or (TRACE,)))
     return TraceReport(
         ranks=ranks,
-        answer="the GPU is idle 39 % of the step, 33 % because it waits for the DataLoader",
+        answer="the GPU is idle 39 % of its recorded span, 33 % because it waits for data",
         stragglers=(Straggler(step=121, rank=0, wait_s=0.004, transfer_s=0.001),),
         warnings=("rank 7 is missing",),
         findings=(

@@ -10,6 +10,7 @@ from support.browser import Tab
 from support.tab import TRACE, a_report, a_run, write_capture
 from support.vivid import vivid_run
 
+from trainperf.tensorboard.data import ATTACH
 from trainperf.traces.results import Slice, TraceLane, TraceReport
 
 
@@ -137,15 +138,19 @@ def test_the_tab_in_tensorboard(logdir: Path, opened: Opened, picture: Picture) 
 def test_a_log_directory_without_a_run(opened: Opened, picture: Picture) -> None:
     """Says what to do; shown with the answer that an empty directory gets."""
     tab = opened(height=520)
-    tab.page.route(
-        "**/runs?*", lambda route: route.fulfill(json={"runs": [], "where": ["lightning_logs"]})
-    )
+    none = {
+        "runs": [],
+        "where": ["lightning_logs"],
+        "attach": [msgspec.to_builtins(lines) for lines in ATTACH],
+    }
+    tab.page.route("**/runs?*", lambda route: route.fulfill(json=none))
     page = tab.open()
 
     page.wait_for_selector("text=No run here yet")
 
     page.screenshot(path=picture("tab-empty"))
-    assert page.get_by_text("L.Trainer(callbacks=[TrainPerf()])").is_visible()
+    for lines in ATTACH:
+        assert page.get_by_text(lines.value.splitlines()[-1].strip()).is_visible()
 
 
 def test_a_window_of_a_trace(logdir: Path, opened: Opened, picture: Picture) -> None:

@@ -49,7 +49,9 @@ def traced(rank: int | None, began_ns: int = NOW_NS, **about: Any) -> RankAnalys
         # The clock of its host counts from another zero.
         (traced(1, 5 * 10**15), 1),
         (traced(1, world_size=4), 2),
-        (traced(1, device="another GPU"), 2),
+        (traced(1, device="another GPU"), 1),
+        (traced(1, world_size=None, device="another GPU"), 2),
+        (traced(1, 5 * 10**15, device="another GPU"), 2),
         (traced(1, world_size=None, device=None), 1),
         (traced(1, world_size=1), 2),
         (traced(None), 2),
@@ -60,12 +62,12 @@ def traced(rank: int | None, began_ns: int = NOW_NS, **about: Any) -> RankAnalys
     ],
     ids=[
         "another rank", "minutes later", "later still", "a clock of its own", "another size",
-        "another device", "cut before it says", "a job of one", "no rank",
-        "the same rank", "cut short", "other steps", "steps without numbers",
+        "another device", "of unknown size", "at an unknown time", "cut before it says",
+        "a job of one", "no rank", "the same rank", "cut short", "other steps", "steps without numbers",
     ],
 )  # fmt: skip
 def test_what_two_traces_of_one_job_have_in_common(other: RankAnalysis, number: int) -> None:
-    """A rank each, one size, one device, steps, and about one time."""
+    """A rank each, one size, steps, and about one time; else one device."""
     assert len(jobs([traced(0), other])) == number
 
 

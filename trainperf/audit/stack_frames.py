@@ -152,7 +152,7 @@ def definition_line(function: object) -> str | None:
     code = getattr(function, "__code__", None)
     if code is None:
         code = getattr(vars(type(function)).get("__call__"), "__code__", None)
-    if code is None or code.co_filename.startswith(str(_TORCH)):
+    if code is None or Path(code.co_filename).is_relative_to(_TORCH):
         return None
     return place(code.co_filename, code.co_firstlineno)
 

@@ -11,6 +11,7 @@ where a loader is late every fourth step, it says nothing of the three others.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +74,8 @@ class CycleFold:
         self._journals = journals
         self._cells: list[_Column] = []
         """Per cell: seconds, steps, tokens, samples; NaN where not counted."""
+        self._counted: _Column = np.empty(0)
+        """Numbers of the last block's steps that are in the cells."""
         self._kept = 0
         self._together = 1
         """Cycles of a cell."""
@@ -81,8 +84,10 @@ class CycleFold:
         """Take the next steps: the same ones of every rank that took part."""
         pairs = list(zip(blocks, self._journals, strict=True))
         there = [(block, journal) for block, journal in pairs if len(block)]
+        self._add_late(before=there[0][0].index[0])
         seconds = np.maximum.reduce([_cycles_s(block, journal) for block, journal in there])
         chosen = (there[0][0].tags & _APART) == 0
+        self._counted = there[0][0].index[chosen]
         work = [_summed([block for block, _ in there], fact) for fact in _FACTS.values()]
         cells = np.stack([seconds, np.ones(len(seconds)), *work], axis=1)[chosen]
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))
@@ -93,9 +98,24 @@ class CycleFold:
 
     def clock(self) -> "FitClock":
         """What they add up to."""
+        self._add_late(before=np.inf)
         if not self._kept:
             return FitClock(cells=np.empty((0, 2 + len(_FACTS))))
         return FitClock(cells=np.concatenate(self._cells))
+
+    def _add_late(self, before: float) -> None:
+        """Add gaps that were read after the block with their step: to its last cell."""
+        late_s = max(map(self._late_s, self._journals, repeat(before)), default=0.0)
+        cells = next((cells for cells in reversed(self._cells) if len(cells)), None)
+        if late_s and cells is not None:
+            cells[-1, 0] += late_s
+
+    def _late_s(self, journal: Journal, before: float) -> float:
+        """Of one rank; gaps after steps that are apart are dropped."""
+        steps = [step for step in journal.gaps_after if step < before]
+        gaps_ns = [journal.gaps_after.pop(step) for step in steps]
+        counted = np.isin(steps, self._counted).tolist()
+        return sum(compress(gaps_ns, counted)) / 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,9 @@ class LoopKind:
 
     name: str
     """Value of `loop` in a run's configuration."""
+    title: str
+    attach: str
+    """The lines that measure it, as in a script."""
     audit: str
     """Asks for an audit of one step."""
     capture: str
@@ -44,6 +47,8 @@ class LoopKind:
 
 LIGHTNING = LoopKind(
     name="lightning",
+    title="With Lightning",
+    attach="from trainperf.lightning import TrainPerf\n\nL.Trainer(callbacks=[TrainPerf()])",
     audit="TrainPerf(audit_at=20)",
     capture=f"ScheduledProfiler{_SCHEDULE} next to TrainPerf()",
     loader_anatomy="TrainPerf(loader_anatomy=True)",
@@ -70,6 +75,13 @@ LIGHTNING = LoopKind(
 
 PLAIN = LoopKind(
     name="plain",
+    title="In a loop of your own",
+    attach="""from trainperf.loop import LoopMonitor
+
+with LoopMonitor("runs/a") as monitor:
+    for batch in monitor.batches(loader):
+        train_on(batch)
+        monitor.end_step()""",
     audit="monitor.audit(at=20)",
     capture=f"monitor.profile(ScheduledProfile{_SCHEDULE})",
     loader_anatomy="monitor.loader_anatomy()",
@@ -93,6 +105,8 @@ PLAIN = LoopKind(
     fp16="torch.autocast(device, dtype=torch.float16) with a GradScaler",
     bf16_weights="model.bfloat16()",
 )
+
+LOOPS = (LIGHTNING, PLAIN)
 
 
 def loop_of(config: Mapping[str, object]) -> LoopKind:

@@ -123,8 +123,8 @@ def notes(comparison: Comparison) -> list[str]:
         "" if comparison.speedup is None else comparison.reason,
         _noise(comparison),
         _machine(comparison),
-        _loss(comparison.parity),
-        _changes(comparison),
+        loss_sentence(comparison.parity),
+        settings_sentence(comparison),
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -268,14 +268,16 @@ def _each(comparison: Comparison) -> str:
     return "one run" if runs == 1 else plural(runs, "run")
 
 
-def _loss(parity: Parity) -> str:
+def loss_sentence(parity: Parity) -> str:
+    """Whether the losses match, or why they are not compared."""
     if parity.verdict == "unknown":
         return f"loss not compared: {parity.why}"
     verdict = "equal" if parity.verdict == "same" else "different"
     return f"{parity.why}: {verdict} (tolerance {share(parity.tolerance)})"
 
 
-def _changes(comparison: Comparison) -> str:
+def settings_sentence(comparison: Comparison) -> str:
+    """How many changes there are, and whether the gain can be one's."""
     changed = comparison.changes
     if not changed:
         return "no difference in the recorded settings"

@@ -85,7 +85,7 @@ def _check(place: int, check: Checked, width: int) -> Iterator[Text]:
 def checkup_markdown(checkup: Checkup, name: str) -> str:
     """For issues and pull requests: a heading, the answer, and one row per check."""
     rows = tuple(_row(place, check) for place, check in enumerate(checkup.checks, start=1))
-    head = ("", "check", "", "evidence", "what to do")
+    head = ("", "check", "", "evidence", NEXT)
     table = Table(head=head, rows=rows, words=0, end_words=4)
     blocks = (f"### trainperf doctor · {safe(name)}", f"**{safe(answer(checkup))}**")
     return "\n\n".join((*blocks, markdown_table(table))) + "\n"

@@ -19,6 +19,7 @@ from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.errors import RunError
+from trainperf.core.loop_kind import LOOPS
 from trainperf.core.machine.processes import has_died
 from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.run.run_view import RunView, run_view
@@ -72,12 +73,24 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    """How a kind of loop is measured: the lines to add."""
+
+    name: str
+    value: str
+
+
+ATTACH = [Attachment(name=loop.title, value=loop.attach) for loop in LOOPS]
+
+
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
     """All runs, the last written first."""
 
     runs: list[RunItem]
     where: list[str]
     """The log directories."""
+    attach: list[Attachment]
+    """How to have a run, for where there is none."""
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +143,8 @@ class Store:
         """`RunList`."""
         runs = find_runs(self._roots).values()
         items = [RunItem(id=run.id, name=run.name) for run in runs]
-        return _answer(RunList(runs=items, where=[str(root) for root in self._roots]))
+        where = [str(root) for root in self._roots]
+        return _answer(RunList(runs=items, where=where, attach=ATTACH))
 
     def run(self, run_id: str, view: View) -> Answer:
         """`RunPage`; raises `RunError` with the sentence to show."""

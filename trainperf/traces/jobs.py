@@ -1,7 +1,8 @@
 """Groups of traces that one job left: only their ranks are compared and averaged.
 
-A trace does not name its job.  Traces of one job have a rank each, one number of ranks, one kind of
-device, steps in common, and begin at about the same time.
+A trace does not name its job.  Traces of one job have a rank each, one number of ranks, steps in
+common, and begin at about the same time.  One job may run on unlike devices: they tell jobs apart
+only where the number of ranks or the time is not known.
 """
 
 from collections.abc import Iterable
@@ -37,10 +38,15 @@ def _may_be_of_one_job(first: RankAnalysis, second: RankAnalysis) -> bool:
         and a.rank != b.rank
         and 1 not in (a.world_size, b.world_size)
         and _agree(a.world_size, b.world_size)
-        and _agree(a.device, b.device)
         and _at_one_time(first.began_ns, second.began_ns)
         and _share_a_step(a, b)
+        and ((_placed(first) and _placed(second)) or _agree(a.device, b.device))
     )
+
+
+def _placed(analysis: RankAnalysis) -> bool:
+    """Whether the number of its job's ranks and the time at which it began are known."""
+    return analysis.trace.world_size is not None and analysis.began_ns >= _EPOCH_NS
 
 
 def _agree(first: object, second: object) -> bool:

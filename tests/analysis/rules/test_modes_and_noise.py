@@ -88,6 +88,18 @@ def test_one_thread_on_a_machine_of_many_is_a_finding(
     assert (debug_modes(evidence(tmp_path, hardware=hardware, device=device)) is not None) is found
 
 
+@pytest.mark.parametrize(("workers", "found"), [(0, True), (3, False)])
+def test_one_thread_beside_workers_is_what_data_wait_advises(
+    tmp_path: Path, workers: int, *, found: bool
+) -> None:
+    """The other CPUs are the workers'."""
+    steps = evidence(
+        tmp_path, hardware={"cpu_count": 8, "threads": 1}, config={"num_workers": workers}
+    )
+
+    assert (debug_modes(steps) is not None) is found
+
+
 def test_nothing_switched_on_is_no_finding(tmp_path: Path) -> None:
     """As recorded."""
     config: dict[str, Scalar] = {"detect_anomaly": False, "deterministic": False}

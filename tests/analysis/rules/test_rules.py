@@ -94,6 +94,47 @@ def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None
     assert any("num_workers=0 is right" in fact for fact in finding.evidence)
 
 
+@pytest.mark.parametrize(
+    ("data_wait", "stall", "forward", "workers", "fraction"),
+    [(12.0, 1.5, 3.0, 1, 0.1), (40.0, 30.0, 10.0, 2, 0.6)],
+)
+def test_on_a_device_making_a_batch_takes_the_wait_and_not_the_stall(
+    tmp_path: Path, data_wait: float, stall: float, forward: float, workers: int, fraction: float
+) -> None:
+    """12 ms of a step of 15 make its batch, and the device idles for 1.5: worth a worker.
+
+    40 of 50 ms make it, the device idles for 30, and works for 20 that hide the workers: two.
+    """
+    finding = found(
+        run(
+            tmp_path,
+            device="cuda",
+            config={"num_workers": 0},
+            facts={"data_stall_ns": stall * MS, "h2d_bytes": 9_600_000},
+            data_wait=data_wait,
+            forward=forward,
+        )
+    )["data_wait"]
+
+    assert f"num_workers={workers}," in finding.action
+    assert f"num_workers=0: {data_wait:.1f} ms per step" in finding.evidence[-2]
+    assert finding.fraction == pytest.approx(fraction)
+
+
+def test_the_bytes_of_a_whole_step_are_not_those_of_one_batch(tmp_path: Path) -> None:
+    """Eight micro-batches of 20 MB, each made in 8 ms: a worker hides that."""
+    summary = run(
+        tmp_path,
+        device="cuda",
+        config={"num_workers": 0, "accumulate_grad_batches": 8},
+        facts={"data_stall_ns": 64 * MS, "h2d_bytes": 160_000_000},
+        data_wait=64,
+        forward=80,
+    )
+
+    assert "num_workers=1," in found(summary)["data_wait"].action
+
+
 def test_workers_that_nearly_keep_up_need_a_few_more(tmp_path: Path) -> None:
     """Two workers give a batch every 50 ms, 40 are needed: three do."""
     summary = run(tmp_path, config={"num_workers": 2}, data_wait=10, forward=40)

@@ -52,3 +52,33 @@ def test_without_proc_nobody_has_an_identity(tmp_path: Path) -> None:
     """As on macOS."""
     assert this_process(tmp_path) == ""
     assert has_died("boot/pid:[1]/1/2", tmp_path) is None
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["hidepid=2", "hidepid=1"])
+@pytest.mark.parametrize(
+    ("error", "died"),
+    [(PermissionError, None), (ProcessLookupError, True)],
+    ids=["it runs", "it has ended"],
+)
+def test_a_process_of_another_user_that_proc_hides_is_not_judged(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[OSError],
+    *,
+    shown: bool,
+    died: bool | None,
+) -> None:
+    """A shared machine, on which the system says no more than that it may not be signalled."""
+    (tmp_path / "sys/kernel/random").mkdir(parents=True)
+    (tmp_path / "sys/kernel/random/boot_id").write_text("boot")
+    (tmp_path / "self/ns").mkdir(parents=True)
+    (tmp_path / "self/ns/pid").symlink_to("pid:[1]")
+    if shown:
+        (tmp_path / "4711").mkdir()
+
+    def refuse(pid: int, signal: int) -> None:
+        raise error(pid, signal)
+
+    monkeypatch.setattr(os, "kill", refuse)
+
+    assert has_died("boot/pid:[1]/4711/2", tmp_path) is died

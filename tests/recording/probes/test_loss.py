@@ -154,6 +154,16 @@ def test_a_loss_of_its_own_in_each_step_is_read_with_the_next_ones() -> None:
     assert fit.facts("loss") == list(range(120))
 
 
+def test_the_last_micro_batch_holds_where_losses_begin_to_be_kept_within_a_step() -> None:
+    """The earlier ones of that step were read at once."""
+    fit = HostFit(LossProbe())
+    for number in range(90):
+        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
+    fit.finish()
+
+    assert fit.facts("loss") == list(range(2, 90, 3))
+
+
 def test_a_kept_loss_that_was_written_to_is_not_measured() -> None:
     """A wrong number is worse than none; from then on each is read at once."""
     fit = HostFit(LossProbe())

@@ -238,6 +238,17 @@ def test_masks_of_many_steps_are_summed_in_a_row_and_counted_alike() -> None:
     assert fit.facts("tokens_effective") == kept
 
 
+def test_masks_and_labels_by_turns_leave_out_what_each_leaves_out() -> None:
+    """Some batches have no attention mask: their labels say it in another way."""
+    batches: list[object] = []
+    for _ in range(40):
+        labels = torch.tensor([[5, 6, 7, -100]])
+        batches += [{"attention_mask": masks(2)}, {"labels": labels}, {"attention_mask": masks(1)}]
+    fit, _ = counted(*batches)
+
+    assert fit.facts("tokens_effective") == [2, 3, 1] * 40
+
+
 def test_a_mask_whose_memory_is_written_again_is_summed_at_once() -> None:
     """A loader that fills the same array for every batch, behind torch's back."""
     memory = np.zeros((1, 8), dtype=np.int64)

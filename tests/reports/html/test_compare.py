@@ -17,6 +17,7 @@ from trainperf.comparison.compared_run import read_run
 from trainperf.comparison.results import TraceDifference
 from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Scalar
+from trainperf.reports.comparison import comparison_text, loss_sentence, settings_sentence
 from trainperf.reports.html.compare import Pair, RunSide, render
 
 
@@ -95,10 +96,25 @@ def test_a_loss_that_differs_stands_in_the_heading_and_in_the_figure(tmp_path: P
     page = page_of(before, Learned(forward_ms=10, loss=5.0).write(tmp_path / "b"))
 
     assert headings(page)[0].startswith("b against a: loss differs")
-    assert "different: " in Page(page).words
+    assert ": different (tolerance" in Page(page).words
     assert 'class="curve s3"' in page
     assert 'class="curve s0"' in page
     assert 'class="range"' in page
+
+
+def test_loss_and_settings_read_as_in_the_text(tmp_path: Path) -> None:
+    """Among the notes and in their sections, also of several changes and nothing comparable."""
+    sides = [tmp_path / "a", tmp_path / "b"]
+    for side, workers, precision in zip(sides, (0, 2), ("32-true", "16-true"), strict=True):
+        config = {"num_workers": workers, "precision": precision}
+        Planted(steps=[make_step(0, forward=10)], config=config).write(side / "trainperf")
+    comparison = compare(*([read_run(side)] for side in sides))
+    words = Page(page_of(*sides)).words
+
+    assert comparison.verdict == "not comparable"
+    for sentence in (loss_sentence(comparison.parity), settings_sentence(comparison)):
+        assert sentence in comparison_text([comparison]).replace("\n    ", " ")
+        assert words.count(sentence) == 2, sentence
 
 
 def test_what_was_not_measured_is_said_with_its_reason(tmp_path: Path) -> None:

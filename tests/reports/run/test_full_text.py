@@ -7,13 +7,14 @@ from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
-from trainperf.analysis.summary.schema import Summary
+from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger, ModuleActivations
 from trainperf.core.findings import Finding
 from trainperf.reports.run import markdown
+from trainperf.reports.run.tables import of_lines
 from trainperf.reports.run.text import MOST_LINES, full_lines, lines
 
 
@@ -187,7 +188,7 @@ FULL = """\
     2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made
 
-  Findings, the largest gain first
+  Findings, by expected gain
     1. 37 % of the step is spent waiting for data: at most 1.58× faster
        20.0 ms a step
        next            DataLoader(num_workers=3)
@@ -253,3 +254,10 @@ def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
     assert "   next: DataLoader\\(num\\_workers=3\\)  " in said
     assert "   effort: hours; saves up to 6.2 % of the step per hour of work  " in said
     assert "   how to confirm: data\\_wait\\_fraction falls" in said
+
+
+def test_lines_that_were_nowhere_in_the_users_code_have_no_table(tmp_path: Path) -> None:
+    """Samples of a loop that is one call of a library."""
+    nowhere = PhaseLines(slot="forward", samples=40, owner=None, lines=())
+
+    assert of_lines(msgspec.structs.replace(summary(tmp_path), lines=(nowhere,))) == []

@@ -95,7 +95,7 @@ class Journal:
         """Count anything that is not a step."""
         if isinstance(entry, GapRecord):
             self._add_gap(entry.gap, entry.duration_ns)
-            if entry.gap not in NOT_RECURRING:
+            if entry.gap not in NOT_RECURRING and entry.after_step >= 0:
                 step = entry.after_step + self._begun
                 self.gaps_after[step] = self.gaps_after.get(step, 0) + entry.duration_ns
             self._attributed_ns += entry.duration_ns

@@ -37,12 +37,14 @@ def chip_of(device_name: str) -> Chip | None:
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
     for wanted, chip in _ROWS:
         if wanted <= words and not (words - wanted) & _OTHER_PRODUCTS:
-            return chip
+            return None if any(map(_VIRTUAL.fullmatch, words)) else chip
     return None
 
 
 # A laptop's chip, a cut-down one or a slice of one shares the name, not the figures.
 _OTHER_PRODUCTS = frozenset({"ti", "laptop", "d", "super", "max", "mobile", "mig", "grid", "vgpu"})
+_VIRTUAL = re.compile(r"\d+[abcq]\d?")
+"""Size and kind of a virtual GPU, as in `A10-8Q`."""
 
 
 _PCIE3, _PCIE4, _PCIE5 = 16.0, 32.0, 64.0

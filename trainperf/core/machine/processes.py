@@ -26,7 +26,8 @@ def has_died(process: str, proc: Path = _PROC) -> bool | None:
     space, pid, started = ["", "", *process.rsplit("/", 2)][-3:]
     if not space or space != _space(proc) or not pid.isdigit():
         return None
-    return _started(int(pid), proc) != started
+    now = _started(int(pid), proc)
+    return None if not now and _is_hidden(int(pid), proc) else now != started
 
 
 def _space(proc: Path) -> str:
@@ -46,6 +47,19 @@ def _started(pid: int, proc: Path) -> str:
         return "" if fields[0] in _ENDED else fields[19].decode()
     except (OSError, IndexError):
         return ""
+
+
+def _is_hidden(pid: int, proc: Path) -> bool:
+    """Whether it runs and is not shown: `/proc` mounted with `hidepid` hides other users'."""
+    if os.access(proc / str(pid) / "stat", os.R_OK):
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False
 
 
 _ENDED = (b"Z", b"X")

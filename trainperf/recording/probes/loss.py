@@ -59,6 +59,7 @@ class LossProbe(RingProbe):
                 self._later(draft, value.detach())
             elif self._can_wait(value):
                 self._kept[draft.index] = value, value._version  # noqa: SLF001 torch's only count of changes
+                self._read.pop(draft.index, None)  # an earlier micro-batch's
             elif value.ndim == 0:  # which makes no list
                 self._read[draft.index] = value.tolist()  # type: ignore[assignment]
                 self._compare(value)

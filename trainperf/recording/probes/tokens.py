@@ -103,6 +103,7 @@ class TokensProbe(RingProbe):
                 and usual.ndim == 2
                 and usual.is_cpu
                 and not usual.is_inference()
+                and (not self._waiting or self._waiting[-1][2] == ignored)
             ):
                 self._waiting.append((draft, usual, ignored, usual._version))  # noqa: SLF001 as below
                 if len(self._waiting) >= WINDOW:

@@ -7,7 +7,8 @@ from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
 from trainperf.core.formatting.table import or_unknown
 from trainperf.core.formatting.units import duration, plural, step_range, times, words
-from trainperf.reports.html.components import finding_card, heading, missing, shown
+from trainperf.reports.html.components import finding_card, heading, missing, not_measured, shown
+from trainperf.reports.run.rows import no_trace
 from trainperf.reports.trace.tables import rows_table
 from trainperf.reports.trace.view import RankView, trace_view
 from trainperf.traces.capture_files import CaptureReport
@@ -23,9 +24,7 @@ _MOST_RANKS = 8
 def captures(summary: Summary, reports: Sequence[CaptureReport]) -> Markup:
     """All captures of a run, the latest traces in full."""
     if not summary.captures and not reports:
-        return missing(
-            [("Trace", f"{summary.run.loop.capture}, or a file `capture` in the run directory")]
-        )
+        return not_measured(no_trace(summary))
     parts = [_stretches(summary.captures), _agreement(summary.traces)]
     if not reports:
         parts.append(missing([("Trace", "no trace of these steps was read")]))

@@ -23,7 +23,18 @@ from trainperf.core.formatting.html.markup import (
 )
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import PHASES
-from trainperf.reports.comparison import Row, answer, causes, compared, notes, row, setting, speed
+from trainperf.reports.comparison import (
+    Row,
+    answer,
+    causes,
+    compared,
+    loss_sentence,
+    notes,
+    row,
+    setting,
+    settings_sentence,
+    speed,
+)
 from trainperf.reports.html.components import SIDES, missing, not_measured
 from trainperf.reports.html.step_times import WallsFold, beside, pooled
 from trainperf.reports.run.rows import phase_rows
@@ -122,7 +133,9 @@ def _sections(pair: Pair) -> list[Markup]:
         ),
         section("What is different", _differences(comparison)),
         section(
-            "Loss at equal work", _parity(comparison), losses(curves, comparison.parity, pair.names)
+            "Loss at equal work",
+            _parity(comparison.parity),
+            losses(curves, comparison.parity, pair.names),
         ),
         section("What the traces say", _explained(comparison)),
         _foot(comparison),
@@ -171,28 +184,21 @@ def _phases(pair: Pair) -> Markup:
 
 def _differences(comparison: Comparison) -> Markup:
     if not comparison.differences:
-        return paragraph("No difference in the recorded settings.", "soft")
+        return paragraph(settings_sentence(comparison), "soft")
     rows = [
         (difference.name, setting(difference.before), setting(difference.after), difference.change)
         for difference in comparison.differences
     ]
-    count = len(comparison.changes)
-    several = f"{plural(count, 'change')}: the gain cannot be attributed to any one of them."
-    warning = paragraph(several, "warn") if count > 1 else Markup("")
+    several = len(comparison.changes) > 1
+    warning = paragraph(settings_sentence(comparison), "warn") if several else Markup("")
     return Markup(
         warning + table(("setting", "before", "after", "belongs to"), rows, words=range(4))
     )
 
 
-def _parity(comparison: Comparison) -> Markup:
+def _parity(parity: Parity) -> Markup:
     kinds = {"same": "good", "differs": "bad", "unknown": "soft"}
-    verdicts = {"same": "equal", "differs": "different", "unknown": "undecided"}
-    verdict = comparison.parity.verdict
-    return tag(
-        "p",
-        tag("b", text(f"{verdicts[verdict]}: "), kind=kinds[verdict]),
-        text(comparison.parity.why),
-    )
+    return paragraph(loss_sentence(parity), kinds[parity.verdict])
 
 
 def _explained(comparison: Comparison) -> Markup:

@@ -290,7 +290,7 @@ def first(view: RunView) -> Markup:
 
 
 def findings(view: RunView) -> Markup:
-    """What to change, the one that gains most first."""
+    """What to change, by expected gain."""
     if not view.findings:
         return paragraph(NO_FINDING, "soft")
     return Markup("".join(map(finding_card, view.findings)))

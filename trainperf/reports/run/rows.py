@@ -171,20 +171,34 @@ def excluded(summary: Summary) -> str:
     return f"excluded: {plain(', '.join(reasons))}" if reasons else ""
 
 
+def ending(summary: Summary) -> str:
+    """How the run ended, e.g. `finished` or `ended without saying so (killed?)`."""
+    run = summary.run
+    names = {
+        "finished": "finished",
+        "interrupted": "ended without close()" if run.end_reason == NOT_CLOSED else "interrupted",
+        "failed": f"ended by {run.end_reason}",
+        "running": "still running",
+        "killed": "ended without saying so (killed?)",
+    }
+    return plain(names[run.state])
+
+
 def progress(summary: Summary) -> str:
     """How far the run came and how it ended, e.g. `459 steady steps (excluded: 12 warm-up)`."""
     run = summary.run
-    stopped = "ended without close()" if run.end_reason == NOT_CLOSED else "interrupted"
-    ended = {
-        "finished": "",
-        "interrupted": f"{stopped} after {plural(run.steps, 'step')}",
-        "failed": f"ended by {run.end_reason} after {plural(run.steps, 'step')}",
-        "running": f"still running, {plural(run.steps, 'step')} so far",
-        "killed": f"ended without saying so (killed?) after {plural(run.steps, 'step')}",
-    }[run.state]
+    steps = plural(run.steps, "step")
+    reached = f", {steps} so far" if run.state == "running" else f" after {steps}"
+    ended = "" if run.state == "finished" else f"{ending(summary)}{reached} · "
     why = excluded(summary)
     steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"
-    return plain(f"{ended} · {steady}" if ended else steady)
+    return plain(f"{ended}{steady}")
+
+
+def no_trace(summary: Summary) -> str:
+    """Why there is no capture, and how to have one."""
+    capture = summary.run.loop.capture
+    return f"no trace was captured: {capture}, or a file `capture` in the run directory"
 
 
 def remarks(summary: Summary) -> list[str]:

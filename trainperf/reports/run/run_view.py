@@ -40,8 +40,10 @@ from trainperf.reports.run.rows import (
     PhaseRow,
     about,
     amount,
+    ending,
     facts,
     ledger,
+    no_trace,
     phase_rows,
     phases_of,
     progress,
@@ -75,6 +77,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     path: str
     state: State
+    ending: str
+    """The state in words."""
     started_at: str
     about: str
     """Ranks and device."""
@@ -93,6 +97,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """How long the fit took."""
     fit: list[NamedValue]
     findings: list[FindingView]
+    no_finding: str
+    """In place of findings."""
     others: list[FindingView]
     """Findings but the first to act on, those that ask for a change before the others."""
     late: list[str]
@@ -100,6 +106,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     rank_columns: list[str]
     rank_rows: list[RankRow]
     readings: list[ReadingRow]
+    no_trace: str
+    """In place of captures."""
     warnings: list[str]
     remarks: list[str]
 
@@ -114,6 +122,7 @@ def run_view(summary: Summary) -> RunView:
         name=plain(run.name),
         path=plain(run.path),
         state=run.state,
+        ending=ending(summary),
         started_at=plain(run.started_at),
         about=about(summary),
         progress=progress(summary),
@@ -127,6 +136,7 @@ def run_view(summary: Summary) -> RunView:
         fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
         findings=list(map(finding_view, summary.findings)),
+        no_finding=NO_FINDING,
         others=list(map(finding_view, others)),
         late=[plain(lateness(p)) for p in summary.synchronisation if p.straggler is not None],
         rank_columns=list(columns),
@@ -135,6 +145,7 @@ def run_view(summary: Summary) -> RunView:
             for place, rank in enumerate(run.ranks if columns else ())
         ],
         readings=[_reading(name, reading) for name, reading in summary.readings.items()],
+        no_trace=no_trace(summary),
         warnings=list(map(plain, summary.warnings)),
         remarks=remarks(summary),
     )

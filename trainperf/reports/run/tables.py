@@ -70,8 +70,8 @@ def of_step(summary: Summary) -> list[Table]:
 
 
 def of_lines(summary: Summary) -> list[Table]:
-    """Lines of the user's code by phase; empty where they were not sampled."""
-    return [_lines(summary.lines)] if summary.lines else []
+    """Lines of the user's code by phase; empty where none were seen."""
+    return [_lines(summary.lines)] if any(phase.lines for phase in summary.lines) else []
 
 
 def of_loader(summary: Summary) -> list[Table]:

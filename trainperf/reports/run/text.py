@@ -72,7 +72,7 @@ def full_lines(summary: Summary, width: int) -> list[Text]:
         out += [Text(), Text(f"  {table.title}", style="bold cyan"), *_table(table, width - 4)]
     findings = run_view(summary).findings
     if findings:
-        out += [Text(), Text("  Findings, the largest gain first", style="bold cyan")]
+        out += [Text(), Text("  Findings, by expected gain", style="bold cyan")]
     for place, finding in enumerate(findings, start=1):
         title, rest = finding_text(place, finding, width - 4)
         out += [Text("    ").append(line, style="bold") for line in title]

@@ -39,8 +39,8 @@ async function pollRuns() {
   if (!ids.includes(chosen[1])) chosen[1] = NONE;
   whenChanged(empty, answer.where, (node) => fill(node,
     el("h2", {}, "No run here yet"),
-    el("p", {}, "A run appears as soon as its first steps are on disk. In Lightning:"),
-    el("pre", {}, "from trainperf.lightning import TrainPerf\n\nL.Trainer(callbacks=[TrainPerf()])"),
+    el("p", {}, "A run appears as soon as its first steps are on disk."),
+    answer.attach.map(({ name, value }) => [el("p", {}, name), el("pre", {}, value)]),
     el("p", { class: "quiet" }, `Looked at and below ${answer.where.join(", ") || "no log directory"}.`)));
   pickers.forEach((picker, number) => options(picker, number));
   pickers[0].parentElement.hidden = ids.length === 0;

@@ -15,11 +15,11 @@ export class Captures {
     this.timelines = new Map();
   }
 
-  show(run, captures) {
-    whenChanged(this.node, [run, captures], () => {
+  show(run, captures, none) {
+    whenChanged(this.node, [run, captures, none], () => {
       if (run !== this.run) this.begin(run, captures);
       fill(this.node, el("h3", {}, "Captures"),
-        captures.length ? captures.map((capture) => this.kept(capture)) : el("p", { class: "quiet" }, "No trace was captured: ScheduledProfiler records some steps."));
+        captures.length ? captures.map((capture) => this.kept(capture)) : el("p", { class: "quiet" }, none));
     });
   }
 

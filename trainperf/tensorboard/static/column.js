@@ -77,12 +77,12 @@ export class Column {
     whenChanged(this.section.answer, words, (node) => panels.answer(node, words));
     whenChanged(this.phases, [words.phases, words.phases_of], (node) => panels.phases(node, words.phases, words.phases_of));
     whenChanged(this.section.facts, [words.facts, words.fit], (node) => panels.facts(node, words));
-    whenChanged(this.section.findings, words.findings, (node) => panels.findings(node, words.findings));
+    whenChanged(this.section.findings, words.findings, (node) => panels.findings(node, words));
     whenChanged(this.section.ranks, [words.late, words.rank_rows], (node) => panels.ranks(node, words));
     whenChanged(this.section.readings, words.readings, (node) => panels.readings(node, words.readings));
     this.section.ranks.hidden = words.rank_rows.length === 0;
     this.drawCharts(words, series, shared);
-    this.captures.show(this.run, captures);
+    this.captures.show(this.run, captures, words.no_trace);
   }
 
   drawCharts(words, series, shared) {

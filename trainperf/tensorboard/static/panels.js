@@ -4,14 +4,13 @@ import { el, fill } from "./dom.js";
 import { counted } from "./units.js";
 
 const CODE = new Set(["next", "where"]);
-const STATES = { finished: "finished", interrupted: "interrupted", failed: "failed", running: "running", killed: "cut off" };
 
 export function answer(node, words) {
   fill(
     node,
     el("div", { class: "title" },
       el("h2", {}, words.name),
-      el("span", { class: `state ${words.state}` }, STATES[words.state] ?? words.state),
+      el("span", { class: `state ${words.state}` }, words.ending),
       el("span", { class: "quiet" }, words.about)),
     el("p", { class: "answer" }, unbroken(words.headline)),
     el("p", { class: "quiet" }, words.progress),
@@ -56,8 +55,8 @@ function ledger(parts) {
   ];
 }
 
-export function findings(node, list) {
-  fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, "No clear bottleneck."));
+export function findings(node, { findings: list, no_finding: none }) {
+  fill(node, el("h3", {}, "Findings"), list.length ? list.map(finding) : el("p", { class: "quiet" }, none));
 }
 
 export function finding(item) {
@@ -85,7 +84,7 @@ export function ranks(node, words) {
 
 export function readings(node, list) {
   const rows = list.map((reading) => [reading.name, reading.value || reading.reason, reading.interval, reading.value ? counted(reading.steps) : ""]);
-  const body = table(["reading", "value", "95 % interval", "steps"], rows);
+  const body = table(["reading", "value", "95 % CI", "steps"], rows);
   body.querySelectorAll("tbody tr").forEach((row, place) => { if (!list[place].value) row.classList.add("quiet"); });
   const open = node.querySelector("details")?.open ?? false;
   fill(node, el("details", { open }, el("summary", {}, `All ${list.length} readings`), body));

@@ -52,7 +52,9 @@ def _switched_on(summary: Summary) -> dict[str, str]:
     if config.get("autograd_profiler"):
         modes["the autograd profiler"] = "every operator of every step is recorded"
     threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
-    alone = summary.run.device == "cpu" and summary.run.world_size == 1
+    # Workers need CPUs too: `data_wait` advises fewer threads for the model in return.
+    workers = setting(summary, "num_workers")
+    alone = summary.run.device == "cpu" and summary.run.world_size == 1 and not workers
     # On a machine with fewer cores the loader and the system have use for the others.
     if alone and threads == 1 and cores is not None and cores >= 4:
         modes["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
