@@ -17,6 +17,7 @@ from trainperf.analysis.rules.operators.base import (
     audited,
     total_s,
 )
+from trainperf.analysis.rules.operators.matmul_precision import saved_at_most_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import amdahl
 from trainperf.core.formatting.units import duration, share
@@ -95,14 +96,21 @@ def attention(step: AuditedStep) -> Bounded:
     return _without(step, total_s(rows) - kept_s, "attention scores that pass through memory")
 
 
-def products_in(precision: str) -> Callable[[Evidence], Bounded]:
-    """fp32 matmuls run at the chip's peak in *precision*."""
-    return _of_audit(lambda step: _products(step, precision, else_half=False))
+def in_precision(precision: str) -> Callable[[Evidence], Bounded]:
+    """The bound of `matmul_precision` for *precision*: TF32 in products, others by autocast."""
 
+    @_of_audit
+    def bound(step: AuditedStep) -> Bounded:
+        peaks = step.light.chip.flops_per_s
+        peak, fp32 = peaks.get(precision), peaks.get("fp32")
+        if peak is None or fp32 is None:
+            why = f"no bound: the {precision} peak of {step.light.chip.name} is unknown"
+            return Bounded(at_most=None, why=why)
+        tera = f"{peak / 1e12:.3g} TFLOP/s in {precision}, {fp32 / 1e12:.3g} in fp32"
+        saved_s = saved_at_most_s(step, precision)
+        return _without(step, saved_s, f"what {precision} can save ({tera})")
 
-def autocast_to(precision: str) -> Callable[[Evidence], Bounded]:
-    """The same, and everything else in forward and backward moves half the bytes."""
-    return _of_audit(lambda step: _products(step, precision, else_half=True))
+    return bound
 
 
 def larger_batch(evidence: Evidence) -> Bounded:
@@ -159,21 +167,6 @@ def speed_of_light(step: AuditedStep) -> Bounded:
     floors = step.light.phases
     least_s = floors["forward"].fused_floor_s + floors["backward"].fused_floor_s
     return _without(step, step.passes_s - least_s, "forward and backward above their floors")
-
-
-def _products(step: AuditedStep, precision: str, *, else_half: bool) -> Bounded:
-    peaks = step.light.chip.flops_per_s
-    peak, fp32 = peaks.get(precision), peaks.get("fp32")
-    if peak is None or fp32 is None:
-        why = f"no bound: the {precision} peak of {step.light.chip.name} is unknown"
-        return Bounded(at_most=None, why=why)
-    rows = [row for row in _passes(step) if row.use.kind == "matmul"]
-    slow = [row for row in rows if row.use.precision != precision]
-    saved_s = total_s(slow) - sum(row.use.flops for row in slow) / peak
-    if else_half:
-        saved_s += (step.passes_s - total_s(rows)) / 2
-    tera = f"{peak / 1e12:.3g} TFLOP/s in {precision}, {fp32 / 1e12:.3g} in fp32"
-    return _without(step, saved_s, f"what {precision} can save ({tera})")
 
 
 def _without(step: AuditedStep, lost_s: float, what: str) -> Bounded:

@@ -178,7 +178,7 @@ STAGES: tuple[Stage, ...] = (
         change="products in TF32",
         reason="tensor cores multiply fp32 numbers with ten bits of mantissa many times faster",
         apply=lambda kept: replace(kept, tf32=True),
-        bound=bounds.of_product("matmul_precision", bounds.products_in("tf32")),
+        bound=bounds.in_precision("tf32"),
         finding="matmul_precision",
     ),
     Stage(
@@ -187,7 +187,7 @@ STAGES: tuple[Stage, ...] = (
         reason="half the bytes and the fast tensor cores; gradients are scaled so that they do "
         "not vanish, and updates are skipped where they overflow",
         apply=lambda kept: replace(kept, precision="16-mixed"),
-        bound=bounds.of_product("matmul_precision", bounds.autocast_to("fp16")),
+        bound=bounds.in_precision("fp16"),
         finding="matmul_precision",
     ),
     Stage(
@@ -195,7 +195,7 @@ STAGES: tuple[Stage, ...] = (
         change="AMP, bf16",
         reason="the range of fp32 in half the bytes: no scaler, and no update is skipped",
         apply=lambda kept: replace(kept, precision="bf16-mixed"),
-        bound=bounds.of_product("matmul_precision", bounds.autocast_to("bf16")),
+        bound=bounds.in_precision("bf16"),
         finding="matmul_precision",
     ),
     Stage(

@@ -148,7 +148,7 @@ class _Proof:
         )
         each_s = self._spent_s() / self.pairs
         if needed is None:
-            return f"The {most - self.pairs} pairs that remain may not decide either."
+            return f"{plural(most - self.pairs, 'more pair')} may not decide it either."
         further = needed - self.pairs
         return f"About {plural(further, 'more pair')}, {duration(further * each_s)}."
 

@@ -78,13 +78,15 @@ def warm_bound(finding: Finding, summary: Summary) -> Finding:
     the rest is faster as well, by what `COLD` and `REFILL_S` allow.  E.g. of a step of 6 ms a cause
     takes 3 ms: Amdahl's law says 2×; the other 3 ms may take 1 ms when warm, so the bound is 6×.
     Of a step of 60 ms it takes 30 ms: 60 / (30 - 2) = 2.14×.  Nothing changes where a device does
-    not wait for its host.
+    not wait for its host, nor where a rule bounds its change by more than its own share.
     """
     lost, step_s = finding.fraction, summary.value(STEP_MEAN_S)
     host = summary.run.device == "cpu" or (
         (summary.value(HOST_BOUND_FRACTION) or 0.0) >= LIMITS.host_bound
     )
     if finding.gain_upper_bound is None or not lost or not step_s or not host:
+        return finding
+    if finding.gain_upper_bound != amdahl(lost):
         return finding
     scope_s, times = step_s, 1
     if finding.scope == "fit":
