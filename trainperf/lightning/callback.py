@@ -40,7 +40,7 @@ _HOOKS = tuple(
 
 
 class Measurement(Callback):
-    """Base of our callbacks.  Attached beside others of its kind, the first one leads."""
+    """Base of our callbacks.  Of several on a trainer the first one leads."""
 
     measures: ClassVar[frozenset[Measure]] = frozenset()
     """What this callback asks for."""
@@ -224,7 +224,7 @@ class TrainPerf(Measurement):
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:
             what a batch costs in `__getitem__`, collate and transport goes to `loader.json`.
-        meters: Your own (`trainperf.meters.Meter`), beside the built-in ones.
+        meters: Your own (`trainperf.meters.Meter`), in addition to the built-in ones.
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
             meters need.
         sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.

@@ -66,7 +66,7 @@ class LoopMonitor:
         report: Whether to print the report when the fit ends.
         lines: Whether to sample the lines that the training thread is in, for 0.05 % of the time.
         clock: Host clock; tests pass their own, which is not sampled.
-        meters: Your own (`trainperf.meters.Meter`), beside the built-in ones.
+        meters: Your own (`trainperf.meters.Meter`), in addition to the built-in ones.
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
             meters need.
         sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.
