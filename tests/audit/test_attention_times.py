@@ -38,11 +38,16 @@ def test_each_size_is_timed_in_both_precisions() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "device"),
-    [({"precision": "bf16"}, "cpu"), ({"part": "backward"}, "cpu"), ({}, "cuda")],
+    [
+        ({"precision": "bf16"}, "cpu"),
+        ({"part": "backward"}, "cpu"),
+        ({"shapes": ((1, 4, 8, 4), *HEADS[1:])}, "cpu"),
+        ({}, "cuda"),
+    ],
 )
-def test_nothing_else_is_repeated(fields: dict[str, str], device: str) -> None:
-    """In bf16 already; a backward by itself; another device."""
-    fused = product(NAME, 1.0, shapes=HEADS, **fields)
+def test_nothing_else_is_repeated(fields: dict[str, object], device: str) -> None:
+    """In bf16 already; a backward by itself; fewer heads for keys and values; another device."""
+    fused = product(NAME, 1.0, **{"shapes": HEADS, **fields})
 
     assert time_attention(step(fused, device=device), FAST) == ()
 

@@ -37,8 +37,10 @@ def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
     spent: dict[Shapes, float] = {}
     for use in audit.of(["forward"]):
         short = (use.busy_s or use.host_s) / use.calls <= LONGEST_S
-        if use.is_fused_attention and use.precision == "fp32" and short:
-            shapes = use.shapes[:3]
+        shapes = use.shapes[:3]
+        # With fewer heads for keys and values it is called in another way.
+        usual = len(shapes) == 3 and len({shape[:-2] for shape in shapes}) == 1
+        if use.is_fused_attention and use.precision == "fp32" and short and usual:
             spent[shapes] = spent.get(shapes, 0.0) + use.busy_s
     heaviest = sorted(spent, key=lambda shapes: -spent[shapes])[:MOST]
     # Whatever mode the caller of the fit is in.

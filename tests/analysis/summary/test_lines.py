@@ -246,7 +246,8 @@ def test_steps_after_validation_are_found_by_their_tag(tmp_path: Path) -> None:
 
 def test_steps_that_another_rule_owns_are_not_slow_steps(tmp_path: Path) -> None:
     """The garbage collector has a rule of its own."""
-    assert summary_of(tmp_path, every_20th(tags=int(Tag.GC))).slow_steps is None
+    for tag in (Tag.GC, Tag.TURN_BOUNDARY):
+        assert summary_of(tmp_path / tag.label, every_20th(tags=int(tag))).slow_steps is None
 
 
 def test_unnamed_time_names_the_function_and_a_module_it_calls_is_one_call(

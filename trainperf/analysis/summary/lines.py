@@ -46,6 +46,7 @@ _OWNED = int(
     | Tag.GC
     | Tag.PARTIAL_GROUP
     | Tag.OUT_OF_TURN
+    | Tag.TURN_BOUNDARY
 )
 """Steps that other rules speak about."""
 _CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
