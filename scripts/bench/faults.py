@@ -30,15 +30,15 @@ from trainperf.analysis.rules.gains import ENOUGH, GainTable, Saved  # noqa: E40
 
 def main() -> None:
     """Judge each once, print the table and how many were right."""
-    asked = _arguments()
-    if asked.gains:
-        _write_gains(asked.gains)
+    given = _arguments()
+    if given.gains:
+        _write_gains(given.gains)
         return
     torch.set_num_threads(1)  # as the tests do: two threads on shared cores wait for each other
     judged = []
-    for kind in asked.kind or KINDS:
+    for kind in given.kind or KINDS:
         for name, script in scripts(kind).items():
-            if asked.only and name not in asked.only:
+            if given.only and name not in given.only:
                 continue
             with tempfile.TemporaryDirectory() as out, quiet():
                 judged.append(judge(name, kind, script, Path(out)))
@@ -51,19 +51,19 @@ def main() -> None:
     )
     print(f"\n{_score(judged)}")
     print(machine_line())
-    scripts_ = [asdict(one) for one in judged]
-    write_json(asked.json, {"score": _score(judged), "scripts": scripts_})
+    scripts_ = [asdict(script) for script in judged]
+    write_json(given.json, {"score": _score(judged), "scripts": scripts_})
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def _row(script: Judged) -> tuple[str, ...]:
     return (
-        f"{one.kind}: {one.name}",
-        ", ".join(one.expected) or "nothing",
-        ", ".join(one.found[: max(1, len(one.expected))]) or "nothing",
-        "" if one.bound is None else f"{one.bound:.2f}",
-        "" if one.expected_gain is None else "{:.2f}–{:.2f}".format(*one.expected_gain),
-        "" if one.gain is None else f"{one.gain:.2f}",
-        ("" if one.right else "WRONG") + ("" if one.bounded is not False else " UNBOUNDED"),
+        f"{script.kind}: {script.name}",
+        ", ".join(script.expected) or "nothing",
+        ", ".join(script.found[: max(1, len(script.expected))]) or "nothing",
+        "" if script.bound is None else f"{script.bound:.2f}",
+        "" if script.expected_gain is None else "{:.2f}–{:.2f}".format(*script.expected_gain),
+        "" if script.gain is None else f"{script.gain:.2f}",
+        ("" if script.right else "WRONG") + ("" if script.bounded is not False else " UNBOUNDED"),
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import Gate, gate
@@ -54,6 +56,8 @@ class ComparisonOptions:
     """What the gate does where the slowdown is neither shown nor excluded."""
     looks: Looks | None = None
     """The plan, where pairs in turns were compared after every pair."""
+    first_steps: int | None = None
+    """Steps that trainings had which were ended early; see `Comparison.first_steps`."""
     ending: str = ""
     """A sentence for people: how many pairs it took, and why it ended."""
 
@@ -98,7 +102,7 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
     """The comparison with these options."""
-    return compare(
+    comparison = compare(
         before,
         after,
         loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
@@ -106,6 +110,7 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
         margin=MARGIN if options.margin is None else options.margin,
         looks=options.looks,
     )
+    return msgspec.structs.replace(comparison, first_steps=options.first_steps)
 
 
 def _judged(

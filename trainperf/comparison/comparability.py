@@ -26,7 +26,7 @@ _CHANGES: dict[str, str] = {
         "precision": "precision autocast grad_scaler",
         "matmul precision": "float32_matmul_precision matmul_allow_tf32 cudnn_allow_tf32",
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
-        "ranks": "world_size strategy wrapper allreduces_per_step",
+        "ranks": "world_size local_world_size strategy wrapper allreduces_per_step",
     }.items()
     for name in names.split()
 }
@@ -41,6 +41,7 @@ _NO_CHANGE = frozenset(
         "scheduler_steps",
         "updates",
         "micro_batches",
+        "host_cpus",
     }
 )
 """What changes neither the work of a step nor its speed."""

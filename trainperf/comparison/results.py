@@ -138,6 +138,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The reading of the clock that decides."""
     speedup: Speedup | None = None
     """By the clock that decides: the one that the change moved, the fit first."""
+    first_steps: int | None = None
+    """Steps of each training at least, where trainings were ended before something that comes back
+    was certain to be in them twice; `None` otherwise."""
     margin: float = MARGIN
     """Relative change, either way, up to which speeds count as equal."""
     clocks: tuple[ClockChange, ...] = ()

@@ -90,6 +90,8 @@ def answer(comparison: Comparison) -> str:
         return f"{names}: not comparable: {comparison.reason}."
     others = [clock for clock in comparison.clocks if clock is not decides]
     clocks = "; ".join([f"the {decides.clock} {speed(decides.speedup)}", *map(_other, others)])
+    if comparison.first_steps is not None:
+        names += f" over the first {comparison.first_steps:,} steps"
     if comparison.verdict == "loss differs":
         return f"{names}: loss differs, so speed does not count ({clocks})."
     margin = f" within {share(comparison.margin)}" if comparison.verdict == "equal" else ""

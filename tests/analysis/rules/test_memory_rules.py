@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.runs import RankSpec, make_gap, make_info, make_step, summary_of
+from support.runs import RankSpec, make_gap, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.rules import diagnose
 from trainperf.analysis.rules.base import Evidence
@@ -153,6 +153,28 @@ def test_a_held_graph_that_hardly_grows_is_told_quietly(tmp_path: Path) -> None:
 
     assert finding is not None
     assert finding.severity == "low"
+    assert not finding.urgent
+
+
+def test_a_held_graph_that_fills_the_memory_is_urgent_in_a_short_run(tmp_path: Path) -> None:
+    """100 MB in each of 200 steps: a warm-up is no question where the list is found."""
+    memory = holding(200, 200, MIB)
+    finding = graph_held(growing(tmp_path, 100e6, steps=200, step_ms=100, memory=memory))
+
+    assert finding is not None
+    assert finding.urgent
+    assert finding.severity == "high"
+    assert "memory is full in" in finding.evidence[1]
+
+
+def test_what_a_held_graph_takes_is_open_where_memory_was_not_measured(tmp_path: Path) -> None:
+    """Neither urgent nor harmless."""
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(200, forward=100))])
+    documents = Documents(memory=holding(200, 200, 1600))
+    finding = graph_held(Evidence(summary=summary, documents=documents))
+
+    assert finding is not None
+    assert finding.severity == "medium"
     assert not finding.urgent
 
 

@@ -14,6 +14,7 @@ from support.runs import (
     summary_of,
 )
 
+from trainperf.analysis.rules.input.base import cpus_of_rank
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap, Tag
@@ -92,6 +93,29 @@ def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None
 
     assert "DataLoader(num_workers" not in finding.action
     assert any("num_workers=0 is right" in fact for fact in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hardware", "cpus"),
+    [
+        (8, {"cpu_count": 8, "host_cpus": 64, "local_world_size": 8}, 8),
+        (8, {"cpu_count": 64, "host_cpus": 64, "local_world_size": 8}, 8),
+        (16, {"cpu_count": 64, "host_cpus": 64, "local_world_size": 8}, 8),
+        (8, {"cpu_count": 16, "host_cpus": 16, "local_world_size": 8}, 2),
+        (2, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 2}, 1),
+        (3, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 3}, 1),
+        (8, {"cpu_count": 8}, 8),
+    ],
+    ids=["bound", "unbound", "two machines", "quota", "two", "more than CPUs", "old"],
+)
+def test_a_rank_has_its_own_cpus_and_no_more_than_its_share_of_the_machines(
+    tmp_path: Path, ranks: int, hardware: Mapping[str, Scalar], cpus: int
+) -> None:
+    """A share of its own is not divided again, and no number of ranks has more CPUs each."""
+    info = make_info(world_size=ranks, hardware=hardware)
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(50, forward=10), info=info)])
+
+    assert cpus_of_rank(summary) == cpus
 
 
 @pytest.mark.parametrize(

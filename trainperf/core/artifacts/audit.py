@@ -37,7 +37,7 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     """`matmul` is any contraction: matrix products, convolutions, attention."""
     place: Place
-    """`link` copies between host and device; `host` ran on the CPU beside an accelerator."""
+    """`link` copies between host and device; `host` ran on the CPU next to an accelerator."""
     module: str | None
     """Path of the module whose forward made it, e.g. `GPT2.blocks.0.mlp`; backward as forward."""
     line: str | None

@@ -21,7 +21,7 @@ class LossProbe(RingProbe):
 
     *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
     the host is kept and read with those of the next steps, which is cheaper than there and then,
-    because a step's work has filled the caches; one with a graph is read at once.  Beside an
+    because a step's work has filled the caches; one with a graph is read at once.  With an
     *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
     on a device is copied there.
     """

@@ -157,10 +157,17 @@ def worth_a_worker(summary: Summary, making_s: float) -> bool:
     return making_s >= 2 * round_trip_s(summary)
 
 
-def cpus_of_rank(summary: Summary) -> float | None:
-    """CPUs for one rank, all taken to be on one machine that has as many; `None` if not known."""
-    cpus, ranks = setting(summary, "cpu_count"), max(1, summary.run.world_size)
-    return cpus if cpus is None or ranks > cpus else cpus // ranks
+def cpus_of_rank(summary: Summary) -> int | None:
+    """CPUs for one rank: those it may run on, and its share of its machine's; `None` if not known.
+
+    Not divided where the run does not say how many ranks are on the machine.  Ranks that were
+    launched together on some CPUs of a machine are taken to have all of them.
+    """
+    usable = setting(summary, "cpu_count")
+    every, ranks = setting(summary, "host_cpus"), setting(summary, "local_world_size")
+    if usable is None or every is None or not ranks:
+        return None if usable is None else int(usable)
+    return max(1, int(min(usable, every // ranks)))
 
 
 def threads_left(summary: Summary, workers: int) -> int | None:
@@ -178,8 +185,8 @@ def threads_left(summary: Summary, workers: int) -> int | None:
 def sharing(summary: Summary, remedy: LoaderRemedy) -> LoaderRemedy:
     """The remedy; where its workers would take CPUs from the model, with fewer threads for that.
 
-    Recorded on two CPUs: one worker beside a model of two threads made a step of 17.5 ms take
-    21.7 ms, and beside a model of one thread 15.8 ms.
+    Recorded on two CPUs: one worker with a model of two threads made a step of 17.5 ms take
+    21.7 ms, and with a model of one thread 15.8 ms.
     """
     left = None if remedy.workers is None else threads_left(summary, remedy.workers)
     if left is None:
@@ -273,7 +280,7 @@ def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> Lo
     )
 
 
-def _enough(anatomy: LoaderAnatomy, cpus: float | None) -> LoaderRemedy:
+def _enough(anatomy: LoaderAnatomy, cpus: int | None) -> LoaderRemedy:
     """There are workers enough by their times, and the step waits all the same."""
     if _uneven(anatomy):
         worst_s = anatomy.getitem.p95_s + anatomy.collate.p95_s

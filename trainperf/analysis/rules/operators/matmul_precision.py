@@ -142,7 +142,7 @@ def _conversions_s(use: OperatorUse, step: AuditedStep) -> float:
     Products without a weight (attention's) get the results of others in the same precision.
     """
     times, place = _CONVERTED.get(use.part, 0), _WEIGHT.get(use.short_name)
-    if not times or place is None:
+    if not times or place is None or len(use.shapes) < 2:  # not recorded
         return 0.0
     elements = sum(math.prod(use.shapes[index]) for index in (place - 1, place))
     # Four bytes are read and two written, or the other way round; a call, and autograd's node.
