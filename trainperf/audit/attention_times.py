@@ -56,10 +56,11 @@ def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
 def _both_s(shapes: Shapes, precision: str) -> float:
     """Seconds of forward and backward."""
     ones = partial(torch.ones, dtype=PRECISIONS[precision], device="cpu")
-    inputs = [ones(shape, requires_grad=True) for shape in shapes]
+    queries, keys, values = (ones(shape, requires_grad=True) for shape in shapes)
     gradient = ones(*shapes[0][:-1], shapes[2][-1])
 
     def act() -> None:
-        torch.autograd.grad(scaled_dot_product_attention(*inputs), inputs, gradient)
+        mixed = scaled_dot_product_attention(queries, keys, values)
+        torch.autograd.grad(mixed, (queries, keys, values), gradient)
 
     return fastest(act, torch.device("cpu"), EACH_S)[0]
