@@ -89,7 +89,7 @@ def comparisons(split: str, kept: list[Outcome], seconds: float) -> Iterator[lis
         kind = min(KINDS[split], key=lambda name: counts[name])
         if kind not in warm:
             make = KINDS[split][kind]
-            Bench(session="looks", split=split, kind=kind, make=make).one("warm", STEPS)
+            Bench(session="looks", split=split, kind=kind, make=make).recorded("warm", STEPS)
             warm.add(kind)
         counts[kind] += len(LONGER)
         pairs = recorded(kind, split)

@@ -185,8 +185,8 @@ def threads_left(summary: Summary, workers: int) -> int | None:
 def sharing(summary: Summary, remedy: LoaderRemedy) -> LoaderRemedy:
     """The remedy; where its workers would take CPUs from the model, with fewer threads for that.
 
-    Recorded on two CPUs: one worker beside a model of two threads made a step of 17.5 ms take
-    21.7 ms, and beside a model of one thread 15.8 ms.
+    Recorded on two CPUs: one worker with a model of two threads made a step of 17.5 ms take
+    21.7 ms, and with a model of one thread 15.8 ms.
     """
     left = None if remedy.workers is None else threads_left(summary, remedy.workers)
     if left is None:
