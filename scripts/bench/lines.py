@@ -148,7 +148,7 @@ def main() -> None:
     cells = [
         (
             row.loop,
-            f"{row.budget:.1%}",
+            f"{row.budget:.2%}",
             f"{row.step_us:,.0f} µs",
             _shown(row.wall_ratio),
             _shown(row.thread_ratio),

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import CommandResult
-from trainperf.comparison.clocks import Gate, gate
+from trainperf.comparison.clocks import Gate, gate, remedy
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Comparison
@@ -101,7 +101,7 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
 
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
-    """The comparison with these options."""
+    """The comparison with these options, and what would decide its gate."""
     comparison = compare(
         before,
         after,
@@ -110,7 +110,13 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
         margin=MARGIN if options.margin is None else options.margin,
         looks=options.looks,
     )
-    return msgspec.structs.replace(comparison, first_steps=options.first_steps)
+    comparison = replace(comparison, first_steps=options.first_steps)
+    limit = options.most_slower
+    if limit is None or options.looks is not None or not comparison.clocks:
+        return comparison
+    if gate(comparison, limit) != "undecided":
+        return comparison
+    return replace(comparison, remedy=remedy(comparison, (before, after), limit))
 
 
 def _judged(

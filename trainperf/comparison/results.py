@@ -116,10 +116,12 @@ class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     """What it would take to decide, at the noise that was found or assumed."""
 
+    limit: float | None = None
+    """Of the gate, where that is undecided; `None`: to decide the verdict."""
     repeats: int | None
-    """A side, one after the other; `None`: too many to be advice."""
+    """A side, as the runs there are; `None`: too many to be advice."""
     proof_s: float | None
-    """Estimated duration of `trainperf prove`, by the runs' own steps; `None`: not known."""
+    """The longest `trainperf prove` may take, by the runs' own steps; `None`: not known."""
     proof_pairs: int
     proof_steps: int
     """Of each training of that estimate."""
@@ -146,7 +148,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     clocks: tuple[ClockChange, ...] = ()
     """Both clocks, the fit first; one where a run has too few steps for the other."""
     remedy: Remedy | None = None
-    """Of an undecided comparison."""
+    """Of an undecided comparison, or of one whose gate is."""
     noise: Noise | None = None
     parity: Parity
     """The losses at equal work: where they differ, nothing is faster."""

@@ -87,7 +87,7 @@ def test_a_verdict_of_the_first_steps_says_so() -> None:
     )
 
     assert answer(equal).startswith(
-        "b against a over the first 160 steps: equal within 2.0 %, the fit"
+        "b against a over the first 160 steps: equal (within 2.0 %), the fit"
     )
 
 
