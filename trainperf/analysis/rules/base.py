@@ -94,7 +94,8 @@ def warm_bound(finding: Finding, summary: Summary) -> Finding:
         return finding
     rest = 1.0 - lost
     warmer = min(rest * (1 - 1 / COLD), times * REFILL_S / scope_s)
-    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost + warmer))
+    bound = amdahl(max(lost + warmer, 1 - 1 / finding.gain_upper_bound))
+    return msgspec.structs.replace(finding, gain_upper_bound=bound)
 
 
 def steady_step_s(summary: Summary) -> float | None:

@@ -7,12 +7,14 @@ known from its records alone.
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.schema import LineShare, PhaseLines, RecurringSteps
+from trainperf.analysis.summary.schema import HostWork, LineShare, PhaseLines, RecurringSteps
 from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
 from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.stats.quantiles import wilson
 from trainperf.core.steps.block import StepBlock
 
 
@@ -171,12 +173,14 @@ def _described(
 def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
     """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
     weights: Counter[tuple[int, ...]] = Counter()
-    number = 0
-    for sample in lines.samples:
-        stack = lines.stacks[sample.stack]
-        if stack.slot == slot and (steps is None or sample.step in steps):
-            weights[_frames(stack)] += sample.stands_for_us
-            number += 1
+    chosen = [
+        sample
+        for sample in lines.samples
+        if lines.stacks[sample.stack].slot == slot and (steps is None or sample.step in steps)
+    ]
+    for sample in chosen:
+        weights[_frames(lines.stacks[sample.stack])] += sample.stands_for_us
+    number = len(chosen)
     whole = sum(weights.values())
     if number < FEWEST_SAMPLES or not whole:
         return None
@@ -194,6 +198,31 @@ def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> Pha
         samples=number,
         owner=_owner(innermost, share),
         lines=tuple(share(place, weight) for place, weight in tops.most_common(MOST_LINES)),
+        host=_host_work(lines, chosen),
+    )
+
+
+def _host_work(lines: SampledLines, samples: Sequence[Sample]) -> HostWork | None:
+    """What is no tensor operation there, under the innermost function that most of it is in."""
+    stacks: Counter[tuple[int, ...]] = Counter()
+    names: Counter[str] = Counter()
+    for sample in samples:
+        stack = lines.stacks[sample.stack]
+        if stack.host_work:
+            stacks[stack.frames] += sample.stands_for_us
+            names[stack.host_work] += sample.stands_for_us
+    owner = _owner(stacks, _Share(lines, len(samples), sum(stacks.values()))) if stacks else None
+    if owner is None:
+        return None
+    weights = np.array([sample.stands_for_us for sample in samples], dtype=np.float64)
+    fraction = owner.fraction * sum(stacks.values()) / float(weights.sum())
+    # Samples stand for unlike times: so many equal ones would be as sure.
+    low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
+    return HostWork(
+        line=msgspec.structs.replace(owner, fraction=fraction),
+        low=low,
+        high=high,
+        names=tuple(name for name, _ in names.most_common(3)),
     )
 
 

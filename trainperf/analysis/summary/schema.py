@@ -153,6 +153,19 @@ class LineShare(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.function} ({self.where})"
 
 
+class HostWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function of the user runs on the host that is no tensor operation."""
+
+    line: LineShare
+    """The innermost function in at least half of it, at its heaviest line; the share is of the
+    phase or gap."""
+    low: float
+    high: float
+    """95 % interval of that share, by the number of samples."""
+    names: tuple[str, ...]
+    """What runs, e.g. `time.sleep`; that which takes most first."""
+
+
 class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that were seen in a phase of the steady steps, or in a gap; on rank 0."""
 
@@ -163,6 +176,7 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     the function; `None` where there is none."""
     lines: tuple[LineShare, ...]
     """The heaviest ones, each with its own share."""
+    host: HostWork | None = None
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
