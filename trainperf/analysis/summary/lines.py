@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.schema import HostWork, LineShare, PhaseLines, RecurringSteps
+from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
 from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
 from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
 from trainperf.core.stats.quantiles import wilson
@@ -202,7 +202,7 @@ def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> Pha
     )
 
 
-def _host_work(lines: SampledLines, samples: Sequence[Sample]) -> HostWork | None:
+def _host_work(lines: SampledLines, samples: Sequence[Sample]) -> PlainCode | None:
     """What is no tensor operation there, under the innermost function that most of it is in."""
     stacks: Counter[tuple[int, ...]] = Counter()
     names: Counter[str] = Counter()
@@ -218,7 +218,7 @@ def _host_work(lines: SampledLines, samples: Sequence[Sample]) -> HostWork | Non
     fraction = owner.fraction * sum(stacks.values()) / float(weights.sum())
     # Samples stand for unlike times: so many equal ones would be as sure.
     low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
-    return HostWork(
+    return PlainCode(
         line=msgspec.structs.replace(owner, fraction=fraction),
         low=low,
         high=high,

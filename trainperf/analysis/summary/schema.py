@@ -153,7 +153,7 @@ class LineShare(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.function} ({self.where})"
 
 
-class HostWork(msgspec.Struct, frozen=True, kw_only=True):
+class PlainCode(msgspec.Struct, frozen=True, kw_only=True):
     """What a function of the user runs on the host that is no tensor operation."""
 
     line: LineShare
@@ -176,7 +176,7 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     the function; `None` where there is none."""
     lines: tuple[LineShare, ...]
     """The heaviest ones, each with its own share."""
-    host: HostWork | None = None
+    host: PlainCode | None = None
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):

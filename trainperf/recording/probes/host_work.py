@@ -1,4 +1,4 @@
-"""What a running frame does on the host where that cannot be a tensor operation.
+"""Work of a running frame on the host that cannot be a tensor operation.
 
 A call into C leaves no frame of its own: at `x = x @ w` the innermost frame is the user's, as it is
 at `time.sleep(1)`.  The instruction it stands at tells them apart.  The interpreter is left in

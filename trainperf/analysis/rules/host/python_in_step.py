@@ -5,7 +5,7 @@ import msgspec
 from trainperf.analysis.rules.base import Evidence, TraceTime, phase_fraction
 from trainperf.analysis.rules.host.host_code import host_code
 from trainperf.analysis.rules.host.unnamed_time import unnamed_fraction
-from trainperf.analysis.summary.schema import HostWork, Summary
+from trainperf.analysis.summary.schema import PlainCode, Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, costs
 from trainperf.core.formatting.units import share
 from trainperf.core.phases import Phase
@@ -53,7 +53,7 @@ def python_in_step(evidence: Evidence) -> Finding | None:
     return msgspec.structs.replace(finding, gain_upper_bound=amdahl(of_step * host.high))
 
 
-def _largest(summary: Summary) -> tuple[float, Phase, HostWork] | None:
+def _largest(summary: Summary) -> tuple[float, Phase, PlainCode] | None:
     """The phase that loses most by it, with its share of the step."""
     # A loop that brackets none of its work has all of it in `other`.
     phases = _WORK if unnamed_fraction(summary) is not None else (*_WORK, Phase.OTHER)
