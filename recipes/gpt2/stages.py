@@ -152,7 +152,7 @@ STAGES: tuple[Stage, ...] = (
         reason="while the step computes, another process (num_workers=1) can read and tokenise "
         "the next one, and a pinned batch is copied without blocking",
         apply=lambda kept: replace(kept, workers=1),
-        bound=bounds.of_product("data_wait", bounds.loader),
+        bound=bounds.one_worker,
         finding="data_wait",
     ),
     Stage(
@@ -161,7 +161,7 @@ STAGES: tuple[Stage, ...] = (
         reason="padding is computed like text and teaches nothing: the padding fraction is the "
         "share of the work that goes away",
         apply=lambda kept: replace(kept, packed=True),
-        bound=bounds.of_product("padding", bounds.packing),
+        bound=bounds.of_product("padding", otherwise=bounds.packing),
         finding="padding",
     ),
     Stage(
@@ -170,7 +170,7 @@ STAGES: tuple[Stage, ...] = (
         reason="eager attention writes a score for every pair of tokens to memory, several times "
         "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
         apply=lambda kept: replace(kept, attention="sdpa"),
-        bound=bounds.of_product("attention", bounds.attention),
+        bound=bounds.of_product("attention", otherwise=bounds.little_in_audit),
         finding="attention",
     ),
     Stage(
@@ -178,7 +178,7 @@ STAGES: tuple[Stage, ...] = (
         change="products in TF32",
         reason="tensor cores multiply fp32 numbers with ten bits of mantissa many times faster",
         apply=lambda kept: replace(kept, tf32=True),
-        bound=bounds.of_product("matmul_precision", bounds.products_in("tf32")),
+        bound=bounds.in_precision("tf32"),
         finding="matmul_precision",
     ),
     Stage(
@@ -187,7 +187,7 @@ STAGES: tuple[Stage, ...] = (
         reason="half the bytes and the fast tensor cores; gradients are scaled so that they do "
         "not vanish, and updates are skipped where they overflow",
         apply=lambda kept: replace(kept, precision="16-mixed"),
-        bound=bounds.of_product("matmul_precision", bounds.autocast_to("fp16")),
+        bound=bounds.in_precision("fp16"),
         finding="matmul_precision",
     ),
     Stage(
@@ -195,7 +195,7 @@ STAGES: tuple[Stage, ...] = (
         change="AMP, bf16",
         reason="the range of fp32 in half the bytes: no scaler, and no update is skipped",
         apply=lambda kept: replace(kept, precision="bf16-mixed"),
-        bound=bounds.of_product("matmul_precision", bounds.autocast_to("bf16")),
+        bound=bounds.in_precision("bf16"),
         finding="matmul_precision",
     ),
     Stage(
@@ -215,7 +215,7 @@ STAGES: tuple[Stage, ...] = (
         reason="chains of elementwise operators become one kernel, and Python goes away; the "
         "first step pays for it",
         apply=lambda kept: replace(kept, compiled="default"),
-        bound=bounds.compiled,
+        bound=bounds.of_product("elementwise_chain", "launch_bound", otherwise=bounds.compiled),
         finding="elementwise_chain",
     ),
     Stage(
@@ -223,7 +223,7 @@ STAGES: tuple[Stage, ...] = (
         change="fused AdamW",
         reason="an update of one operator after another reads and writes every value many times",
         apply=lambda kept: replace(kept, fused=True),
-        bound=bounds.of_product("optimizer_not_fused", bounds.optimizer),
+        bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit),
         finding="optimizer_not_fused",
     ),
     Stage(
@@ -232,7 +232,7 @@ STAGES: tuple[Stage, ...] = (
         reason="kernels take sizes in tiles: a vocabulary of an odd size is slow in the largest "
         "product of the step",
         apply=lambda kept: replace(kept, vocabulary_multiple=64),
-        bound=bounds.vocabulary,
+        bound=bounds.of_product("matmul_shapes", otherwise=bounds.vocabulary),
         finding="matmul_shapes",
     ),
     Stage(
@@ -240,7 +240,7 @@ STAGES: tuple[Stage, ...] = (
         change="CUDA graphs",
         reason="torch.compile(mode='reduce-overhead') launches a whole graph at once",
         apply=lambda kept: replace(kept, compiled="reduce-overhead"),
-        bound=bounds.launches,
+        bound=bounds.of_product("launch_bound", otherwise=bounds.launches),
         finding="host_bound",
     ),
     Stage(

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from support.docs import SCRIPT
 from support.loops import read
 
 from trainperf.commands import main
+from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.phases import Gap, Tag
 
 
@@ -123,6 +125,30 @@ def test_a_training_that_fails_inside_its_fit_is_told_at_once(tmp_path: Path) ->
 
     assert ended.returncode == 2
     assert ended.stderr.splitlines()[-1].endswith("ValueError: no memory")
+
+
+WITH_CHILD = """
+import subprocess, sys
+with open(sys.argv[3], "w") as file:
+    file.write(str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid))
+"""
+
+
+@pytest.mark.skipif(not can_be_stopped(), reason="this system does not list children")
+def test_no_stopped_child_is_left_of_a_training_that_is_ended(tmp_path: Path) -> None:
+    """It stands still in the other's turn, and its parent ends without continuing it."""
+    (tmp_path / "child.py").write_text(WITH_CHILD + LOOP, encoding="utf-8")
+    (tmp_path / "loop.py").write_text(LOOP, encoding="utf-8")
+
+    ended = prove(tmp_path, "child.py 0.001 80 child", "loop.py 0.001 3", "--every", "2")
+
+    assert ended.stderr.splitlines()[-1].endswith("ValueError: no memory")
+    child = Path("/proc") / (tmp_path / "child").read_text() / "stat"
+    for _ in range(100):
+        if not child.exists() or child.read_text().rpartition(") ")[2].startswith("Z"):
+            return
+        time.sleep(0.05)
+    raise AssertionError(child.read_text())
 
 
 def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainperf
-from trainperf.core.machine.limits import cpu_count, memory_bytes
+from trainperf.core.machine.limits import cpu_count, host_cpus, memory_bytes
 from trainperf.core.steps.codec import decode_info, encode_entry
 from trainperf.core.steps.records import RunInfo
 from trainperf.recording import run_identity
@@ -29,9 +29,24 @@ def test_the_hardware_is_what_this_process_may_use() -> None:
     found = run_identity.hardware(torch.device("cpu"))
 
     assert found["cpu_count"] == cpu_count()
+    assert found["host_cpus"] == host_cpus()
     assert found["device_memory_bytes"] == memory_bytes()
     assert found["threads"] == torch.get_num_threads()
     assert found["device_name"]
+
+
+@pytest.mark.parametrize(
+    ("world_size", "launcher", "ranks"), [(1, None, 1), (8, "4", 4), (8, None, None), (8, "", None)]
+)
+def test_the_launcher_says_how_many_ranks_are_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, world_size: int, launcher: str | None, ranks: int | None
+) -> None:
+    """Without it nobody knows, but of a single rank."""
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if launcher is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", launcher)
+
+    assert run_identity.local_world_size(world_size) == ranks
 
 
 def test_a_model_is_its_class_and_its_size() -> None:

@@ -136,7 +136,7 @@ def _training(command: Sequence[str], out: Path, participant: Participant) -> It
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            # Ctrl-C reaches us alone, and we end them; what they started is found by their group.
+            # Ctrl-C reaches us alone, and we end them; what they started is in their group.
             start_new_session=True,
         ) as process,
     ):
@@ -173,16 +173,19 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
 
 
 def _end(trainings: Sequence[Training], how: signal.Signals) -> None:
-    """End those that run: first as asked, then by force; no effect on those that have ended."""
+    """End those that run, first as asked, then by force, and whatever they have left running.
+
+    A training that dies in the other's turn cannot continue its children: they would stay stopped.
+    """
     running = [training for training in trainings if training.poll() is None]
     for training in running:
         training.send_signal(how)
     for training in running:
         with suppress(subprocess.TimeoutExpired):
             training.wait(_GRACE_S)
-        if training.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(training.pid, signal.SIGKILL)
+    for training in trainings:
+        with suppress(ProcessLookupError, PermissionError):  # the second if all of it is zombies
+            os.killpg(training.pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Identity of a run: software, hardware, model and loader, as comparisons need them."""
 
+import os
 import platform
 from collections import Counter
 
@@ -8,7 +9,7 @@ from torch.nn.parameter import is_lazy
 
 import trainperf
 from trainperf.audit.loader.probe_loader import loaders
-from trainperf.core.machine.limits import cpu_count, memory_bytes
+from trainperf.core.machine.limits import cpu_count, host_cpus, memory_bytes
 from trainperf.core.steps.records import Scalar
 
 
@@ -22,7 +23,7 @@ def software() -> dict[str, str]:
 
 
 def hardware(device: torch.device) -> dict[str, Scalar]:
-    """The device, and the host's size as this process may use it."""
+    """The device, and the host's size: as this process may use it, and of all its CPUs."""
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         name, memory = properties.name, properties.total_memory
@@ -32,8 +33,17 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         "device_name": name,
         "device_memory_bytes": memory,
         "cpu_count": cpu_count(),
+        "host_cpus": host_cpus(),
         "threads": torch.get_num_threads(),
     }
+
+
+def local_world_size(world_size: int) -> int | None:
+    """Ranks on this machine, as the launcher says; `None` where it does not."""
+    if world_size == 1:
+        return 1
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return int(ranks) if ranks.isdigit() else None
 
 
 def model(module: torch.nn.Module) -> dict[str, Scalar]:

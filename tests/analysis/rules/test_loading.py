@@ -118,11 +118,24 @@ def test_what_the_training_process_does_itself_no_worker_hides(
 
 
 def test_no_worker_is_advised_whose_batches_are_as_dear_to_receive(tmp_path: Path) -> None:
-    """20 ms to make one here, 15 to unpack one that a worker has made."""
+    """20 ms to make one here, 15 to unpack one that a worker has made, and a millisecond."""
     finding = only(found(tmp_path, Batch(getitem=19, receiving=15), data_wait=20, forward=20))
 
     assert finding.advice == "Make __getitem__ cheaper"
-    assert finding.evidence[-1] == "from a worker it would still take 15.0 ms to receive one"
+    assert finding.evidence[-1] == "getting one from a worker would still take about 16.1 ms"
+
+
+@pytest.mark.parametrize(("device", "worth"), [("cuda", True), ("cpu", False)])
+def test_what_receiving_a_batch_was_measured_to_take_decides_and_not_its_size(
+    tmp_path: Path, device: str, *, worth: bool
+) -> None:
+    """100 MB made in 30 ms, unpacked in 0.3: only a model on the CPU reads them in the step."""
+    batch = Batch(getitem=5, collate=25, receiving=0.3, size=100_000_000)
+    facts = {} if device == "cpu" else {"data_stall_ns": 30 * MS}
+
+    finding = only(found(tmp_path, batch, device=device, facts=facts, data_wait=30, forward=40))
+
+    assert ("num_workers=1," in finding.action) is worth
 
 
 def test_batches_that_are_dearer_to_receive_than_to_make_need_no_worker(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from support.runs import (
     summary_of,
 )
 
+from trainperf.analysis.rules.input.base import cpus_of_rank
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap, Tag
@@ -63,7 +64,7 @@ def test_no_more_workers_are_asked_for_than_there_are_cpus(tmp_path: Path) -> No
 def test_a_worker_is_given_a_cpu_that_the_model_computes_with(
     tmp_path: Path, threads: int, left: str
 ) -> None:
-    """Two CPUs and two threads: one fewer, and no gain is promised that one thread had."""
+    """Two CPUs and two threads: one fewer."""
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": threads})
     steps = make_steps(200, data_wait=8, forward=10)
 
@@ -72,7 +73,6 @@ def test_a_worker_is_given_a_cpu_that_the_model_computes_with(
     assert "num_workers=1" in finding.action
     assert left in finding.action
     assert ("set_num_threads" in finding.action) == bool(left)
-    assert (finding.expected_gain is None) == bool(left)
 
 
 def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_path: Path) -> None:
@@ -84,6 +84,7 @@ def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_pat
 
     assert "num_workers=2," in finding.action
     assert finding.fraction == pytest.approx(12 / 22)
+    assert finding.gain_upper_bound == pytest.approx(2.2)
 
 
 def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None:
@@ -92,6 +93,70 @@ def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None
 
     assert "DataLoader(num_workers" not in finding.action
     assert any("num_workers=0 is right" in fact for fact in finding.evidence)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "hardware", "cpus"),
+    [
+        (8, {"cpu_count": 8, "host_cpus": 64, "local_world_size": 8}, 8),
+        (8, {"cpu_count": 64, "host_cpus": 64, "local_world_size": 8}, 8),
+        (16, {"cpu_count": 64, "host_cpus": 64, "local_world_size": 8}, 8),
+        (8, {"cpu_count": 16, "host_cpus": 16, "local_world_size": 8}, 2),
+        (2, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 2}, 1),
+        (3, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 3}, 1),
+        (8, {"cpu_count": 8}, 8),
+    ],
+    ids=["bound", "unbound", "two machines", "quota", "two", "more than CPUs", "old"],
+)
+def test_a_rank_has_its_own_cpus_and_no_more_than_its_share_of_the_machines(
+    tmp_path: Path, ranks: int, hardware: Mapping[str, Scalar], cpus: int
+) -> None:
+    """A share of its own is not divided again, and no number of ranks has more CPUs each."""
+    info = make_info(world_size=ranks, hardware=hardware)
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(50, forward=10), info=info)])
+
+    assert cpus_of_rank(summary) == cpus
+
+
+@pytest.mark.parametrize(
+    ("data_wait", "stall", "forward", "workers", "fraction"),
+    [(12.0, 1.5, 3.0, 1, 0.1), (40.0, 30.0, 10.0, 2, 0.6)],
+)
+def test_on_a_device_making_a_batch_takes_the_wait_and_not_the_stall(
+    tmp_path: Path, data_wait: float, stall: float, forward: float, workers: int, fraction: float
+) -> None:
+    """12 ms of a step of 15 make its batch, and the device idles for 1.5: worth a worker.
+
+    40 of 50 ms make it, the device idles for 30, and works for 20 that hide the workers: two.
+    """
+    finding = found(
+        run(
+            tmp_path,
+            device="cuda",
+            config={"num_workers": 0},
+            facts={"data_stall_ns": stall * MS, "h2d_bytes": 9_600_000},
+            data_wait=data_wait,
+            forward=forward,
+        )
+    )["data_wait"]
+
+    assert f"num_workers={workers}," in finding.action
+    assert f"num_workers=0: {data_wait:.1f} ms per step" in finding.evidence[-2]
+    assert finding.fraction == pytest.approx(fraction)
+
+
+def test_the_bytes_of_a_whole_step_are_not_those_of_one_batch(tmp_path: Path) -> None:
+    """Eight micro-batches of 20 MB, each made in 8 ms: a worker hides that."""
+    summary = run(
+        tmp_path,
+        device="cuda",
+        config={"num_workers": 0, "accumulate_grad_batches": 8},
+        facts={"data_stall_ns": 64 * MS, "h2d_bytes": 160_000_000},
+        data_wait=64,
+        forward=80,
+    )
+
+    assert "num_workers=1," in found(summary)["data_wait"].action
 
 
 def test_workers_that_nearly_keep_up_need_a_few_more(tmp_path: Path) -> None:
@@ -346,11 +411,14 @@ def test_a_compilation_that_a_short_fit_cannot_pay_back_is_told(tmp_path: Path) 
     assert "first_step" not in found(summary_of(tmp_path / "b", [RankSpec(steps=quick)]))
 
 
-def test_our_own_cost_is_a_finding_like_any_other(tmp_path: Path) -> None:
-    """50 µs of a millisecond."""
-    finding = found(run(tmp_path, facts={"overhead_ns": 50_000}, forward=1))["own_cost"]
+def test_our_own_cost_in_a_short_step_is_a_note_and_never_first(tmp_path: Path) -> None:
+    """50 µs of a millisecond: nothing to gain, and nothing to begin with."""
+    summary = run(tmp_path, facts={"overhead_ns": 50_000}, forward=0.8, callbacks=0.2)
+    finding = found(summary)["own_cost"]
 
     assert finding.evidence == ("50.0 µs of 1.00 ms per step",)
+    assert (finding.fraction, finding.gain_upper_bound) == (0.0, None)
+    assert [finding.id for finding in summary.findings] == ["callbacks", "own_cost"]
 
 
 def test_findings_are_ranked_by_what_they_gain_for_the_fit(tmp_path: Path) -> None:

@@ -25,12 +25,24 @@ PLACES = (
     Place("model.py", 20, "Block.forward"),
     Place("train.py", 210, "main"),
     Place("train.py", 5, "<module>"),
+    Place("model.py", 30, "GPT.forward"),
+    Place("model.py", 40, "histogram"),
+    Place("model.py", 31, "GPT.forward"),
+    Place("script.py", 12, "<module>"),
+    Place("script.py", 20, "<module>"),
 )
 STACKS = (
     SampledStack("other", (5, 0, 2, 3), 3),  # a module that estimate_loss calls
     SampledStack("other", (5, 0, 1), 3),
     SampledStack("forward", (5, 4, 3), 2),
     SampledStack("other", (5, 4), 2),
+    SampledStack("forward", (5, 4, 6, 3), 2),
+    SampledStack("forward", (5, 4, 6, 7), 2),
+    SampledStack("forward", (5, 4, 8), 2),
+    SampledStack("forward", (9,), 1),
+    SampledStack("backward", (9,), 1),
+    SampledStack("other", (10,), 1),
+    SampledStack("forward", (5, 0, 2, 6, 3), 3),
     SampledStack("forward", (5, 4, 3), 2, "time.sleep"),
     SampledStack("other", (5, 0, 1), 3, "Python"),
 )
@@ -87,6 +99,97 @@ def test_validation_in_every_20th_step_is_named_with_its_share_and_line(tmp_path
     assert "every 20th step" in first.title
     assert first.fraction == pytest.approx(19 * 0.4 / summary.run.fit_s, rel=0.01)
     assert first.advice == "Run estimate_loss less often"
+
+
+def every_10th(number: int = 400, more_ms: float = 5.5) -> list[StepRecord]:
+    """Steps of 10 ms, 6 of them in forward, which takes longer in every 10th."""
+    return [
+        make_step(
+            i,
+            tags=int(Tag.WARMUP) * (i < 12),
+            start_ns=i * 10_000_000,
+            forward=6.0 + more_ms * (i % 10 == 0),
+            backward=4.0,
+        )
+        for i in range(number)
+    ]
+
+
+SLOW_STEPS = range(20, 400, 10)
+ORDINARY = [step for step in range(20, 400) if step % 10]
+
+
+@pytest.mark.parametrize(
+    ("stacks", "subject", "where"),
+    [
+        ((4, 5), "histogram", "model.py:40"),
+        ((4, 6), "model.py:31", "model.py:31"),
+        ((4, 10), "estimate_loss", "train.py:88"),
+    ],
+    ids=["a function of its own", "a line of forward", "the model in validation"],
+)
+def test_slow_steps_name_what_only_they_run(
+    stacks: tuple[int, int], subject: str, where: str, tmp_path: Path
+) -> None:
+    """Forward takes 6 of 10 ms and 5.5 more in every 10th: forward itself is in every step."""
+    usual, more = stacks
+    samples = [
+        *seen(usual, [step for step in ORDINARY for _ in range(6)]),
+        *seen(usual, [step for step in SLOW_STEPS for _ in range(6)]),
+        *seen(more, [step for step in SLOW_STEPS for _ in range(5)]),
+        *seen(more, ORDINARY[:2]),  # a step that was slow by chance
+    ]
+    summary = summary_of(tmp_path, every_10th(), samples)
+    finding = next(finding for finding in summary.findings if finding.id == "slow_steps")
+    assert finding.advice == f"Run {subject} less often"
+    assert finding.where == where
+    assert summary.slow_steps is not None
+    line = summary.slow_steps.line
+    assert line is not None
+    assert line.fraction == pytest.approx(1.0, abs=0.05)
+
+
+def test_slow_steps_that_only_do_more_of_the_same_name_nothing(tmp_path: Path) -> None:
+    """Longer sequences, say: every line of forward takes its part."""
+    samples = [
+        sample
+        for stack in (2, 4, 6)
+        for sample in seen(stack, [*ORDINARY, *ORDINARY, *(list(SLOW_STEPS) * 4)])
+    ]
+    slow = summary_of(tmp_path, every_10th(), samples).slow_steps
+    assert slow is not None
+    assert slow.line is None
+
+
+def test_a_stall_in_an_ordinary_step_does_not_hide_where_slow_steps_are_slow(
+    tmp_path: Path,
+) -> None:
+    """A minute in backward, once: the mean of the ordinary steps is longer than the slow ones."""
+    steps = every_20th()
+    steps[33] = make_step(33, start_ns=steps[33].start_ns, forward=20.0, backward=60_000.0)
+    steps[55] = make_step(55, start_ns=steps[55].start_ns, forward=20.0, other=60_000.0)
+    slow = summary_of(tmp_path, steps).slow_steps
+    assert slow is not None
+    assert (slow.every, slow.phase, slow.phase_fraction) == (20, "other", 1.0)
+
+
+def test_slow_steps_that_are_slow_in_a_phase_of_their_own_each_are_not_described(
+    tmp_path: Path,
+) -> None:
+    """Half of them in forward, half in backward, and the rest alike: no phase is the one."""
+    phases = ("forward", "backward", "optimizer", "other")
+    steps = [
+        make_step(
+            i,
+            tags=int(Tag.WARMUP) * (i < 12),
+            **{
+                phase: 10.0 + 80.0 * (i % 20 == 0 and i // 20 % 4 == number)
+                for number, phase in enumerate(phases)
+            },
+        )
+        for i in range(400)
+    ]
+    assert summary_of(tmp_path, steps).slow_steps is None
 
 
 def test_what_slow_steps_spend_in_no_phase_is_not_told_twice(tmp_path: Path) -> None:
@@ -148,7 +251,8 @@ def test_steps_after_validation_are_found_by_their_tag(tmp_path: Path) -> None:
 
 def test_steps_that_another_rule_owns_are_not_slow_steps(tmp_path: Path) -> None:
     """The garbage collector has a rule of its own."""
-    assert summary_of(tmp_path, every_20th(tags=int(Tag.GC))).slow_steps is None
+    for tag in (Tag.GC, Tag.TURN_BOUNDARY):
+        assert summary_of(tmp_path / tag.label, every_20th(tags=int(tag))).slow_steps is None
 
 
 def test_unnamed_time_names_the_function_and_a_module_it_calls_is_one_call(
@@ -178,6 +282,19 @@ def test_samples_of_the_warm_up_name_nothing(tmp_path: Path) -> None:
     owner = summary_of(tmp_path, steps, samples).owner("other")
     assert owner is not None
     assert (owner.function, owner.where) == ("main", "train.py:210")
+
+
+def test_code_around_the_phases_is_named_by_its_line(tmp_path: Path) -> None:
+    """A script without functions: `<module>` is no function that could be made lighter."""
+    steps = [
+        make_step(i, tags=int(Tag.WARMUP) * (i < 12), forward=20.0, other=15.0) for i in range(100)
+    ]
+    samples = [*seen(7, range(12, 60)), *seen(8, range(12, 60)), *seen(9, range(12, 60))]
+    summary = summary_of(tmp_path, steps, samples)
+    first = summary.findings[0]
+    assert first.id == "unnamed_time"
+    assert first.advice == "Lighten script.py:20"
+    assert first.where == "script.py:20"
 
 
 def test_the_module_that_spends_forward_is_named_there(tmp_path: Path) -> None:
@@ -228,7 +345,7 @@ def test_a_sleep_in_forward_is_named_with_its_share_of_the_step(
 ) -> None:
     """Forward takes 60 % of the step; a line that may run an operator is not meant."""
     steps = [make_step(step, forward=60.0, backward=40.0) for step in range(100)]
-    samples = [*seen(4, range(asleep)), *seen(2, range(working))]
+    samples = [*seen(11, range(asleep)), *seen(2, range(working))]
     summary = summary_of(tmp_path, steps, samples)
     findings = [finding for finding in summary.findings if finding.id == "python_in_step"]
     assert bool(findings) is fires
@@ -244,7 +361,7 @@ def test_a_sleep_in_forward_is_named_with_its_share_of_the_step(
 def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
     """All of its step is there; `unnamed_time` can say nothing about it."""
     steps = [make_step(step, other=100.0) for step in range(100)]
-    summary = summary_of(tmp_path, steps, [*seen(5, range(40)), *seen(3, range(60))])
+    summary = summary_of(tmp_path, steps, [*seen(12, range(40)), *seen(3, range(60))])
     work = ("phase_forward_s", "phase_backward_s", "phase_optimizer_s")
     readings = {name: value for name, value in summary.readings.items() if name not in work}
     bare = msgspec.structs.replace(summary, readings=readings)

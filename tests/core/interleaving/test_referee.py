@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from trainperf.core.interleaving import (
     VARIABLE,
@@ -20,6 +21,8 @@ from trainperf.core.interleaving.wire import Turn, TurnTime
 
 
 PATIENCE_S = 20.0
+
+TURN = TurnTime(steps=3, steady=3, steady_ns=1.0, whole_ns=1.0)
 
 
 @pytest.fixture
@@ -144,6 +147,117 @@ def test_a_rank_that_does_not_take_turns_is_told(
         time.sleep(0.05)
 
     assert referee.refused[0].startswith("1 of 2 ranks take turns")
+
+
+def test_ranks_that_leave_together_are_not_waited_for(address: Path) -> None:
+    """Both connections of a side close before the referee looks: the other side trains on."""
+    looking = threading.Event()
+    going = threading.Event()
+
+    def enough(_: TurnsSoFar) -> bool:
+        looking.set()
+        return not going.wait(PATIENCE_S)
+
+    ranks = [baton(address, 0) for _ in range(2)]
+    alone: list[int] = []
+
+    def rank(number: int) -> None:
+        ranks[number].join(0, rank=number, world_size=2)
+        ranks[number].pass_on()
+
+    def other() -> None:
+        mine = baton(address, 1)
+        mine.join(0)
+        for _ in range(3):
+            mine.pass_on(TURN)
+            alone.append(1)
+        mine.leave()
+
+    with Referee(address, steps=3, enough=enough):
+        waiting = [threading.Thread(target=rank, args=(n,), daemon=True) for n in (0, 1)]
+        trains = threading.Thread(target=other, daemon=True)
+        for thread in (*waiting, trains):
+            thread.start()
+        assert looking.wait(PATIENCE_S)
+        for mine in ranks:
+            assert mine._connection is not None
+            mine._connection.end.shutdown(socket.SHUT_RDWR)
+        going.set()
+        trains.join(PATIENCE_S)
+        assert not trains.is_alive()
+
+    assert alone == [1, 1, 1]
+
+
+def test_a_rank_that_leaves_before_the_fit_begins_frees_the_others(
+    address: Path, referee: Referee
+) -> None:
+    """The rank that is left trains without turns, instead of waiting for ever."""
+    del referee
+    gone, left = baton(address, 0), baton(address, 0)
+    turns: list[Turn | None] = []
+    joined = threading.Event()
+
+    def leaves() -> None:
+        end = threading.Thread(target=lambda: gone.join(0, rank=1, world_size=3), daemon=True)
+        end.start()
+        joined.wait(PATIENCE_S)
+        assert gone._connection is not None
+        gone._connection.end.shutdown(socket.SHUT_RDWR)
+        end.join(PATIENCE_S)
+
+    def stays() -> None:
+        threading.Timer(0.3, joined.set).start()
+        turns.append(left.join(0, rank=0, world_size=3))
+
+    at_once(leaves, stays)
+
+    assert turns == [None]
+
+
+def test_turns_without_a_steady_step_are_left_out_of_both_sides(address: Path) -> None:
+    """The first turns of one side have none: later ones keep their neighbours in time."""
+    turns: list[TurnsSoFar] = []
+
+    def enough(given: TurnsSoFar) -> bool:
+        turns.append(given)
+        return False
+
+    def train(side: int) -> None:
+        mine = baton(address, side)
+        mine.join(0)
+        for number in range(4):
+            steady = side == 1 or number > 1
+            mine.pass_on(replace(TURN, whole_ns=number) if steady else None)
+        mine.leave()
+
+    with Referee(address, steps=3, enough=enough):
+        at_once(lambda: train(0), lambda: train(1))
+
+    before, after = turns[-1]
+    assert [turn.whole_ns for turn in before] == [turn.whole_ns for turn in after] == [2, 3]
+
+
+def test_the_second_fits_of_both_sides_begin_without_turns(address: Path) -> None:
+    """Folds of a cross validation are other trainings."""
+    numbers: list[int] = []
+
+    def enough(given: TurnsSoFar) -> bool:
+        numbers.append(len(given[1]))
+        return False
+
+    def train(side: int) -> None:
+        for _ in "ab":
+            mine = baton(address, side)
+            mine.join(0)
+            mine.pass_on(TURN)
+            mine.pass_on(TURN)
+            mine.leave()
+
+    with Referee(address, steps=3, enough=enough):
+        at_once(lambda: train(0), lambda: train(1))
+
+    assert numbers == [1, 2, 1, 2]
 
 
 def test_enough_turns_end_the_pair(address: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainperf.core.machine.limits import cpu_count, memory_bytes
+from trainperf.core.machine.limits import cpu_count, host_cpus, memory_bytes
 
 
 TOTAL = psutil.virtual_memory().total
@@ -77,3 +77,13 @@ def test_a_quota_of_processor_time_is_so_many_processors(
 ) -> None:
     """Half a processor counts as one; no quota leaves those that the process may run on."""
     assert cpu_count(machine(tmp_path, groups, files)) == count
+
+
+def test_processes_of_one_container_share_its_quota_and_else_the_whole_machine(
+    tmp_path: Path,
+) -> None:
+    """However few of its processors this process may run on."""
+    quota = machine(tmp_path, "0::/", {"cpu.max": "100000 100000"})
+
+    assert host_cpus(quota) == 1
+    assert host_cpus(tmp_path / "no such machine") == psutil.cpu_count()

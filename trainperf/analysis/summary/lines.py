@@ -25,7 +25,11 @@ MOST_LINES = 5
 NEARLY_ALL = 0.95
 """Of the samples of steps: a frame that they share is around the loop."""
 DOMINANT = 0.5
-"""A function owns a phase if it is seen in so much of it."""
+"""A function or a line owns a phase if it is seen in so much of it."""
+ONE_PHASE = 0.99
+"""Of the samples of a function: it belongs to that phase, and does not run the loop."""
+RUNNING = 0.1
+"""Of the time of a function in a slow step: from so much in an ordinary one on it runs there."""
 
 SLOW = (1.5, 3.0, 10.0)
 """A step so many times as long as the median is slow; the first of these that shows a period."""
@@ -44,6 +48,7 @@ _OWNED = int(
     | Tag.GC
     | Tag.PARTIAL_GROUP
     | Tag.OUT_OF_TURN
+    | Tag.TURN_BOUNDARY
 )
 """Steps that other rules speak about."""
 _CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
@@ -150,12 +155,15 @@ def _described(
     lost_s: float,
     typical_s: float,
     lines: SampledLines | None,
-) -> RecurringSteps:
+) -> RecurringSteps | None:
+    """`None` where no phase is longer in them: what they take longer is a different one each."""
     host_s = rows[:, 2:]
-    more_s = host_s[which].mean(axis=0) - host_s[~which].mean(axis=0)
+    more_s = np.median(host_s[which], axis=0) - np.median(host_s[~which], axis=0)
+    longer_s = float(more_s.clip(min=0).sum())
+    if longer_s <= 0:
+        return None
     phase = PHASES[int(np.argmax(more_s))].label
-    numbers = frozenset(rows[which][:, 0].astype(int))
-    named = None if lines is None else _named(lines, phase, numbers)
+    slow, ordinary = (frozenset(rows[some][:, 0].astype(int)) for some in (which, ~which))
     return RecurringSteps(
         every=int(kind) if kind.isdecimal() else None,
         tag="" if kind.isdecimal() else kind,
@@ -165,57 +173,79 @@ def _described(
         typical_s=typical_s,
         lost_s=lost_s,
         phase=phase,
-        phase_fraction=min(1.0, float(max(more_s) / more_s.clip(min=0).sum())),
-        line=None if named is None else named.owner,
+        phase_fraction=float(max(more_s)) / longer_s,
+        line=None if lines is None else _slow_line(lines, phase, slow, ordinary),
     )
+
+
+def _slow_line(
+    lines: SampledLines, phase: str, slow: frozenset[int], ordinary: frozenset[int]
+) -> LineShare | None:
+    """What owns that phase of the slow steps beyond what an ordinary step has of it."""
+    weights, number = _weights(lines, phase, slow)
+    usual, _ = _weights(lines, phase, ordinary)
+    excess = Counter(weights)
+    for frames, weight in usual.items():
+        excess[frames] -= round(weight * len(slow) / len(ordinary))
+    whole = excess.total()
+    if number * whole < FEWEST_SAMPLES * weights.total() or whole <= 0:
+        return None
+    # What ordinary steps call as well cannot be called less often: in it, a line is named.
+    share = _Share(lines, number, whole)
+    part, usual_part = _by_function(weights, share), _by_function(usual, share)
+    per_step = len(slow) / len(ordinary)
+    running = {name for name in part if usual_part[name] * per_step >= RUNNING * part[name]}
+    return _owner(excess, share, running | _around(lines, share), outermost=True)
+
+
+def _by_function(stacks: Counter[tuple[int, ...]], share: "_Share") -> Counter[tuple[str, str]]:
+    """Time of each function, with what it calls."""
+    parts: Counter[tuple[str, str]] = Counter()
+    for frames, weight in stacks.items():
+        for function in {share.function(place) for place in frames}:
+            parts[function] += weight
+    return parts
 
 
 def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> PhaseLines | None:
     """The lines of a slot, in all steps or in some of them; `None` with too few samples."""
-    weights: Counter[tuple[int, ...]] = Counter()
-    chosen = [
-        sample
-        for sample in lines.samples
-        if lines.stacks[sample.stack].slot == slot and (steps is None or sample.step in steps)
-    ]
-    for sample in chosen:
-        weights[_frames(lines.stacks[sample.stack])] += sample.stands_for_us
-    number = len(chosen)
-    whole = sum(weights.values())
-    if number < FEWEST_SAMPLES or not whole:
+    weights, number = _weights(lines, slot, steps)
+    if number < FEWEST_SAMPLES or not weights.total():
         return None
-    base = _common(lines)
-    inner = {frames[base:]: 0 for frames in weights}
-    for frames, weight in weights.items():
-        inner[frames[base:]] += weight
-    share = _Share(lines, number, whole)
-    innermost = Counter({frames: weight for frames, weight in inner.items() if frames})
+    share = _Share(lines, number, weights.total())
     tops: Counter[int] = Counter()
-    for frames, weight in innermost.items():
-        tops[frames[-1]] += weight
+    for frames, weight in weights.items():
+        if frames:
+            tops[frames[-1]] += weight
     return PhaseLines(
         slot=slot,
         samples=number,
-        owner=_owner(innermost, share),
+        owner=_owner(weights, share, _around(lines, share)),
         lines=tuple(share(place, weight) for place, weight in tops.most_common(MOST_LINES)),
-        host=_host_work(lines, chosen),
+        host=_plain_code(lines, slot, steps),
     )
 
 
-def _host_work(lines: SampledLines, samples: Sequence[Sample]) -> PlainCode | None:
+def _plain_code(lines: SampledLines, slot: str, steps: Collection[int] | None) -> PlainCode | None:
     """What is no tensor operation there, under the innermost function that most of it is in."""
     stacks: Counter[tuple[int, ...]] = Counter()
     names: Counter[str] = Counter()
-    for sample in samples:
+    all_us: list[int] = []
+    for sample in lines.samples:
         stack = lines.stacks[sample.stack]
+        if stack.slot != slot or (steps is not None and sample.step not in steps):
+            continue
+        all_us.append(sample.stands_for_us)
         if stack.host_work:
             stacks[stack.frames] += sample.stands_for_us
             names[stack.host_work] += sample.stands_for_us
-    owner = _owner(stacks, _Share(lines, len(samples), sum(stacks.values()))) if stacks else None
+    if not stacks.total():
+        return None
+    owner = _owner(stacks, _Share(lines, len(all_us), stacks.total()), running=())
     if owner is None:
         return None
-    weights = np.array([sample.stands_for_us for sample in samples], dtype=np.float64)
-    fraction = owner.fraction * sum(stacks.values()) / float(weights.sum())
+    weights = np.array(all_us, dtype=np.float64)
+    fraction = owner.fraction * stacks.total() / float(weights.sum())
     # Samples stand for unlike times: so many equal ones would be as sure.
     low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
     return PlainCode(
@@ -226,6 +256,20 @@ def _host_work(lines: SampledLines, samples: Sequence[Sample]) -> PlainCode | No
     )
 
 
+def _weights(
+    lines: SampledLines, slot: str, steps: Collection[int] | None
+) -> tuple[Counter[tuple[int, ...]], int]:
+    """Time of each stack of a slot, without the frames that all share; and how many samples."""
+    weights: Counter[tuple[int, ...]] = Counter()
+    number, base = 0, _common(lines)
+    for sample in lines.samples:
+        stack = lines.stacks[sample.stack]
+        if stack.slot == slot and (steps is None or sample.step in steps):
+            weights[_frames(stack)[base:]] += sample.stands_for_us
+            number += 1
+    return weights, number
+
+
 class _Share:
     """A line with its share of the samples of a slot."""
 
@@ -233,12 +277,12 @@ class _Share:
         self.places = lines.places
         self.samples, self.whole = samples, whole
 
-    def __call__(self, place: int, weight: int) -> LineShare:
+    def __call__(self, place: int, weight: int, *, named: bool = True) -> LineShare:
         at = self.places[place]
         return LineShare(
             where=f"{at.file}:{at.line}",
-            function=at.function,
-            fraction=weight / self.whole,
+            function=at.function if named and not at.function.startswith("<") else "",
+            fraction=min(1.0, weight / self.whole),
             samples=self.samples,
         )
 
@@ -248,28 +292,68 @@ class _Share:
         return at.file, at.function
 
 
-def _owner(stacks: Counter[tuple[int, ...]], share: _Share) -> LineShare | None:
-    """The innermost function that is seen in most of the samples, at its heaviest line."""
-    depth, owner, chosen = 0, None, dict(stacks)
+def _owner(
+    stacks: Counter[tuple[int, ...]],
+    share: _Share,
+    running: Collection[tuple[str, str]],
+    *,
+    outermost: bool = False,
+) -> LineShare | None:
+    """The innermost function that is seen in most of the samples, at its heaviest line.
+
+    Of functions that are *running* anyway a line is named, if it is seen in most of them itself:
+    the innermost one, and only where no other function is.
+    """
+    depth, chosen = 0, stacks
+    owner: LineShare | None = None
     while True:
-        functions: Counter[tuple[str, str]] = Counter()
-        for frames, weight in chosen.items():
-            if len(frames) > depth:
-                functions[share.function(frames[depth])] += weight
-        function = max(functions, key=lambda name: functions[name], default=("", ""))
-        weight = functions[function]
+        function, chosen = _heaviest(chosen, depth, share)
+        weight = chosen.total()
         if weight < DOMINANT * share.whole:
             return owner
-        chosen = {
-            frames: part
-            for frames, part in chosen.items()
-            if len(frames) > depth and share.function(frames[depth]) == function
-        }
         lines: Counter[int] = Counter()
         for frames, part in chosen.items():
             lines[frames[depth]] += part
-        owner = share(lines.most_common(1)[0][0], weight)
+        line, part = lines.most_common(1)[0]
+        if function not in running:
+            owner = share(line, weight)
+            if outermost:
+                return owner
+        elif owner is None or not owner.function:
+            most = part >= DOMINANT * share.whole
+            owner = share(line, part, named=False) if most else None
         depth += 1
+
+
+def _heaviest(
+    stacks: Counter[tuple[int, ...]], depth: int, share: _Share
+) -> tuple[tuple[str, str], Counter[tuple[int, ...]]]:
+    """The function with most of the time so deep in the stacks, and those that it is in."""
+    functions: Counter[tuple[str, str]] = Counter()
+    for frames, weight in stacks.items():
+        if len(frames) > depth:
+            functions[share.function(frames[depth])] += weight
+    heaviest = max(functions, key=lambda name: functions[name], default=("", ""))
+    inside = {
+        frames: weight
+        for frames, weight in stacks.items()
+        if len(frames) > depth and share.function(frames[depth]) == heaviest
+    }
+    return heaviest, Counter(inside)
+
+
+def _around(lines: SampledLines, share: _Share) -> set[tuple[str, str]]:
+    """Functions that run the loop: outside of modules they are seen in several phases."""
+    phases: dict[tuple[str, str], Counter[str]] = {}
+    for stack in _stacks_of(lines, lines.samples):
+        if stack.slot in _PHASES:
+            for function in {share.function(place) for place in stack.frames[: stack.outside]}:
+                phases.setdefault(function, Counter())[stack.slot] += 1
+    return {
+        function
+        for function, samples in phases.items()
+        if max(samples.values()) < ONE_PHASE * samples.total()
+    }
 
 
 def _frames(stack: SampledStack) -> tuple[int, ...]:

@@ -102,7 +102,7 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     """One sentence, of all ranks that were read together."""
     comm_exposed_s: float | None
-    """Of a step: communication that no computation hides, to read beside the all-reduce tail."""
+    """Of a step: communication that no computation hides, to read with the all-reduce tail."""
     compared: tuple[TracedDuration, ...]
 
 
@@ -142,15 +142,21 @@ class LineShare(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """`file:line`."""
     function: str
+    """Empty where there is none to name: in a script's own code, a lambda, or the loop itself."""
     fraction: float
     """Share of the sampled wall time of that phase or gap."""
     samples: int
     """Of that phase or gap, in all."""
 
     @property
+    def subject(self) -> str:
+        """What to act on: `estimate_loss`, or `train.py:88` where no function is named."""
+        return self.function or self.where
+
+    @property
     def name(self) -> str:
         """E.g. `estimate_loss (train.py:88)`."""
-        return f"{self.function} ({self.where})"
+        return f"{self.function} ({self.where})" if self.function else self.where
 
 
 class PlainCode(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +179,8 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     samples: int
     owner: LineShare | None
     """The innermost function in at least half of them, at its heaviest line, with the share of
-    the function; `None` where there is none."""
+    the function; in the function that runs the loop a line in at least half of them; `None` where
+    there is none."""
     lines: tuple[LineShare, ...]
     """The heaviest ones, each with its own share."""
     host: PlainCode | None = None
@@ -200,7 +207,8 @@ class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):
     phase_fraction: float
     """How much of it."""
     line: LineShare | None
-    """What owns that phase in these steps."""
+    """What owns that phase of these steps beyond an ordinary step: the outermost function that
+    ordinary steps do not call, or a line of the functions that they do."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,9 @@
 The workers of a DataLoader would go on making batches meanwhile: on processors that the other side
 is timed on, and for steps that would then be too fast.  Stopped and continued, they are as far as
 they were when the turn ended.  Linux only; elsewhere nothing is stopped.
+
+Another rank may be a child too: Lightning's launcher starts all others from the first.  A rank ends
+its turn itself and stops its own workers, so it is left alone with all that descends from it.
 """
 
 import os
@@ -14,6 +17,9 @@ from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 
+_RANK = "LOCAL_RANK"
+"""Environment variable that launchers set, by which ranks of one machine are told apart."""
+
 
 def can_be_stopped() -> bool:
     """Whether this system lists the children of a process."""
@@ -22,7 +28,7 @@ def can_be_stopped() -> bool:
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """Stop every descendant of this process, and continue them on leaving."""
+    """Stop every descendant of this process but other ranks, and continue them on leaving."""
     numbers = list(_descendants(os.getpid())) if can_be_stopped() else []
     _signal(numbers, signal.SIGSTOP)
     try:
@@ -37,8 +43,21 @@ def _descendants(number: int) -> Iterator[int]:
     except OSError:  # it has ended meanwhile
         return
     for child in (int(word) for text in lists for word in text.split()):
+        if _is_another_rank(child):
+            continue
         yield child
         yield from _descendants(child)
+
+
+def _is_another_rank(number: int) -> bool:
+    """By the environment it was launched with: a forked worker has that of its parent."""
+    try:
+        launched_with = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
+    except OSError:  # it has ended meanwhile
+        return False
+    name = f"{_RANK}=".encode()
+    rank = next((entry for entry in launched_with if entry.startswith(name)), None)
+    return rank is not None and rank != name + os.environ.get(_RANK, "").encode()
 
 
 def _signal(numbers: list[int], sent: signal.Signals) -> None:

@@ -93,7 +93,8 @@ class Referee:
         """Side to its fit, while a pair of fits is under way and that one is not gone."""
         self._turn_of = 0
         """The side whose turn it is."""
-        self._times: tuple[list[TurnTime], list[TurnTime]] = ([], [])
+        self._times: tuple[list[TurnTime | None], list[TurnTime | None]] = ([], [])
+        """Of the pair under way, turn by turn; `None` where no step of a turn can be compared."""
         self.refused: dict[int, str] = {}
         """Side to the reason why it takes no turns."""
         self.passed = [0, 0]
@@ -180,6 +181,7 @@ class Referee:
             return
         if all(here or gone for here, gone in zip(there, self._gone, strict=True)):
             self._pair = {side: self._waiting[side].popleft() for side in (0, 1) if there[side]}
+            self._times = ([], [])
             self._give(min(self._pair))
 
     def _lose_patience(self, side: int, seat: _Seat) -> None:
@@ -200,7 +202,7 @@ class Referee:
         seat.processors[rank] = over.processor
         seat.over = seat.over or over.last
         other = self._pair.get(1 - side)
-        if rank == 0 and over.times is not None and other is not None and not other.over:
+        if rank == 0 and not over.last and other is not None and not other.over:
             self._times[side].append(over.times)
         if seat.training:
             return
@@ -215,14 +217,18 @@ class Referee:
             self._give(side)
 
     def _is_enough(self) -> bool:
-        number = min(map(len, self._times))
-        return self._enough((self._times[0][:number], self._times[1][:number]))
+        # A turn and the other side's next one are neighbours in time: they count together.
+        pairs = zip(*self._times, strict=False)  # a fit may be a turn ahead
+        both = [(before, after) for before, after in pairs if before and after]
+        return self._enough(([before for before, _ in both], [after for _, after in both]))
 
     def _left(self, connection: Connection) -> None:
         """A rank is gone, perhaps while it was its turn: its fit takes no more turns."""
         for waiting in self._waiting:
             for seat in [each for each in waiting if connection in each.ranks.values()]:
                 waiting.remove(seat)
+                for rank in seat.ranks.values():
+                    self._close(rank)
         place = self._place_of(connection)
         if place is None:
             self._close(connection)
@@ -242,6 +248,9 @@ class Referee:
             self._give(1 - side)
 
     def _close(self, connection: Connection) -> None:
+        """Disconnect, if it is not done yet: the loss of several may be heard at once."""
+        if connection.end.fileno() < 0:
+            return
         self._selector.unregister(connection.end)
         connection.close()
 

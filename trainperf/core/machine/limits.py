@@ -34,6 +34,15 @@ def cpu_count(root: Path = _ROOT) -> int | None:
     return usable if usable is None else min([usable, *_quotas(root)])
 
 
+def host_cpus(root: Path = _ROOT) -> int | None:
+    """Processors that all processes of this machine share, or of this container by its quota.
+
+    Also those that this process may not run on.  `None` where the system does not say.
+    """
+    every = psutil.cpu_count()
+    return every if every is None else min([every, *_quotas(root)])
+
+
 def _quotas(root: Path) -> Iterator[int]:
     for line in _each(root, "cpu", "cpu.max", ""):
         quota, _, period = line.partition(" ")

@@ -69,6 +69,8 @@ class Objects:
     schedulers: Sequence[object] = ()
     scaler: object = None
     world_size: int = 1
+    local_world_size: int | None = None
+    """Ranks on this machine, where the loop knows better than the launcher's environment."""
     precision: str = "this loop"
     """What uses no GradScaler, if none is used."""
     loss_scale: float = 1.0

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, phase_fraction
+from trainperf.analysis.rules.base import Evidence, TraceTime, phase_fraction, warm_bound
 from trainperf.analysis.rules.host.host_code import host_code
 from trainperf.analysis.rules.host.unnamed_time import unnamed_fraction
 from trainperf.analysis.summary.schema import PlainCode, Summary
@@ -33,9 +33,9 @@ def python_in_step(evidence: Evidence) -> Finding | None:
     lost = of_step * host.line.fraction
     if lost < LEAST or of_step * host.low < LIMITS.notable:
         return None
-    name, place = host.line.function, "the loop" if phase is Phase.OTHER else phase.label
-    low, high = share(of_step * host.low), share(of_step * host.high)
-    samples = f"{low} to {high} of the step (95 % CI, {host.line.samples} samples)"
+    name, place = host.line.subject, "the loop" if phase is Phase.OTHER else phase.label
+    ends = share(of_step * host.low), share(of_step * host.high)
+    samples = f"{ends[0]} to {ends[1]} of the step (95 % CI, {host.line.samples} samples)"
     finding = Finding(
         id="python_in_step",
         title=f"{name} in {place} takes {share(lost)} of the step without a tensor operation",
@@ -50,7 +50,11 @@ def python_in_step(evidence: Evidence) -> Finding | None:
         where=host.line.where,
         confirm=f"trainperf compare BEFORE AFTER: phase_{phase.label}_s falls",
     )
-    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(of_step * host.high))
+    # The bound is of the share's upper end.
+    high = msgspec.structs.replace(
+        finding, fraction=of_step * host.high, gain_upper_bound=amdahl(of_step * host.high)
+    )
+    return msgspec.structs.replace(warm_bound(high, summary), fraction=lost)
 
 
 def _largest(summary: Summary) -> tuple[float, Phase, PlainCode] | None:

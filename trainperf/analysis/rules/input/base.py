@@ -111,10 +111,15 @@ def small_copies(summary: Summary) -> bool:
     return many and copied < tensors * SMALL_TENSOR_BYTES
 
 
-ROUND_TRIP_S, COPIED_BYTES_PER_S = 1e-3, 1e9
-"""What a batch costs the step when a worker makes it, however small it is, and the rate at which a
-large one passes through shared memory.  Recorded on two cores of an AMD EPYC with torch 2.13: steps
-of 1.10 ms took 2.18 with `num_workers=1`."""
+ROUND_TRIP_S, FIRST_TOUCH_BYTES_PER_S = 1e-3, 7e9
+"""What a batch costs the step when a worker makes it, and the rate at which a model on the CPU
+reads for the first time what is in shared memory.
+
+A worker collates into shared memory, so the wait does not grow with the batch.  Recorded on two
+cores of an AMD EPYC with torch 2.13: steps of 1.10 ms took 2.18 with `num_workers=1`; the wait for
+batches of 1 kB, 1, 10 and 40 MB was 1.6, 1.9, 1.9 and 2.0 ms, and reading and releasing them took
+0.1, 0.5, 1.9 and 7.2 ms (0.1, 0.1, 0.4 and 1.7 where no worker had made them).
+"""
 
 UNEVEN = 2.0
 """One batch in twenty takes at least so many times the mean."""
@@ -135,20 +140,34 @@ class LoaderRemedy:
     where: str = ""
 
 
-def round_trip_s(batch_bytes: float) -> float:
-    """What it costs a step to get a batch of that size from a worker, at least."""
-    return ROUND_TRIP_S + batch_bytes / COPIED_BYTES_PER_S
+def round_trip_s(summary: Summary) -> float:
+    """What it costs a step to get a batch from a worker; by the anatomy where there is one.
+
+    Of a model on a device the copy to it reads the batch, with a worker or without.
+    """
+    anatomy = summary.loader
+    if anatomy is None:
+        return ROUND_TRIP_S
+    read = anatomy.batch_bytes if summary.run.device == "cpu" else 0.0
+    return ROUND_TRIP_S + (anatomy.receiving_s or 0.0) + read / FIRST_TOUCH_BYTES_PER_S
 
 
-def worth_a_worker(making_s: float, batch_bytes: float) -> bool:
+def worth_a_worker(summary: Summary, making_s: float) -> bool:
     """Whether making a batch takes clearly longer than getting it from a worker."""
-    return making_s >= 2 * round_trip_s(batch_bytes)
+    return making_s >= 2 * round_trip_s(summary)
 
 
-def cpus_of_rank(summary: Summary) -> float | None:
-    """CPUs for one rank, all taken to be on one machine that has as many; `None` if not known."""
-    cpus, ranks = setting(summary, "cpu_count"), max(1, summary.run.world_size)
-    return cpus if cpus is None or ranks > cpus else cpus // ranks
+def cpus_of_rank(summary: Summary) -> int | None:
+    """CPUs for one rank: those it may run on, and its share of its machine's; `None` if not known.
+
+    Not divided where the run does not say how many ranks are on the machine.  Ranks that were
+    launched together on some CPUs of a machine are taken to have all of them.
+    """
+    usable = setting(summary, "cpu_count")
+    every, ranks = setting(summary, "host_cpus"), setting(summary, "local_world_size")
+    if usable is None or every is None or not ranks:
+        return None if usable is None else int(usable)
+    return max(1, int(min(usable, every // ranks)))
 
 
 def threads_left(summary: Summary, workers: int) -> int | None:
@@ -166,8 +185,8 @@ def threads_left(summary: Summary, workers: int) -> int | None:
 def sharing(summary: Summary, remedy: LoaderRemedy) -> LoaderRemedy:
     """The remedy; where its workers would take CPUs from the model, with fewer threads for that.
 
-    Recorded on two CPUs: one worker beside a model of two threads made a step of 17.5 ms take
-    21.7 ms, and beside a model of one thread 15.8 ms.
+    Recorded on two CPUs: one worker with a model of two threads made a step of 17.5 ms take
+    21.7 ms, and with a model of one thread 15.8 ms.
     """
     left = None if remedy.workers is None else threads_left(summary, remedy.workers)
     if left is None:
@@ -198,14 +217,9 @@ def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
         return _no_workers(anatomy)
     if workers and here_s > available_s and here_s >= anatomy.worker_s / workers:
         return _send_less(anatomy)
-    if not workers:
-        # The least that is known of: by the look into the loader, and on any machine.
-        trip_s = max(here_s, round_trip_s(anatomy.batch_bytes))
-        if here_s > anatomy.making_s / 2 or not worth_a_worker(
-            anatomy.making_s, anatomy.batch_bytes
-        ):
-            why = f"from a worker it would still take {duration(trip_s)} to receive one"
-            return _cheaper(anatomy, why)
+    if not workers and not worth_a_worker(summary, anatomy.making_s):
+        trip = duration(round_trip_s(summary))
+        return _cheaper(anatomy, f"getting one from a worker would still take about {trip}")
     needed = anatomy.workers_for(available_s) if available_s else workers + 1
     if needed <= workers:
         # What is left then is what this process does, or batches that come late now and then.
@@ -266,7 +280,7 @@ def _more_workers(anatomy: LoaderAnatomy, needed: int, available_s: float) -> Lo
     )
 
 
-def _enough(anatomy: LoaderAnatomy, cpus: float | None) -> LoaderRemedy:
+def _enough(anatomy: LoaderAnatomy, cpus: int | None) -> LoaderRemedy:
     """There are workers enough by their times, and the step waits all the same."""
     if _uneven(anatomy):
         worst_s = anatomy.getitem.p95_s + anatomy.collate.p95_s

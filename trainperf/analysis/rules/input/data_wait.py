@@ -9,6 +9,7 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
+    warm_bound,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -26,7 +27,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
-from trainperf.core.readings import DATA_STALL_FRACTION, H2D_BYTES, STEP_MEAN_S
+from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S
 
 
 TRACE_TIME: TraceTime = "data_wait"
@@ -47,8 +48,10 @@ def data_wait(evidence: Evidence) -> Finding | None:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
         return None
-    remedy = _remedy(summary, lost, step_s)
-    return Finding(
+    remedy = _remedy(summary, waited, lost)
+    # Workers share the processor with the model where the model runs on it too.
+    making = _made_by_workers(waited, remedy, summary)
+    finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
         advice=remedy.advice,
@@ -58,26 +61,26 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        # Workers share the processor with the model where the model runs on it too.
         **costs(
-            _saved(lost, remedy, summary),
+            1 - max(1 - lost, making),
             confidence="medium" if summary.run.device == "cpu" else "high",
         ),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
+    return warm_bound(finding, summary, least=making)
 
 
-def _saved(lost: float, remedy: LoaderRemedy, summary: Summary) -> float:
-    """Share of the step that the advice saves at most.
+def _made_by_workers(waited: float, remedy: LoaderRemedy, summary: Summary) -> float:
+    """Share of the step that the workers of the advice take for a batch; 0 without workers.
 
-    Workers do not do away with making batches: so many of them make one in a part of its time.
+    They do not do away with making batches: so many of them make one in a part of its time.
     E.g. a batch of 20 ms before 2 ms of work: two workers make the step 10 ms, not 2.
     """
     if remedy.workers is None or setting(summary, "num_workers"):
-        return lost
-    return lost - max(0.0, lost / remedy.workers - (1 - lost))
+        return 0.0
+    return waited / remedy.workers
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:
@@ -100,7 +103,7 @@ def _details(summary: Summary) -> list[str]:
     return facts
 
 
-def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
+def _remedy(summary: Summary, waited: float, lost: float) -> LoaderRemedy:
     if summary.loader is not None:
         return by_anatomy(summary, summary.loader)
     workers, cpus = setting(summary, "num_workers"), cpus_of_rank(summary)
@@ -111,9 +114,12 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
             action="give the DataLoader more workers",
         )
     look = f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
-    batch_s, batch_bytes = lost * step_s / micro_batches(summary), summary.value(H2D_BYTES) or 0.0
-    if workers == 0 and not worth_a_worker(batch_s, batch_bytes):
-        trip = f"getting one from a worker about {duration(round_trip_s(batch_bytes))}"
+    # Without workers the loop waits for a batch as long as it takes to make, whatever of that the
+    # device hides.
+    making_s = waited * (summary.value(STEP_MEAN_S) or 0.0)
+    batch_s = making_s / micro_batches(summary)
+    if workers == 0 and not worth_a_worker(summary, batch_s):
+        trip = f"getting one from a worker about {duration(round_trip_s(summary))}"
         return LoaderRemedy(
             advice="Make batches cheaper",
             evidence=(f"a batch takes {duration(batch_s)}, {trip}: num_workers=0 is right",),
@@ -123,8 +129,8 @@ def _remedy(summary: Summary, lost: float, step_s: float) -> LoaderRemedy:
         )
     if workers == 0:
         # Workers only have to make a batch in the time the rest of the step takes.
-        needed = max(1, min(math.ceil(lost / rest), int(cpus or sys.maxsize)))
-        spent = f"num_workers=0: {duration(lost * step_s)} per step to make batches in this process"
+        needed = max(1, min(math.ceil(round(waited / rest, 2)), int(cpus or sys.maxsize)))
+        spent = f"num_workers=0: {duration(making_s)} per step to make batches in this process"
         remedy = LoaderRemedy(
             evidence=(spent, look),
             action=f"DataLoader(num_workers={needed}, persistent_workers=True)",

@@ -43,6 +43,9 @@ class Timed:
 
     floor: OperatorFloor
     time_s: float
+    computed_s: float = 0.0
+    """The part of it that is the operator's own on a CPU: without Python around it, and without
+    what others on the machine add."""
 
     @property
     def use(self) -> OperatorUse:
@@ -286,7 +289,11 @@ def _shared_out(floors: Sequence[OperatorFloor], phase_s: float, light: Roofline
     # Python around a call takes some launches' time; a phase that sleeps is nobody's work.
     call_s = min((phase_s - factor * seen_s) / calls, 10 * launch_s(light))
     return [
-        Timed(floor=row, time_s=factor * _busy_s(row.use) + call_s * row.use.calls)
+        Timed(
+            floor=row,
+            time_s=factor * _busy_s(row.use) + call_s * row.use.calls,
+            computed_s=min(factor, 1.0) * _busy_s(row.use),
+        )
         for row in floors
     ]
 

@@ -1,14 +1,21 @@
 """Rule about matrix products in a slow precision."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.operators.base import AuditedStep, audited, total_s
-from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding
-from trainperf.core.formatting.units import count
+from trainperf.analysis.rules.operators.base import (
+    PASSES,
+    AuditedStep,
+    Timed,
+    audited,
+    launch_s,
+    total_s,
+)
+from trainperf.core.artifacts.audit import OperatorUse, Part
+from trainperf.core.findings import LIMITS, Finding, amdahl
+from trainperf.core.formatting.units import share
 from trainperf.core.loop_kind import LoopKind
-from trainperf.core.machine.chips import Chip
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -17,19 +24,27 @@ SHORTER = ("tf32", "bf16", "fp16")
 """What fp32 products may be computed in instead, the least different first."""
 
 _WEIGHT = {"mm": -1, "addmm": -1, "convolution": 1}
-"""Which of its tensors is the weight, in products that have one."""
+"""Which of its tensors is the weight, in products that have one; the input is before it."""
+
+Times = Mapping[tuple[tuple[int, ...], ...], Mapping[str, float]]
+"""Seconds of fused attention, forward and backward, by its shapes and precision."""
+
+_CONVERTED: dict[Part, int] = {"forward": 2, "recompute": 1}
+"""Conversions of each input of a product: to the other precision, and its gradient's back."""
 
 
 def matmul_precision(evidence: Evidence) -> Finding | None:
     """Double precision, or fp32 where the chip has a much faster way to multiply.
 
-    The bound: the same operators at the floor of the faster precision; on a CPU with the calls and
-    the conversion of the weights, which make small products slower in it.
+    The bound: products at the peak of the faster precision, and with autocast half the time for
+    everything else in forward and backward.  On a CPU the finding is given and ranked by a
+    forecast: the arithmetic of products gets faster, calls and conversions are added, and fused
+    attention takes what it took when it was timed in both.
     """
     step = audited(evidence)
     if step is None:
         return None
-    return _double(step) or _single(step, evidence.summary.run.loop)
+    return _double(step) or _single(step, evidence)
 
 
 def _double(step: AuditedStep) -> Finding | None:
@@ -54,56 +69,113 @@ def _double(step: AuditedStep) -> Finding | None:
     )
 
 
-def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
+def _single(step: AuditedStep, evidence: Evidence) -> Finding | None:
     peaks = step.light.chip.flops_per_s
-    slow = peaks.get("fp32")
+    slow = peaks.get("fp32", 0.0)
     # Twice the fp32 peak is worth the digits (A100's TF32: eight times).
-    faster = [name for name in SHORTER if slow and peaks.get(name, 0.0) >= 2 * slow]
-    rows = [
-        row for row in step.operators if row.use.kind == "matmul" and row.use.precision == "fp32"
-    ]
-    if not faster or not rows:
+    precision = next((name for name in SHORTER if peaks.get(name, 0.0) >= 2 * slow > 0), None)
+    rows = [row for row in _products(step) if row.use.precision == "fp32"]
+    if precision is None or not rows:
         return None
-    best = max(faster, key=lambda name: peaks[name])
-    least_s = sum(_least_s(row.use, best, step.light.chip) for row in rows)
-    lost = step.fraction(total_s(rows) - least_s)
+    forecasts = step.basis == "measured"
+    if forecasts:
+        lost = step.fraction(_forecast_s(rows, precision, step, evidence))
+    else:
+        at_peak_s = sum(row.use.flops for row in rows) / peaks[precision]
+        lost = step.fraction(total_s(rows) - at_peak_s)
     if lost < LIMITS.notable:
         return None
-    peak = f"{step.light.chip.name}: {_rate(slow or 0.0)} in fp32, {_rate(peaks[best])} in "
+    facts = [
+        f"{step.light.chip.name}: {_rate(slow)} in fp32, {_rate(peaks[precision])} in {precision}"
+    ]
+    if forecasts:
+        facts.append(f"forecast for products of these sizes: {share(lost)} of the step saved")
+    fields = step.fields(rows, lost, *facts, step.spent(rows), lines=2)
+    if fields["gain_upper_bound"] is not None:
+        most = step.fraction(saved_at_most_s(step, precision))
+        fields["gain_upper_bound"] = amdahl(max(lost, most))
     return Finding(
         id="matmul_precision",
         title=f"fp32 products take {step.share(rows)} of the step",
         advice="Use the tensor cores" if step.audit.device == "cuda" else "Multiply in bf16",
-        action=_faster_action(faster[0], loop),
-        **step.fields(rows, lost, peak + faster[-1], step.spent(rows), lines=2),
+        action=_faster_action(precision, peaks, evidence.summary.run.loop),
+        **fields,
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )
 
 
-def _least_s(use: OperatorUse, precision: str, chip: Chip) -> float:
-    """All its calls in another precision: arithmetic, and on a CPU the call and the conversion.
+def saved_at_most_s(step: AuditedStep, precision: str) -> float:
+    """What forward and backward save at most in another precision, in seconds of a step.
 
-    There choosing a kernel takes longer than a small product, and weights are converted in every
-    step; inputs may be the results of operators in the same precision.
+    Products run at the chip's peak in it.  TF32 changes nothing else; with autocast everything else
+    moves half the bytes, and takes half its time.
+
+    Raises:
+        KeyError: The chip's peak in that precision is unknown.
     """
-    seconds = use.flops / chip.flops_per_s[precision]
-    if not chip.product_s:
-        return seconds
-    seconds += use.calls * chip.product_s.get(precision, 0.0)
-    if use.part == "forward" and use.short_name in _WEIGHT:
-        weight = math.prod(use.shapes[_WEIGHT[use.short_name]])
-        # Four bytes are read and two written, out of a cache or into one.
-        seconds += use.calls * 6 * weight / (2 * chip.memory_bytes_per_s)
-    return seconds
+    products = _products(step)
+    slow = [row for row in products if row.use.precision != precision]
+    peak = step.light.chip.flops_per_s[precision]
+    saved_s = total_s(slow) - sum(row.use.flops for row in slow) / peak
+    if precision != "tf32":
+        saved_s += (step.passes_s - total_s(products)) / 2
+    return saved_s
 
 
-def _faster_action(precision: str, loop: LoopKind) -> str:
+def _products(step: AuditedStep) -> list[Timed]:
+    """Those of forward and backward: autocast is over before the update."""
+    return [row for row in step.operators if row.use.kind == "matmul" and row.use.part in PASSES]
+
+
+def _forecast_s(
+    rows: Sequence[Timed], precision: str, step: AuditedStep, evidence: Evidence
+) -> float:
+    """Seconds of a step that products on a CPU probably save; the rest of the step is as it was."""
+    chip = evidence.documents.chip
+    timed = {} if chip is None else {size.shapes: size.seconds for size in chip.attention}
+    return sum(_saved_s(row, precision, step, timed) for row in rows)
+
+
+def _saved_s(row: Timed, precision: str, step: AuditedStep, timed: Times) -> float:
+    """Forecast for all its calls on a CPU: below zero where they take longer in *precision*.
+
+    What keeps them from the peak of fp32 keeps them from that of *precision*, too: calls, threads
+    that wake up, memory.
+    """
+    chip, use = step.light.chip, row.use
+    if use.is_fused_attention:
+        # Forward was timed with its backward; a size that was not is no gain.
+        seconds = timed.get(use.shapes[:3], {}) if use.part == "forward" else {}
+        return use.calls * (seconds["fp32"] - seconds[precision]) if precision in seconds else 0.0
+    arithmetic_s = min(use.flops / chip.flops_per_s["fp32"], row.computed_s)
+    saved_s = arithmetic_s * (1 - chip.flops_per_s["fp32"] / chip.flops_per_s[precision])
+    # Choosing a kernel may take longer.
+    call_s = chip.product_s.get(precision, 0.0) - chip.product_s.get("fp32", 0.0)
+    return saved_s - use.calls * (max(0.0, call_s) + _conversions_s(use, step))
+
+
+def _conversions_s(use: OperatorUse, step: AuditedStep) -> float:
+    """Of weight and input, and in backward of their gradients, for one call.
+
+    Products without a weight (attention's) get the results of others in the same precision.
+    """
+    times, place = _CONVERTED.get(use.part, 0), _WEIGHT.get(use.short_name)
+    if not times or place is None or len(use.shapes) < 2:  # not recorded
+        return 0.0
+    elements = sum(math.prod(use.shapes[index]) for index in (place - 1, place))
+    # Four bytes are read and two written, or the other way round; a call, and autograd's node.
+    once_s = 6 * elements / step.light.chip.memory_bytes_per_s + 2 * 2 * launch_s(step.light)
+    return times * once_s
+
+
+def _faster_action(precision: str, peaks: dict[str, float], loop: LoopKind) -> str:
+    why = "bf16 is less than twice as fast as fp32 here" if "bf16" in peaks else "it has no bf16"
     return {
         "tf32": f'torch.set_float32_matmul_precision("high"); more with {loop.bf16}',
         "bf16": loop.bf16,
-        "fp16": f"{loop.fp16}: this chip has no bf16",
+        "fp16": f"{loop.fp16}: {why}",
     }[precision]
 
 
 def _rate(flops_per_s: float) -> str:
-    return f"{count(round(flops_per_s / 1e12, 1))} TFLOP/s"
+    return f"{flops_per_s / 1e12:.3g} TFLOP/s"
