@@ -119,6 +119,7 @@ class LinesProbe(Probe):
     def document(self) -> SampledLines:
         """What was seen so far."""
         samples, keys = list(self._samples), list(self._stacks.keys)
+        host_work = self._stacks.host_work
         return SampledLines(
             taken=self._taken,
             every=self._every,
@@ -126,8 +127,8 @@ class LinesProbe(Probe):
             cost_s=self._cost_ns / 1e9,
             places=tuple(described(code, line) for code, line in list(self._stacks.places)),
             stacks=tuple(
-                SampledStack(_LABELS[slot], tuple(reversed(places)), outside)
-                for slot, outside, *places in keys
+                SampledStack(_LABELS[slot], tuple(reversed(places)), outside, host_work[work])
+                for slot, outside, work, *places in keys
             ),
             samples=tuple(Sample(*sample) for sample in samples if sample[0] < len(keys)),
         )
