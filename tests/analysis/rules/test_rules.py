@@ -64,7 +64,7 @@ def test_no_more_workers_are_asked_for_than_there_are_cpus(tmp_path: Path) -> No
 def test_a_worker_is_given_a_cpu_that_the_model_computes_with(
     tmp_path: Path, threads: int, left: str
 ) -> None:
-    """Two CPUs and two threads: one fewer, and no gain is promised that one thread had."""
+    """Two CPUs and two threads: one fewer."""
     info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": threads})
     steps = make_steps(200, data_wait=8, forward=10)
 
@@ -73,7 +73,6 @@ def test_a_worker_is_given_a_cpu_that_the_model_computes_with(
     assert "num_workers=1" in finding.action
     assert left in finding.action
     assert ("set_num_threads" in finding.action) == bool(left)
-    assert (finding.expected_gain is None) == bool(left)
 
 
 def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_path: Path) -> None:
@@ -85,6 +84,7 @@ def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_pat
 
     assert "num_workers=2," in finding.action
     assert finding.fraction == pytest.approx(12 / 22)
+    assert finding.gain_upper_bound == pytest.approx(2.2)
 
 
 def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None:
@@ -411,11 +411,14 @@ def test_a_compilation_that_a_short_fit_cannot_pay_back_is_told(tmp_path: Path) 
     assert "first_step" not in found(summary_of(tmp_path / "b", [RankSpec(steps=quick)]))
 
 
-def test_our_own_cost_is_a_finding_like_any_other(tmp_path: Path) -> None:
-    """50 µs of a millisecond."""
-    finding = found(run(tmp_path, facts={"overhead_ns": 50_000}, forward=1))["own_cost"]
+def test_our_own_cost_in_a_short_step_is_a_note_and_never_first(tmp_path: Path) -> None:
+    """50 µs of a millisecond: nothing to gain, and nothing to begin with."""
+    summary = run(tmp_path, facts={"overhead_ns": 50_000}, forward=0.8, callbacks=0.2)
+    finding = found(summary)["own_cost"]
 
     assert finding.evidence == ("50.0 µs of 1.00 ms per step",)
+    assert (finding.fraction, finding.gain_upper_bound) == (0.0, None)
+    assert [finding.id for finding in summary.findings] == ["callbacks", "own_cost"]
 
 
 def test_findings_are_ranked_by_what_they_gain_for_the_fit(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from trainperf.analysis.rules.base import (
     TraceTime,
     all_steps_s,
     own_fit_s,
-    warm_bound,
 )
 from trainperf.analysis.rules.fit.noisy_run import is_noisy
-from trainperf.analysis.rules.gains import with_expected_gain
+from trainperf.analysis.rules.gains import gain_table, with_expected_gain
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
@@ -54,6 +53,7 @@ RULES: tuple[Rule, ...] = tuple(
             "host.hidden_syncs",
             "host.metrics_every_batch",
             "host.host_code",
+            "host.python_in_step",
             "host.logging",
             "host.debug_modes",
             "host.host_bound",
@@ -97,7 +97,7 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """
     summary = evidence.summary
     findings = tuple(
-        with_expected_gain(warm_bound(finding, summary), summary)
+        with_expected_gain(finding, summary, gain_table())
         for finding in findings_of(RULES, evidence)
     )
     if is_noisy(summary):

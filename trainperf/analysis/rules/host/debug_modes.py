@@ -1,12 +1,13 @@
 """Rule about debugging switches left on, and threads left unused."""
 
-from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.readings import STEP_MEAN_S
 
 
+@leaves_cold_caches
 def debug_modes(evidence: Evidence) -> Finding | None:
     """Switches of torch that slow a step down, by what was recorded when the fit began.
 

@@ -1,6 +1,6 @@
 """Rule about Python in forward while no operator runs."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, leaves_cold_caches
 from trainperf.analysis.rules.fit.noisy_run import is_noisy
 from trainperf.analysis.rules.host.base import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
@@ -13,6 +13,7 @@ from trainperf.core.readings import PHASE_FORWARD_S
 TRACE_TIME: TraceTime = "host"
 
 
+@leaves_cold_caches
 def host_code(evidence: Evidence) -> Finding | None:
     """Much time passes before an operator that is called a few times: print, numpy, files, sleep.
 

@@ -1,6 +1,11 @@
 """Rule about a part of the step that no phase names."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, steady_step_s
+from trainperf.analysis.rules.base import (
+    Evidence,
+    leaves_cold_caches,
+    phase_fraction,
+    steady_step_s,
+)
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
@@ -12,6 +17,7 @@ from trainperf.core.readings import OVERHEAD_S
 _WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
+@leaves_cold_caches
 def unnamed_time(evidence: Evidence) -> Finding | None:
     """Much of the step is in `other`: it names the function that was seen there most.
 

@@ -9,6 +9,7 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
+    warm_bound,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -48,7 +49,9 @@ def data_wait(evidence: Evidence) -> Finding | None:
     if lost < LIMITS.notable or small_tensors_wait(summary):
         return None
     remedy = _remedy(summary, waited, lost)
-    return Finding(
+    # Workers share the processor with the model where the model runs on it too.
+    making = _made_by_workers(waited, remedy, summary)
+    finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
         advice=remedy.advice,
@@ -58,26 +61,26 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        # Workers share the processor with the model where the model runs on it too.
         **costs(
-            _saved(waited, lost, remedy, summary),
+            1 - max(1 - lost, making),
             confidence="medium" if summary.run.device == "cpu" else "high",
         ),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
+    return warm_bound(finding, summary, least=making)
 
 
-def _saved(waited: float, lost: float, remedy: LoaderRemedy, summary: Summary) -> float:
-    """Share of the step that the advice saves at most.
+def _made_by_workers(waited: float, remedy: LoaderRemedy, summary: Summary) -> float:
+    """Share of the step that the workers of the advice take for a batch; 0 without workers.
 
-    Workers do not do away with making batches: so many of them make one in a part of its time.
+    They do not do away with making batches: so many of them make one in a part of its time.
     E.g. a batch of 20 ms before 2 ms of work: two workers make the step 10 ms, not 2.
     """
     if remedy.workers is None or setting(summary, "num_workers"):
-        return lost
-    return 1 - max(1 - lost, waited / remedy.workers)
+        return 0.0
+    return waited / remedy.workers
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:
