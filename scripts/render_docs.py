@@ -28,12 +28,12 @@ _PART = re.compile(r"<!-- (\w+): generated -->\n(.*?)<!-- \1: end -->", re.DOTAL
 
 def pages() -> Mapping[Path, str]:
     """Every page with generated parts as it ought to be, by its path below `docs/`."""
-    made = {PICTURE: architecture()}
+    drawn = {PICTURE: architecture()}
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if _PART.search(text):
-            made[page.relative_to(DOCS)] = rendered(text)
-    return made
+            drawn[page.relative_to(DOCS)] = rendered(text)
+    return drawn
 
 
 def rendered(page: str) -> str:
@@ -55,9 +55,9 @@ def _part(name: str) -> str:
     return TABLES[name]()
 
 
-def missing(made: Mapping[Path, str]) -> list[str]:
+def missing(shown: Mapping[Path, str]) -> list[str]:
     """Tables that no page shows."""
-    text = "".join(made.values())
+    text = "".join(shown.values())
     return [name for name in TABLES if f"<!-- {name}: generated -->" not in text]
 
 
@@ -67,17 +67,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
     parser.add_argument("--out", type=Path, default=DOCS, help="folder to write to; docs/")
     given = parser.parse_args()
-    made = pages()
-    if lost := missing(made):
+    fresh = pages()
+    if lost := missing(fresh):
         raise SystemExit(f"no page shows {', '.join(lost)}: put the markers back")
-    stale = [path for path, text in made.items() if _differs(given.out / path, text)]
+    stale = [path for path, text in fresh.items() if _differs(given.out / path, text)]
     if given.check:
         for path in stale:
             print(f"docs/{path} is stale: run python -m scripts.render_docs", file=sys.stderr)
         return int(bool(stale))
     for path in stale:
         (given.out / path).parent.mkdir(parents=True, exist_ok=True)
-        (given.out / path).write_text(made[path], encoding="utf-8")
+        (given.out / path).write_text(fresh[path], encoding="utf-8")
     return 0
 
 

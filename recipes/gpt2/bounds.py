@@ -1,15 +1,15 @@
 """Upper bounds on the gain of each change, from the report and audit of the run kept last.
 
-Each function bounds one change before it is made.  The bound is on the speed of the whole step, by
-Amdahl's law: the time that the change can remove goes away, all the rest stays.
+Each function bounds one change before it is made.  Where the report bounds it, that is the bound;
+the others are here: by Amdahl's law, the time that a change can remove goes away, the rest stays.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.operators.attention import attention_rows
+from trainperf.analysis.rules.base import Evidence, phase_fraction
+from trainperf.analysis.rules.input.padding import lost_to_padding
 from trainperf.analysis.rules.operators.base import (
     PASSES,
     AuditedStep,
@@ -19,8 +19,10 @@ from trainperf.analysis.rules.operators.base import (
 )
 from trainperf.analysis.rules.operators.matmul_precision import saved_at_most_s
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import amdahl
+from trainperf.core.findings import LIMITS, amdahl
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.phases import Phase
+from trainperf.core.readings import PADDING_FRACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +50,61 @@ def _of_audit(bound: Callable[[AuditedStep], Bounded]) -> Callable[[Evidence], B
 
 
 def of_product(
-    rule: str, otherwise: Callable[[Evidence], Bounded]
+    *rules: str, otherwise: Callable[[Evidence], Bounded]
 ) -> Callable[[Evidence], Bounded]:
-    """The bound that the report states for this change; *otherwise* only where it states none."""
+    """The bound that the report states for this change.
+
+    Args:
+        rules: Whose findings advise it.
+        otherwise: Where the report has none of them: what is known then.
+    """
 
     def bound(evidence: Evidence) -> Bounded:
-        findings = {finding.id: finding for finding in evidence.summary.findings}
-        finding = findings.get(rule)
-        if finding is None or finding.gain_upper_bound is None:
+        asking = [finding for finding in evidence.summary.findings if finding.id in rules]
+        if not asking:
             return otherwise(evidence)
-        return Bounded(at_most=finding.gain_upper_bound, why=finding.title)
+        why = "; ".join(finding.title for finding in asking)
+        gains = [finding.gain_upper_bound for finding in asking]
+        if None in gains:
+            return Bounded(at_most=None, why=f"no bound: {why}, and the report has none of that")
+        lost = sum(1 - 1 / gain for gain in gains if gain is not None)
+        return Bounded(at_most=amdahl(lost), why=why)
 
     return bound
+
+
+def _little(limit: float) -> Bounded:
+    """A rule that looks from *limit* on found nothing."""
+    why = f"the report finds less than {share(limit)} of the step there"
+    return Bounded(at_most=amdahl(limit), why=why)
+
+
+@_of_audit
+def little_in_audit(step: AuditedStep) -> Bounded:
+    """Operator rules looked at the audited step and are silent: less than their limit is there."""
+    if step.basis == "modelled":
+        why = "no bound: the times of the audited step are modelled, without a trace"
+        return Bounded(at_most=None, why=why)
+    return _little(LIMITS.notable)
+
+
+def one_worker(evidence: Evidence) -> Bounded:
+    """As the report says of the loader, without copies to a device; one worker makes all batches.
+
+    The report may advise more of them, or none.
+    """
+    summary = evidence.summary
+    waited = phase_fraction(summary, Phase.DATA_WAIT)
+    if waited is None:
+        return Bounded(at_most=None, why="no bound: too few steady steps")
+    stated = of_product("data_wait", otherwise=lambda _: _little(LIMITS.notable))(evidence)
+    if stated.at_most is None:
+        return stated
+    left = 1 / stated.at_most - (phase_fraction(summary, Phase.H2D) or 0.0)
+    if left >= waited:
+        return Bounded(at_most=amdahl(1 - left), why=stated.why)
+    why = f"{stated.why}; one worker still takes {share(waited)} of the step for its batches"
+    return Bounded(at_most=1 / waited, why=why)
 
 
 def nothing(evidence: Evidence) -> Bounded:
@@ -68,32 +113,13 @@ def nothing(evidence: Evidence) -> Bounded:
     return Bounded(at_most=None, why="no bound")
 
 
-def loader(evidence: Evidence) -> Bounded:
-    """Neither waiting for a batch nor moving it takes any time."""
-    spent_s = _phases_s(evidence.summary, "data_wait", "h2d")
-    step_s = evidence.summary.value("step_mean_s")
-    if spent_s is None or not step_s:
-        return Bounded(at_most=None, why="no bound: too few steady steps")
-    waiting = f"{duration(spent_s)} of {duration(step_s)} per step waits for or moves batches"
-    return Bounded(at_most=amdahl(spent_s / step_s), why=waiting)
-
-
 def packing(evidence: Evidence) -> Bounded:
-    """No token is padding, and the whole step shrinks with the tokens, its data wait excepted."""
-    wasted = evidence.summary.value("padding_fraction")
-    waited = evidence.summary.value("data_wait_fraction")
-    if wasted is None or waited is None:
+    """No token is padding: the rule's bound, from the first one that is."""
+    lost = lost_to_padding(evidence.summary)
+    if lost is None:
         return Bounded(at_most=None, why="no bound: the padding was not counted")
-    why = f"{share(wasted)} of the tokens are padding"
-    return Bounded(at_most=amdahl(wasted * (1 - waited)), why=why)
-
-
-@_of_audit
-def attention(step: AuditedStep) -> Bounded:
-    """Of everything that touches the scores, only the arithmetic of the matmuls is left."""
-    rows = attention_rows(step.operators)
-    kept_s = sum(row.floor.compute_s or 0.0 for row in rows if row.use.kind == "matmul")
-    return _without(step, total_s(rows) - kept_s, "attention scores that pass through memory")
+    wasted = evidence.summary.value(PADDING_FRACTION) or 0.0
+    return Bounded(at_most=amdahl(lost), why=f"{share(wasted)} of the tokens are padding")
 
 
 def in_precision(precision: str) -> Callable[[Evidence], Bounded]:
@@ -131,17 +157,6 @@ def compiled(step: AuditedStep) -> Bounded:
     products = [row for row in _passes(step) if row.use.kind == "matmul"]
     lost_s = step.passes_s - total_s(products)
     return _without(step, lost_s, "forward and backward outside of products")
-
-
-def optimizer(evidence: Evidence) -> Bounded:
-    """The update reads and writes each value once."""
-    step, spent_s = audited(evidence), _phases_s(evidence.summary, "optimizer")
-    if step is None or spent_s is None:
-        return Bounded(at_most=None, why=NO_AUDIT)
-    if any(row.use.short_name.startswith("_fused_") for row in step.operators):
-        return Bounded(at_most=1.0, why="the update is fused already")
-    floor_s = step.light.phases["optimizer"].fused_floor_s
-    return _without(step, spent_s - floor_s, "the update above its floor")
 
 
 def vocabulary(evidence: Evidence) -> Bounded:

@@ -152,7 +152,7 @@ STAGES: tuple[Stage, ...] = (
         reason="while the step computes, another process (num_workers=1) can read and tokenise "
         "the next one, and a pinned batch is copied without blocking",
         apply=lambda kept: replace(kept, workers=1),
-        bound=bounds.of_product("data_wait", bounds.loader),
+        bound=bounds.one_worker,
         finding="data_wait",
     ),
     Stage(
@@ -161,7 +161,7 @@ STAGES: tuple[Stage, ...] = (
         reason="padding is computed like text and teaches nothing: the padding fraction is the "
         "share of the work that goes away",
         apply=lambda kept: replace(kept, packed=True),
-        bound=bounds.of_product("padding", bounds.packing),
+        bound=bounds.of_product("padding", otherwise=bounds.packing),
         finding="padding",
     ),
     Stage(
@@ -170,7 +170,7 @@ STAGES: tuple[Stage, ...] = (
         reason="eager attention writes a score for every pair of tokens to memory, several times "
         "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
         apply=lambda kept: replace(kept, attention="sdpa"),
-        bound=bounds.of_product("attention", bounds.attention),
+        bound=bounds.of_product("attention", otherwise=bounds.little_in_audit),
         finding="attention",
     ),
     Stage(
@@ -215,7 +215,7 @@ STAGES: tuple[Stage, ...] = (
         reason="chains of elementwise operators become one kernel, and Python goes away; the "
         "first step pays for it",
         apply=lambda kept: replace(kept, compiled="default"),
-        bound=bounds.compiled,
+        bound=bounds.of_product("elementwise_chain", "launch_bound", otherwise=bounds.compiled),
         finding="elementwise_chain",
     ),
     Stage(
@@ -223,7 +223,7 @@ STAGES: tuple[Stage, ...] = (
         change="fused AdamW",
         reason="an update of one operator after another reads and writes every value many times",
         apply=lambda kept: replace(kept, fused=True),
-        bound=bounds.of_product("optimizer_not_fused", bounds.optimizer),
+        bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit),
         finding="optimizer_not_fused",
     ),
     Stage(
@@ -232,7 +232,7 @@ STAGES: tuple[Stage, ...] = (
         reason="kernels take sizes in tiles: a vocabulary of an odd size is slow in the largest "
         "product of the step",
         apply=lambda kept: replace(kept, vocabulary_multiple=64),
-        bound=bounds.vocabulary,
+        bound=bounds.of_product("matmul_shapes", otherwise=bounds.vocabulary),
         finding="matmul_shapes",
     ),
     Stage(
@@ -240,7 +240,7 @@ STAGES: tuple[Stage, ...] = (
         change="CUDA graphs",
         reason="torch.compile(mode='reduce-overhead') launches a whole graph at once",
         apply=lambda kept: replace(kept, compiled="reduce-overhead"),
-        bound=bounds.launches,
+        bound=bounds.of_product("launch_bound", otherwise=bounds.launches),
         finding="host_bound",
     ),
     Stage(

@@ -93,8 +93,8 @@ def main() -> None:
     events = 20 if arguments.quick else arguments.events
     cases: list[TruthCase] = []
     for name in arguments.only or SCENARIOS:
-        made = SCENARIOS[name](events)
-        cases += made if isinstance(made, list) else [made]
+        scenario = SCENARIOS[name](events)
+        cases += scenario if isinstance(scenario, list) else [scenario]
     print(f"{machine_line()}\n\n{shown(cases)}")
     verdicts = [case.verdict for case in cases]
     counts = {verdict: verdicts.count(verdict) for verdict in ("right", "unclear", "wrong")}

@@ -18,6 +18,7 @@ from scripts.bench.compare_loops import KINDS
 from scripts.bench.compare_record import CLOCKS, Plan, alone, read, session, write
 from scripts.bench.compare_report import result, tables
 from scripts.bench.compare_single import (
+    NEIGHBOURS,
     judged,
     record_singles,
     single_result,
@@ -59,8 +60,8 @@ def _judge(given: argparse.Namespace) -> None:
 def _record_single(given: argparse.Namespace) -> None:
     began = time.perf_counter()
     name = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    folder = given.recordings / f"{name}-{'busy' if given.busy else 'quiet'}"
-    recorded = record_singles(folder, given.split, busy=given.busy, rounds=given.rounds)
+    folder = given.recordings / f"{name}-{given.machine.replace(' ', '-')}"
+    recorded = record_singles(folder, given.split, given.machine, given.rounds)
     seconds = time.perf_counter() - began
     print(f"{machine_line()}\n{len(recorded.runs)} runs in {seconds:.0f} s: {folder}")
 
@@ -75,7 +76,9 @@ def _add_single(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     single = verbs.add_parser("record-single", help="single runs of 400 steps")
     single.add_argument("recordings", type=Path)
     single.add_argument("split", choices=list(KINDS))
-    single.add_argument("--busy", action="store_true", help="beside a process that burns a core")
+    single.add_argument(
+        "--machine", choices=list(NEIGHBOURS), default="quiet", help="what else runs"
+    )
     single.add_argument("--rounds", type=int, default=6, help="of four runs, of every kind")
     single.set_defaults(do=_record_single)
     judge = verbs.add_parser("judge-single", help="single runs of all sessions of a split")
@@ -111,10 +114,10 @@ def main() -> None:
     judge = verbs.add_parser("judge", help="of all sessions of a split")
     _add_judge_arguments(judge, _judge)
     _add_single(verbs)
-    one = verbs.add_parser("alone", help="one run, its steps as JSON")
-    one.add_argument("split", choices=list(KINDS))
-    one.add_argument("kind")
-    one.set_defaults(do=lambda given: alone(given.split, given.kind))
+    single = verbs.add_parser("alone", help="one run, its steps as JSON")
+    single.add_argument("split", choices=list(KINDS))
+    single.add_argument("kind")
+    single.set_defaults(do=lambda given: alone(given.split, given.kind))
     given = parser.parse_args()
     given.do(given)
 

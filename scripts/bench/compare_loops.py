@@ -212,8 +212,8 @@ class _Recurrent(torch.nn.Module):
         self.inner = torch.nn.GRU(16, 16, batch_first=True)
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = self.inner(data)[0]
-        return found
+        outputs: torch.Tensor = self.inner(data)[0]
+        return outputs
 
 
 KINDS: Mapping[str, Mapping[str, Make]] = {

@@ -91,12 +91,12 @@ def session(name: str, split: str, plan: Plan) -> Iterator[RecordedRun]:
             yield from (_fresh(name, split, kind) for _ in range(plan.fresh))
             continue
         bench = Bench(session=name, split=split, kind=kind, make=make, clock=plan.clock)
-        yield from (bench.one("long", LONG) for _ in range(plan.long))
-        yield from (bench.one("turns", SHORT) for _ in range(2 * PAIRS * plan.turns))
+        yield from (bench.recorded("long", LONG) for _ in range(plan.long))
+        yield from (bench.recorded("turns", SHORT) for _ in range(2 * PAIRS * plan.turns))
         units, truth = bench.calibrated() if plan.planted else (0, 0.0)
         for number in range(2 * PAIRS * plan.planted):
             added = (units, truth) if number % 2 else (0, 0.0)
-            yield bench.one("planted", SHORT, *added)
+            yield bench.recorded("planted", SHORT, *added)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Bench:
     make: Make
     clock: str = "wall"
 
-    def one(self, mode: str, steps: int, extra: int = 0, truth: float = 0.0) -> RecordedRun:
+    def recorded(self, mode: str, steps: int, extra: int = 0, truth: float = 0.0) -> RecordedRun:
         """A run of so many steps, recorded and read back."""
         began_s = time.perf_counter()
         steady = self._trained(steps, Extra((extra,)))
@@ -130,8 +130,8 @@ class Bench:
         """How many units make a step `PLANTED` longer, and how much longer they really make it."""
         units = MANY
         for _ in range(3):  # the first of a step costs more than the others
-            found = max(self._added(units, LONG // 2), PLANTED / 10)
-            units = min(MANY, max(1, round(units * PLANTED / found)))
+            longer = max(self._added(units, LONG // 2), PLANTED / 10)
+            units = min(MANY, max(1, round(units * PLANTED / longer)))
         return units, float(np.median([self._added(units, LONG // 2) for _ in range(5)]))
 
     def _added(self, units: int, steps: int) -> float:
@@ -160,13 +160,13 @@ def alone(split: str, kind: str) -> None:
     """One long run, for a process of its own; its steps go to stdout."""
     torch.set_num_threads(1)
     bench = Bench(session="", split=split, kind=kind, make=KINDS[split][kind])
-    sys.stdout.write(json.dumps(bench.one("long", LONG).walls.tolist()))
+    sys.stdout.write(json.dumps(bench.recorded("long", LONG).walls.tolist()))
 
 
 def _fresh(name: str, split: str, kind: str) -> RecordedRun:
     began_s = time.perf_counter()
     call = [sys.executable, "-m", "scripts.bench.compare", "alone", split, kind]
-    said = subprocess.run(call, check=True, capture_output=True, env=dict(os.environ))
+    process = subprocess.run(call, check=True, capture_output=True, env=dict(os.environ))
     return RecordedRun(
         session=name,
         split=split,
@@ -176,7 +176,7 @@ def _fresh(name: str, split: str, kind: str) -> RecordedRun:
         extra=0,
         truth=0.0,
         began_s=began_s,
-        walls=np.array(json.loads(said.stdout), dtype=np.int64),
+        walls=np.array(json.loads(process.stdout), dtype=np.int64),
     )
 
 

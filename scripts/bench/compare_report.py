@@ -94,7 +94,7 @@ def _real(case: Planted) -> list[str]:
     return [
         case.where,
         _percent(case.truth),
-        _percent(case.said),
+        _percent(case.estimate),
         interval,
         _percent(case.noise),
     ]

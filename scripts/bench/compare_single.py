@@ -4,6 +4,8 @@ Each run is 400 steps of 2 to 10 ms in a process of its own, kept as a run direc
 four runs: as it is, 15 % more work, half as much work again, as it is.  Neighbours in time are
 compared: the first two (+ 15 %), the last two (× 1.5, the other way round), and the last of a round
 with the first of the next (identical).  So no run enters two comparisons of a mode.
+
+What the added work really takes is calibrated while nothing else of ours runs.
 """
 
 import json
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -36,6 +38,9 @@ ROUND = ("base", "+15 %", "×1.5", "base")
 """What runs of a round have on top."""
 
 INDEX, CALIBRATION = "runs.json", "calibration"
+
+NEIGHBOURS = {"quiet": (0, 0), "busy": (1, 1), "two busy": (2, 2), "busy in one": (0, 1)}
+"""Processes that burn a core during even and during odd runs, by what that is called."""
 
 _BURN = "while True: pass"
 # Nothing here has computed on several threads, so a fork finds no lock that nobody will open.
@@ -62,36 +67,47 @@ class SingleSession:
 
     name: str
     split: str
-    busy: bool
-    """Whether another process burnt a core meanwhile."""
+    machine: str
+    """One of `NEIGHBOURS`."""
     runs: tuple[SingleRun, ...]
 
 
 @contextmanager
-def _neighbour() -> Iterator[None]:
-    """A process that burns a core."""
-    burner = subprocess.Popen([sys.executable, "-c", _BURN])
+def _neighbours(number: int) -> Iterator[None]:
+    """So many processes that burn a core."""
+    burners = [subprocess.Popen([sys.executable, "-c", _BURN]) for _ in range(number)]
     try:
         yield
     finally:
-        burner.kill()
-        burner.wait()
+        for burner in burners:
+            burner.kill()
+            burner.wait()
 
 
-def record_singles(folder: Path, split: str, *, busy: bool, rounds: int) -> SingleSession:
+def record_singles(folder: Path, split: str, machine: str, rounds: int) -> SingleSession:
     """Record a session of so many rounds of every kind of a split into *folder*."""
     torch.set_num_threads(1)
     folder.mkdir(parents=True)
-    recorded = SingleSession(name=folder.name, split=split, busy=busy, runs=())
-    with _neighbour() if busy else nullcontext():
-        for kind, make in SINGLE_KINDS[split].items():
-            runs = (*recorded.runs, *_rounds(folder, kind, make, rounds))
-            recorded = replace(recorded, runs=runs)
-            (folder / INDEX).write_text(json.dumps(asdict(recorded), indent=1))
+    recorded = SingleSession(name=folder.name, split=split, machine=machine, runs=())
+    for kind, make in SINGLE_KINDS[split].items():
+        plan = SinglePlan(folder=folder, kind=kind, neighbours=NEIGHBOURS[machine], rounds=rounds)
+        recorded = replace(recorded, runs=(*recorded.runs, *_rounds(plan, make)))
+        (folder / INDEX).write_text(json.dumps(asdict(recorded), indent=1))
     return recorded
 
 
-def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[SingleRun]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinglePlan:
+    """Rounds of one kind of loop."""
+
+    folder: Path
+    kind: str
+    neighbours: tuple[int, int]
+    rounds: int
+
+
+def _rounds(plan: SinglePlan, make: Make) -> Iterator[SingleRun]:
+    folder, kind = plan.folder, plan.kind
     _trained(make, WARMUP, folder / f"warm-{kind}", (0,))  # a fork inherits what torch sets up
     for_15 = _units(make, folder)
     added = _added(make, folder / CALIBRATION, for_15)
@@ -99,11 +115,12 @@ def _rounds(folder: Path, kind: str, make: Make, rounds: int) -> Iterator[Single
         planted: (round(for_15 * part), added * part)
         for planted, part in ((name, wanted / PLANTS["+15 %"]) for name, wanted in PLANTS.items())
     }
-    for number in range(rounds * len(ROUND)):
+    for number in range(plan.rounds * len(ROUND)):
         planted = ROUND[number % len(ROUND)]
         name = f"{kind.replace(' ', '-').replace(',', '')}-{number:03d}"
         began_s = time.perf_counter()
-        _in_a_process(make, STEPS, folder / name, (units[planted][0],))
+        with _neighbours(plan.neighbours[number % 2]):
+            _in_a_process(make, STEPS, folder / name, (units[planted][0],))
         yield SingleRun(
             path=name, kind=kind, planted=planted, truth=units[planted][1], began_s=began_s
         )
@@ -146,7 +163,7 @@ class Judged:
     """One comparison by the command."""
 
     session: str
-    busy: bool
+    machine: str
     kind: str
     mode: str
     """`identical`, `+15 %` or `×1.5`."""
@@ -173,7 +190,7 @@ def _session(index: Path, split: str) -> Iterator[Judged]:
             right = {"identical": "", "+15 %": "slower", "×1.5": "faster"}[mode]
             yield Judged(
                 session=session["name"],
-                busy=session["busy"],
+                machine=session["machine"],
                 kind=before.kind,
                 mode=mode,
                 truth=max(before.truth, after.truth),
@@ -193,7 +210,7 @@ def _mode(before: SingleRun, after: SingleRun) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleCounts:
-    """What was said in the comparisons of one mode, on a quiet machine or a busy one."""
+    """What was said in the comparisons of one mode, by what else ran."""
 
     machine: str
     mode: str
@@ -202,15 +219,16 @@ class SingleCounts:
     """*Faster* or *slower*, of either clock; for identical runs that is false."""
     right: Share
     """The right verdict; for identical runs anything that claims no change."""
+    wrong: Share
+    """A change was claimed with the opposite sign; for identical runs, at all."""
 
 
 def single_counts(cases: Sequence[Judged]) -> list[SingleCounts]:
     """Of all kinds, then kind by kind."""
     groups: dict[tuple[str, str, str], list[Judged]] = {}
     for each in cases:
-        machine = "busy" if each.busy else "quiet"
         for kind in ("all", each.kind):
-            groups.setdefault((machine, each.mode, kind), []).append(each)
+            groups.setdefault((each.machine, each.mode, kind), []).append(each)
     order = sorted(groups, key=lambda key: (key[2] != "all", key))
     return [_counts(key, groups[key]) for key in order]
 
@@ -222,8 +240,14 @@ def _counts(key: tuple[str, str, str], group: Sequence[Judged]) -> SingleCounts:
         verdict == each.right if each.right else not claim
         for verdict, claim, each in zip(verdicts, claims, group, strict=True)
     ]
+    wrong = [claim and not rightly for claim, rightly in zip(claims, right, strict=True)]
     return SingleCounts(
-        machine=key[0], mode=key[1], kind=key[2], claims=share(claims), right=share(right)
+        machine=key[0],
+        mode=key[1],
+        kind=key[2],
+        claims=share(claims),
+        right=share(right),
+        wrong=share(wrong),
     )
 
 
@@ -232,11 +256,11 @@ def single_tables(cases: Sequence[Judged]) -> str:
     rows = [
         [
             *(count.machine, count.mode, count.kind, str(count.right.of)),
-            *(_percent(count.claims), _percent(count.right)),
+            *map(_percent, (count.claims, count.right, count.wrong)),
         ]
         for count in single_counts(cases)
     ]
-    return table(["machine", "runs", "loop", "pairs", "claim a change", "right"], rows)
+    return table(["machine", "runs", "loop", "pairs", "claim a change", "right", "wrong"], rows)
 
 
 def _percent(part: Share) -> str:

@@ -50,7 +50,7 @@ def session_by_turns(name: str, split: str, plan: Plan) -> Iterator[RecordedRun]
     """Record what a plan wants of these: every kind of the split in turn."""
     torch.set_num_threads(1)
     for kind, make in KINDS[split].items():
-        Bench(session=name, split=split, kind=kind, make=make).one("warm", STEPS)  # imports
+        Bench(session=name, split=split, kind=kind, make=make).recorded("warm", STEPS)  # imports
         like = to_record(name, split, kind, plan.clock)
         for _ in range(plan.by_turns):
             yield from by_turns(like)
@@ -96,14 +96,14 @@ def _side(
     kind: str,
     clock: str,
     extra: int,
-    found: "Connection[Walls, None]",
+    sender: "Connection[Walls, None]",
 ) -> None:
     os.environ.update(place.variable())
     torch.set_num_threads(1)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as run:
         path = train(KINDS[split][kind](), STEPS, Path(run), Extra((extra,)), CLOCKS[clock])
-        found.send(read_back(path).wall_ns.astype(np.int64))
+        sender.send(read_back(path).wall_ns.astype(np.int64))
 
 
 def _with(like: RecordedRun, walls: Walls, *, extra: bool) -> RecordedRun:

@@ -93,7 +93,7 @@ class Share:
     """How many of how many, with the 95 % interval of the rate (Clopper and Pearson)."""
 
     of: int
-    found: int
+    count: int
     rate: float | None
     low: float | None
     high: float | None
@@ -103,10 +103,10 @@ def share(outcomes: Sequence[bool]) -> Share:
     """Of outcomes that do not depend on each other."""
     n, k = len(outcomes), sum(outcomes)
     if not n:
-        return Share(of=0, found=0, rate=None, low=None, high=None)
+        return Share(of=0, count=0, rate=None, low=None, high=None)
     low = float(betaincinv(k, n - k + 1, 0.025)) if k else 0.0
     high = float(betaincinv(k + 1, n - k, 0.975)) if k < n else 1.0
-    return Share(of=n, found=k, rate=k / n, low=low, high=high)
+    return Share(of=n, count=k, rate=k / n, low=low, high=high)
 
 
 def estimated(runs: Sequence[RecordedRun]) -> list[EstimatedRun]:
@@ -211,7 +211,7 @@ class Planted:
     where: str
     truth: float
     """Relative, by steps with and without it in turns within a run."""
-    said: float
+    estimate: float
     """Relative, by the comparison."""
     low: float
     high: float
@@ -225,7 +225,7 @@ def planted(contests_of_all: Sequence[Contest]) -> list[Planted]:
         Planted(
             where=f"{each.where}, {each.clock} clock",
             truth=each.truth,
-            said=interval.ratio - 1,
+            estimate=interval.ratio - 1,
             low=interval.low - 1,
             high=interval.high - 1,
             noise=interval.noise,

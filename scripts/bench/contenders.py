@@ -68,7 +68,7 @@ LIGHTNINGS = (
 def for_trainer(*, has_logger: bool) -> list[Contender]:
     """Everything that can be attached to a Trainer, nothing first."""
     everything = [*OURS, *LIGHTNINGS, *_traceml()]
-    return [NOTHING, *[one for one in everything if has_logger or not one.needs_logger]]
+    return [NOTHING, *[each for each in everything if has_logger or not each.needs_logger]]
 
 
 def _traceml() -> list[Contender]:

@@ -30,46 +30,52 @@ from trainperf.analysis.rules.gains import ENOUGH, GainTable, Saved  # noqa: E40
 
 def main() -> None:
     """Judge each once, print the table and how many were right."""
-    asked = _arguments()
-    if asked.gains:
-        _write_gains(asked.gains)
+    given = _arguments()
+    if given.gains:
+        _write_gains(given.gains)
         return
     torch.set_num_threads(1)  # as the tests do: two threads on shared cores wait for each other
     judged = []
-    for kind in asked.kind or KINDS:
+    for kind in given.kind or KINDS:
         for name, script in scripts(kind).items():
-            if asked.only and name not in asked.only:
+            if given.only and name not in given.only:
                 continue
             with tempfile.TemporaryDirectory() as out, quiet():
-                judged.append(judge(name, kind, script, Path(out)))
+                judged.append(judge(name, kind, script, Path(out), advice=True))
             print(f"{name}: {'right' if judged[-1].right else 'WRONG'}", file=sys.stderr)
     print(
         table(
-            ("script", "planted", "found", "at most", "usually", "gained", ""),
+            ("script", "planted", "found", "at most", "usually", "gained", "as advised", ""),
             list(map(_row, judged)),
         )
     )
     print(f"\n{_score(judged)}")
     print(machine_line())
-    scripts_ = [asdict(one) for one in judged]
-    write_json(asked.json, {"score": _score(judged), "scripts": scripts_})
+    scripts_ = [asdict(script) for script in judged]
+    write_json(given.json, {"score": _score(judged), "scripts": scripts_})
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def _row(script: Judged) -> tuple[str, ...]:
     return (
-        f"{one.kind}: {one.name}",
-        ", ".join(one.expected) or "nothing",
-        ", ".join(one.found[: max(1, len(one.expected))]) or "nothing",
-        "" if one.bound is None else f"{one.bound:.2f}",
-        "" if one.expected_gain is None else "{:.2f}–{:.2f}".format(*one.expected_gain),
-        "" if one.gain is None else f"{one.gain:.2f}",
-        ("" if one.right else "WRONG") + ("" if one.bounded is not False else " UNBOUNDED"),
+        f"{script.kind}: {script.name}",
+        ", ".join(script.expected) or "nothing",
+        ", ".join(script.found[: max(1, len(script.expected))]) or "nothing",
+        "" if script.bound is None else f"{script.bound:.2f}",
+        "" if script.expected_gain is None else "{:.2f}–{:.2f}".format(*script.expected_gain),
+        "" if script.gain is None else f"{script.gain:.2f}",
+        "" if script.advised_gain is None else f"{script.advised_gain:.2f} ({script.advised})",
+        ("" if script.right else "WRONG") + ("" if script.bounded is not False else " UNBOUNDED"),
     )
 
 
 def _score(judged: Sequence[Judged]) -> str:
     right = sum(row.right for row in judged)
-    gains = [(row.gain, row.bound or inf, row.expected_gain) for row in judged if row.gain]
+    # A twin that makes another change than is advised says nothing of what was said.
+    gains = [
+        (row.gain, row.bound or inf, row.expected_gain)
+        for row in judged
+        if row.gain and row.same_change
+    ]
     # A finding without a bound is about memory or what is learned: its fix need not be faster.
     bounded = [row for row in gains if row[1] < inf]
     ranged = [(gain, usual) for gain, _, usual in bounded if usual]
@@ -78,23 +84,43 @@ def _score(judged: Sequence[Judged]) -> str:
         f"twins {sum(gain > 1 for gain, _, _ in bounded)} are faster, "
         f"{sum(gain <= bound for gain, bound, _ in bounded)} by no more than was said "
         f"({sum(gain <= bound * NOISE for gain, bound, _ in bounded)} with {NOISE}× for noise); "
-        f"{sum(low <= gain <= high for gain, (low, high) in ranged)} of {len(ranged)} as usual"
+        f"{sum(low <= gain <= high for gain, (low, high) in ranged)} of {len(ranged)} as usual; "
+        f"{_of_advice(judged)}"
+    )
+
+
+def _of_advice(judged: Sequence[Judged]) -> str:
+    """How often the first advice of all scripts helps, the wrong and the healthy ones included."""
+    faulty = [row for row in judged if row.expected]
+    # The advice itself where it was trained; else the twin, which does what the right one says.
+    gains = [row.advised_gain or row.gain for row in faulty]
+    measured = [gain for gain in gains if gain is not None]
+    trained = [row for row in judged if row.advised_gain]
+    slowed = [row.name for row in trained if not row.expected and (row.advised_gain or 1) < 1]
+    above = [row.name for row in trained if (row.advised_gain or 0) > (row.advised_bound or inf)]
+    faster, missing = sum(gain > 1 for gain in measured), len(faulty) - len(measured)
+    return (
+        f"the first advice makes {faster} of {len(faulty)} faulty scripts faster "
+        f"({missing} cannot be measured); healthy scripts that it slows: "
+        f"{', '.join(slowed) or 'none'}; above its bound: {', '.join(above) or 'none'}"
     )
 
 
 def _write_gains(figures: Path) -> None:
-    """The table of the package, from an earlier run's figures; of pairs nobody can tell whose."""
+    """The table of the package, from an earlier run's figures; of pairs nobody can tell whose.
+
+    A twin counts where it makes the change that the finding advises.
+    """
     measured = json.loads(figures.read_text(encoding="utf-8"))
     parts: dict[str, list[float]] = {}
     for row in measured["scripts"]:
-        if row["kind"] == "single" and row["share"] and row["gain"]:
-            part = (1 - 1 / row["gain"]) / row["share"]
-            parts.setdefault(row["expected"][0], []).append(part)
-    every = sorted(part for mine in parts.values() for part in mine)
-    tenth = len(every) // 10
+        if row["kind"] != "single" or not row["share"] or not row["right"]:
+            continue
+        gain = row["advised_gain"] or (row["gain"] if row["same_change"] else None)
+        if gain and row["found"][0] == row["expected"][0]:
+            parts.setdefault(row["advised"], []).append((1 - 1 / gain) / row["share"])
     table = GainTable(
         source=f"{measured['machine']['processor']}, torch {measured['machine']['torch']}",
-        every=Saved(low=every[tenth], high=every[-1 - tenth], scripts=len(every)),
         rules={
             name: Saved(low=min(mine), high=max(mine), scripts=len(mine))
             for name, mine in sorted(parts.items())

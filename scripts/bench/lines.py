@@ -4,7 +4,7 @@
 
 A row is a loop and a budget.  At the budget of a fit the cost is near what can be measured at all,
 so it is measured at fifty times the rate too, and divided by the samples: that is what a sample
-takes from the loop, beside what the sampler counts for it.
+takes from the loop, next to what the sampler counts for it.
 """
 
 import argparse
@@ -148,7 +148,7 @@ def main() -> None:
     cells = [
         (
             row.loop,
-            f"{row.budget:.1%}",
+            f"{row.budget:.2%}",
             f"{row.step_us:,.0f} µs",
             _shown(row.wall_ratio),
             _shown(row.thread_ratio),

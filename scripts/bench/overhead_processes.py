@@ -6,7 +6,7 @@ Each fit of fixed work has a process of its own.  Two of them, one with the thin
 without, take turns block by block, so that what disturbs the machine disturbs both; who goes first
 changes from block to block, and new processes follow.  A row shows the median ratio of the wall
 times of neighbouring blocks with its interval, and what the report of the run says that trainperf
-costs beside what the clock says.  Time goes on while a process waits: what is limited to a share
+costs next to what the clock says.  Time goes on while a process waits: what is limited to a share
 of the time happens twice as often a step as in a fit of its own, so the truth is a little less.
 """
 
@@ -81,8 +81,8 @@ def fit(setting: Setting, contender: Contender, blocks: int, steps: int) -> Proc
     watch = Stopwatch(PipeTurns(over=True), 0, blocks, steps)
     with tempfile.TemporaryDirectory() as scratch, quiet():
         setting.run(contender, watch, Path(scratch))
-        said = summarize(Run.open(Path(scratch))).value(OVERHEAD_S) if contender.is_ours else None
-    return Process(blocks=watch.costs, said_us=None if said is None else 1e6 * said)
+        own_s = summarize(Run.open(Path(scratch))).value(OVERHEAD_S) if contender.is_ours else None
+    return Process(blocks=watch.costs, said_us=None if own_s is None else 1e6 * own_s)
 
 
 def row(setting: Setting, contender: Contender, options: argparse.Namespace) -> ProcessRow:
@@ -93,7 +93,7 @@ def row(setting: Setting, contender: Contender, options: argparse.Namespace) -> 
         for base, attached in processes
         for pair in zip(base.blocks, attached.blocks, strict=True)
     ]
-    said = [attached.said_us for _, attached in processes if attached.said_us is not None]
+    reported = [attached.said_us for _, attached in processes if attached.said_us is not None]
     added = {
         name: estimate([getattr(ours, name) - getattr(base, name) for base, ours in pairs])
         for name in ("wall_us", "thread_us", "process_us")
@@ -106,7 +106,7 @@ def row(setting: Setting, contender: Contender, options: argparse.Namespace) -> 
         added_us=added["wall_us"],
         thread_added_us=added["thread_us"],
         process_added_us=added["process_us"],
-        said_us=median(said) if said else None,
+        said_us=median(reported) if reported else None,
         processes=processes,
     )
 

@@ -54,9 +54,9 @@ def sleeping_rank(key: str) -> Callable[[int], TruthCase]:
         with tempfile.TemporaryDirectory() as scratch:
             _launch(key, events, scratch)
             slept_ns = json.loads((Path(scratch) / "slept.json").read_text())
-            found = recorded(Path(scratch) / "trainperf", rank=0)
-        tail = found.fact_by_step("tail_ns")
-        loop = dict(enumerate(found.phase_ns(Phase.LOOP)))
+            run = recorded(Path(scratch) / "trainperf", rank=0)
+        tail = run.fact_by_step("tail_ns")
+        loop = dict(enumerate(run.phase_ns(Phase.LOOP)))
         waited, other = (tail, loop) if key == "before" else (loop, tail)
         # The tail is unknown until the last parameter is; nobody waits after the last step.
         steps_known = sorted(tail)[:-1]

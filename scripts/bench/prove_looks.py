@@ -3,12 +3,16 @@
 Identical runs show how often a change is claimed; the same pairs with the steps of one side made
 longer by a share, how often and after how many pairs that is found.
 
-    python -m scripts.bench.prove_looks --split "held out" --comparisons 5 --json FILE
+    python -m scripts.bench.prove_looks --split "held out" --seconds 150 --json FILE
+
+Called again with the same file it adds to it.
 """
 
 import argparse
 import json
 import math
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -66,36 +70,53 @@ def judged(kind: str, pairs: Pairs, longer: float) -> Outcome:
     )
 
 
-def recorded(kind: str, split: str, comparisons: int) -> Iterator[Pairs]:
-    """Pairs of identical runs, each run in a process of its own."""
+def recorded(kind: str, split: str) -> Pairs | None:
+    """Pairs of identical runs, each run in a process of its own; `None` if one has few steps."""
     like = to_record("looks", split, kind)
-    for _ in range(comparisons):
-        steps = [run.step for run in estimated(list(by_turns(like, PAIRS)))]
-        estimates = [step for step in steps if step is not None]
-        if len(estimates) == 2 * PAIRS:
-            yield list(zip(estimates[::2], estimates[1::2], strict=True))
+    steps = [run.step for run in estimated(list(by_turns(like, PAIRS)))]
+    estimates = [step for step in steps if step is not None]
+    if len(estimates) < 2 * PAIRS:
+        return None
+    return list(zip(estimates[::2], estimates[1::2], strict=True))
+
+
+def comparisons(split: str, kept: list[Outcome], seconds: float) -> Iterator[list[Outcome]]:
+    """New comparisons, of the kind that has fewest each time, until the seconds are over."""
+    torch.set_num_threads(1)
+    begun_s, warm = time.perf_counter(), set[str]()
+    counts = Counter(each.kind for each in kept)
+    while time.perf_counter() - begun_s < seconds:
+        kind = min(KINDS[split], key=lambda name: counts[name])
+        if kind not in warm:
+            make = KINDS[split][kind]
+            Bench(session="looks", split=split, kind=kind, make=make).recorded("warm", STEPS)
+            warm.add(kind)
+        counts[kind] += len(LONGER)
+        pairs = recorded(kind, split)
+        if pairs is None:
+            print(f"{kind}: too few steady steps", flush=True)
+            continue
+        yield [judged(kind, pairs, longer) for longer in LONGER]
 
 
 def main() -> None:
-    """Record, judge and print."""
+    """Record, judge and print; what is in the file already is kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", default="held out")
-    parser.add_argument("--comparisons", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=150, help="no comparison begins later")
     parser.add_argument("--json", type=Path, required=True)
     given = parser.parse_args()
-    torch.set_num_threads(1)
-    outcomes: list[Outcome] = []
-    for kind, make in KINDS[given.split].items():
-        Bench(session="looks", split=given.split, kind=kind, make=make).one("warm", STEPS)
-        for pairs in recorded(kind, given.split, given.comparisons):
-            outcomes += [judged(kind, pairs, longer) for longer in LONGER]
-            given.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n")
+    kept = json.loads(given.json.read_text()) if given.json.exists() else []
+    outcomes = [Outcome(**each) for each in kept]
+    for judgements in comparisons(given.split, outcomes, given.seconds):
+        outcomes += judgements
+        given.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1) + "\n")
     for longer in LONGER:
         chosen = [each for each in outcomes if each.longer == longer]
-        verdicts = [each.verdict for each in chosen]
+        verdicts = Counter(each.verdict for each in chosen)
         print(
             f"{longer:5.0%}: {len(chosen)} comparisons, "
-            + ", ".join(f"{verdicts.count(name)} {name}" for name in sorted(set(verdicts)))
+            + ", ".join(f"{number} {name}" for name, number in sorted(verdicts.items()))
             + f", {np.mean([each.pairs for each in chosen]):.1f} pairs"
         )
 

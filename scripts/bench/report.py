@@ -1,6 +1,6 @@
 """Bench of `trainperf report` on a run of a million steps: time and memory.
 
-Writes a synthetic run, reads it back with the installed command, and prints both figures beside
+Writes a synthetic run, reads it back with the installed command, and prints both figures next to
 their targets: `python -m scripts.bench.report [--steps N] [--ranks N] [--json FILE]`.
 """
 

@@ -22,7 +22,7 @@ _MARK = re.compile(r'"@@([tin])(\d+)@@"|@@(s)(\d+)@@')
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A real trace: its events, and everything that stands beside them."""
+    """A real trace: its events, and everything that stands next to them."""
 
     events: list[dict[str, Any]]
     beside: dict[str, Any]
@@ -63,8 +63,8 @@ def _copies(source: Original, events: int, form: str) -> Iterator[str]:
 def _template(events: list[dict[str, Any]], form: str) -> tuple[str, list[tuple[str, int]]]:
     text = _BETWEEN[form].join(_printed(_marked(event), form) for event in events)
     holes = [
-        (found.group(1) or found.group(3), int(found.group(2) or found.group(4)))
-        for found in _MARK.finditer(text)
+        (mark.group(1) or mark.group(3), int(mark.group(2) or mark.group(4)))
+        for mark in _MARK.finditer(text)
     ]
     return _MARK.sub("%s", text.replace("%", "%%")), holes
 

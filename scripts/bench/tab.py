@@ -2,7 +2,7 @@
 
 Starts `trainperf view` on a synthetic run and opens the tab in headless Chromium.  *Open* means
 that the answer can be read and the step-time breakdown is drawn, if only as the first picture of
-it; beside it stands when that chart answers to the mouse, and when all are drawn.  The time counts
+it; next to it stands when that chart answers to the mouse, and when all are drawn.  The time counts
 from the browser's request for the tab's page.  Four ways, each with a new TensorBoard:
 
 * *new browser*: the page itself, the moment TensorBoard answers, in a browser that was never here;
@@ -89,8 +89,8 @@ def served(logdir: Path, port: int) -> Iterator[str]:
         env={**installed(), "PYTHONUNBUFFERED": "1"},
     )
     with process:
-        said = process.stdout.readline() if process.stdout else ""
-        yield said.removeprefix("trainperf: ").split("#")[0]
+        line = process.stdout.readline() if process.stdout else ""
+        yield line.removeprefix("trainperf: ").split("#")[0]
         process.kill()
 
 
@@ -101,19 +101,19 @@ def opened(page: "Page", address: str) -> Times:
     while time.monotonic() < deadline:
         page.wait_for_timeout(50)
         for frame in [frame for frame in page.frames if PAGE in frame.url]:
-            seen: dict[str, float | None] = frame.evaluate("window.seen")
-            found = {name: value for name, value in seen.items() if value is not None}
-            if len(found) == len(MARKS):
+            marks: dict[str, float | None] = frame.evaluate("window.seen")
+            painted = {name: value for name, value in marks.items() if value is not None}
+            if len(painted) == len(MARKS):
                 server_s = frame.evaluate(SERVER_S)
-                open_s = max(found["answer_s"], found["picture_s"])
-                return {"server_s": server_s, **found, "open_s": open_s}
+                open_s = max(painted["answer_s"], painted["picture_s"])
+                return {"server_s": server_s, **painted, "open_s": open_s}
     raise SystemExit(f"{address}: the tab did not open in {PATIENCE_MS / 1000:g} s")
 
 
 def measured(launch: "Callable[[Path], BrowserContext]", logdir: Path) -> dict[str, Times]:
     """One opening of each kind, with one profile of a browser and one port for its cache."""
     port = free_port()
-    found: dict[str, Times] = {}
+    openings: dict[str, Times] = {}
     with tempfile.TemporaryDirectory() as profile:
         for name in ("new browser", "", "same browser", "in TensorBoard"):
             with served(logdir, port) as address, launch(Path(profile)) as browser:
@@ -121,11 +121,11 @@ def measured(launch: "Callable[[Path], BrowserContext]", logdir: Path) -> dict[s
                 inside = name == "in TensorBoard"
                 where = f"{address}#trainperf" if inside else address + PAGE
                 # A browser keeps what it compiled of a script from the second time on.
-                found[name] = opened(browser.new_page(), where)
+                openings[name] = opened(browser.new_page(), where)
                 if name == "same browser":
-                    found["again"] = opened(browser.pages[-1], where)
-    del found[""]
-    return found
+                    openings["again"] = opened(browser.pages[-1], where)
+    del openings[""]
+    return openings
 
 
 def free_port() -> int:
@@ -183,7 +183,7 @@ def main() -> None:
             )
 
         rounds = [measured(launch, run.parent) for _ in range(given.times)]
-    found = {name: medians([one[name] for one in rounds]) for name in rounds[0]}
+    times = {name: medians([each[name] for each in rounds]) for name in rounds[0]}
     print(machine_line())
     head = [
         "a new TensorBoard",
@@ -194,10 +194,10 @@ def main() -> None:
         "all charts",
         "open",
     ]
-    print(table(head, [line(name, figures) for name, figures in found.items()]))
+    print(table(head, [line(name, figures) for name, figures in times.items()]))
     print(f"target for {STEPS:,} steps: open in {TARGETS['open_s']:g} s")
     result: dict[str, object] = {"steps": given.steps, "ranks": given.ranks, "times": given.times}
-    write_json(given.json, {**result, **found, "targets": TARGETS})
+    write_json(given.json, {**result, **times, "targets": TARGETS})
 
 
 if __name__ == "__main__":

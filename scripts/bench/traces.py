@@ -1,7 +1,7 @@
 """Bench of trace analysis, from file to answer: time and memory.
 
 Repeats a real trace until it is as large as a long capture, reads and analyses it in processes of
-their own, and prints the figures beside their targets; with an environment that has
+their own, and prints the figures next to their targets; with an environment that has
 HolisticTraceAnalysis 0.5.0, the same for that:
 `python -m scripts.bench.traces [--hta-python PATH] [--times N] [--without-large] [--json FILE]`.
 """
@@ -82,7 +82,7 @@ def command_s(path: Path, times: int) -> float:
 
 
 def packed(path: Path) -> Path:
-    """The same file under gzip, beside it."""
+    """The same file under gzip, next to it."""
     out = path.with_suffix(".json.gz")
     with path.open("rb") as plain, gzip.open(out, "wb", 6) as file:
         shutil.copyfileobj(plain, file, 2**22)
@@ -91,22 +91,22 @@ def packed(path: Path) -> Path:
 
 def in_forms(folder: Path, source: Original, times: int, hta: Path | None) -> dict[str, Figures]:
     """650,000 events in every form, one file on the disk at a time; HTA reads the first."""
-    found: dict[str, Figures] = {}
+    figures: dict[str, Figures] = {}
     for form in FORMS:
         path = folder / f"{form}.json"
         write(path, source, EVENTS, form)
-        found[form] = {"file_mb": round(path.stat().st_size / 1e6, 1), **ours(path, times)}
+        figures[form] = {"file_mb": round(path.stat().st_size / 1e6, 1), **ours(path, times)}
         if form == "kineto":
             small = packed(path)
             size = {"file_mb": round(small.stat().st_size / 1e6, 1)}
-            found["kineto, gzip"] = {**size, **ours(small, times)}
+            figures["kineto, gzip"] = {**size, **ours(small, times)}
             if hta is not None:
                 # Once: it takes as long as all else together.
-                figures = measured([hta, HERE / "traces_hta.py", path], 1)
-                found["HTA 0.5.0, kineto"] = {"file_mb": found[form]["file_mb"], **figures}
+                theirs = measured([hta, HERE / "traces_hta.py", path], 1)
+                figures["HTA 0.5.0, kineto"] = {"file_mb": figures[form]["file_mb"], **theirs}
             small.unlink()
         path.unlink()
-    return found
+    return figures
 
 
 def ranks_s(folder: Path, source: Original, times: int) -> tuple[float, float]:
@@ -116,8 +116,8 @@ def ranks_s(folder: Path, source: Original, times: int) -> tuple[float, float]:
     beside = source.beside["distributedInfo"]
     for rank in range(RANKS):
         info = {**source.beside, "distributedInfo": {**beside, "rank": rank, "world_size": RANKS}}
-        one = Original(source.events, info, source.span_ns)
-        write(inside / f"rank{rank}.json", one, EVENTS_OF_RANK, "kineto")
+        of_rank = Original(source.events, info, source.span_ns)
+        write(inside / f"rank{rank}.json", of_rank, EVENTS_OF_RANK, "kineto")
     size_mb = round((inside / "rank0.json").stat().st_size / 1e6, 1)
     took = command_s(inside, times)
     shutil.rmtree(inside)
@@ -156,24 +156,24 @@ def main() -> None:
     source = original(TRACES / REPEATED)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        found = in_forms(folder, source, given.times, given.hta_python)
+        forms = in_forms(folder, source, given.times, given.hta_python)
         ranks, rank_mb = ranks_s(folder, source, given.times)
         small, small_mb = small_s(folder, given.times)
         if not given.without_large:
             large = folder / "large.json"
             write(large, source, EVENTS_OF_LARGE, "kineto")
             size_mb = round(large.stat().st_size / 1e6, 1)
-            found["kineto, large"] = {"file_mb": size_mb, **ours(large, 1)}
+            forms["kineto, large"] = {"file_mb": size_mb, **ours(large, 1)}
     print(machine_line())
     head = ["form", "file", "reading", "analysis", f"both, of {given.times}", "CPU", "peak"]
-    print(table(head, [line(name, figures) for name, figures in found.items()]))
+    print(table(head, [line(name, figures) for name, figures in forms.items()]))
     print(f"trainperf trace, {RANKS} ranks of {rank_mb} MB: {ranks} s")
     print(f"trainperf trace, {small_mb} MB, start included: {small} s")
-    result: dict[str, object] = {"events": EVENTS, "times": given.times, "forms": found}
+    result: dict[str, object] = {"events": EVENTS, "times": given.times, "forms": forms}
     result |= {"ranks_s": ranks, "rank_mb": rank_mb}
     result |= {"small_command_s": small, "small_mb": small_mb, "targets": TARGETS}
-    if "HTA 0.5.0, kineto" in found:
-        theirs, mine = found["HTA 0.5.0, kineto"], found["kineto"]
+    if "HTA 0.5.0, kineto" in forms:
+        theirs, mine = forms["HTA 0.5.0, kineto"], forms["kineto"]
         result["hta_times_slower"] = round(theirs["total_s"] / mine["total_s"], 1)
         result["hta_times_cpu"] = round(theirs["cpu_s"] / mine["cpu_s"], 1)
         result["hta_times_larger"] = round(theirs["peak_mb"] / mine["peak_mb"], 1)

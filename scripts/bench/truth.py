@@ -61,7 +61,7 @@ class TruthCase:
 
     name: str
     reading: str
-    """Where it was to be found."""
+    """Where it was to be run_read."""
     unit: str
     planted: float
     came_back: float
@@ -182,11 +182,11 @@ class TruthRun:
 
     def fact_by_step(self, name: str) -> dict[int, float]:
         """Step number to a fact, where it is known."""
-        known = self.steps.having(name)
-        values = known.fact(name) if known else None
-        if known is None or values is None:
+        steps = self.steps.having(name)
+        values = steps.fact(name) if steps else None
+        if steps is None or values is None:
             return {}
-        return dict(zip(known.index.astype(int).tolist(), values.tolist(), strict=True))
+        return dict(zip(steps.index.astype(int).tolist(), values.tolist(), strict=True))
 
     def gap_ns(self, gap: Gap) -> list[int]:
         """Every gap of one kind, in order."""
@@ -203,14 +203,14 @@ def recorded(run: Path, rank: int = 0) -> TruthRun:
     file = next(file for file in Run.open(run).attempts[-1] if file.rank == rank)
     entries = list(file.entries())
     blocks = [entry for entry in entries if isinstance(entry, StepBlock)]
-    found = TruthRun(StepBlock.joined(blocks))
+    run_read = TruthRun(StepBlock.joined(blocks))
     for entry in entries:
         if isinstance(entry, GapRecord):
-            found.gaps.append(entry)
+            run_read.gaps.append(entry)
         elif isinstance(entry, Totals):
-            found.totals = entry
+            run_read.totals = entry
         elif isinstance(entry, EndMark):
-            found.end = entry
-    if found.totals is not None and found.totals.faults:
-        raise RuntimeError(f"{run}: {found.totals.faults}; nothing can be said about accuracy")
-    return found
+            run_read.end = entry
+    if run_read.totals is not None and run_read.totals.faults:
+        raise RuntimeError(f"{run}: {run_read.totals.faults}; nothing can be said about accuracy")
+    return run_read

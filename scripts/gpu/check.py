@@ -2,7 +2,7 @@
 
     scripts/gpu_check --out FILE.json [--allow-cpu] [--only PART] [--seconds 540]
 
-Tests, roofline, a trace, what measuring costs, how right it is, and the walkthrough.  Beside the
+Tests, roofline, a trace, what measuring costs, how right it is, and the walkthrough.  Next to the
 JSON file come a page for people (`FILE.html`) and the trimmed trace (`FILE.trace.json.gz`).
 
 Works where nothing can be installed: the repository is put on `PYTHONPATH`, and wheels from the
@@ -35,7 +35,7 @@ CLOSING_S = 10.0
 
 INSTALL_S, FACTS_S, PAGE_S = 40.0, 40.0, 20.0
 
-# In a process of its own: a CUDA context of ours would stand beside those that are measured.
+# In a process of its own: a CUDA context of ours would count with those that are measured.
 FACTS = """
 import importlib.metadata, json, platform, torch
 packages = ("torch", "lightning", "transformers", "numpy", "scipy", "msgspec", "psutil", "rich",
@@ -80,9 +80,9 @@ def main() -> int:
     begun_s = time.perf_counter()
     given = _parser().parse_args()
     clock, longer = Clock(ends_s=begun_s + given.seconds), given.seconds / ALLOWED_S
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as scratch:
         parts: Parts = {}
-        environment, installed = wheels(Path(made), INSTALL_S * longer)
+        environment, installed = wheels(Path(scratch), INSTALL_S * longer)
         if installed is not None:
             parts["wheels"] = installed.outcome()
         facts, looked = machine_facts(environment, FACTS_S * longer)
@@ -96,7 +96,7 @@ def main() -> int:
             environment["OMP_NUM_THREADS"] = "1"
         facts["hardware"] = facts.get("hardware") or machine()["processor"]
         trace = given.out.absolute().with_suffix(".trace.json.gz")
-        place = CheckSetup(scratch=Path(made), cuda=cuda, trace=trace)
+        place = CheckSetup(scratch=Path(scratch), cuda=cuda, trace=trace)
         given.out.parent.mkdir(parents=True, exist_ok=True)
 
         def write() -> None:
@@ -105,8 +105,8 @@ def main() -> int:
             write_json(given.out, written)
             page = given.out.with_suffix(".html").absolute()
             # In a process of its own: this one may lack the packages that came as wheels.
-            made = ("-m", "scripts.gpu.page", str(given.out.absolute()), str(page))
-            drawn = run(made, environment, PAGE_S)
+            command = ("-m", "scripts.gpu.page", str(given.out.absolute()), str(page))
+            drawn = run(command, environment, PAGE_S)
             if drawn.code != 0:
                 print(f"{page}: not written: {drawn.complained[-KEPT:]}", file=sys.stderr)
 
@@ -163,9 +163,9 @@ def wheels(scratch: Path, limit_s: float) -> tuple[dict[str, str], FinishedRun |
     done = None
     if folder:
         target = str(scratch / "packages")
-        found = [str(wheel) for wheel in sorted(Path(folder).glob("*.whl"))]
+        packed = [str(wheel) for wheel in sorted(Path(folder).glob("*.whl"))]
         options = ("--quiet", "--no-index", "--no-deps", "--target", target)
-        done = run(["-m", "pip", "install", *options, *found], dict(os.environ), limit_s)
+        done = run(["-m", "pip", "install", *options, *packed], dict(os.environ), limit_s)
         paths.insert(1, target)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}, done
 

@@ -22,15 +22,15 @@ from trainperf.core.formatting.html.markup import (
 from trainperf.core.formatting.units import count, duration, rate, share, size, times
 
 
-Said = Mapping[str, Any]
+Json = Mapping[str, Any]
 """A piece of the JSON file."""
 
 
-def page_of(result: Said) -> str:
+def page_of(result: Json) -> str:
     """The whole check as a page."""
     title = f"trainperf on {result['hardware']}"
     versions = result.get("versions", {})
-    ran_on = ", ".join(f"{name} {said}" for name, said in versions.items() if said)
+    ran_on = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     failed = result["failed"]
     verdict = f"failed: {', '.join(failed)}" if failed else "every part passed"
     return page(
@@ -42,13 +42,13 @@ def page_of(result: Said) -> str:
     )
 
 
-def _section(name: str, part: Said) -> Markup:
+def _section(name: str, part: Json) -> Markup:
     drawn = _DRAWN.get(name)
     shown = drawn(part) if drawn is not None and "took_s" in part else []
     return section(name, paragraph(_ended(part), "good" if part["ok"] else "bad"), *shown)
 
 
-def _ended(part: Said) -> str:
+def _ended(part: Json) -> str:
     if "not_run" in part:
         return f"not run: {part['not_run']}"
     how = "cut off" if part["timed_out"] else "passed" if part["ok"] else "failed"
@@ -56,29 +56,29 @@ def _ended(part: Said) -> str:
     return f"{how} after {duration(part['took_s'])}" + "".join(f": {line}" for line in last)
 
 
-def _tests(part: Said) -> list[Markup]:
+def _tests(part: Json) -> list[Markup]:
     counts = ", ".join(f"{number} {name}" for name, number in part["counts"].items() if number)
     bad = [case for case in part["cases"] if case["outcome"] == "failed"]
     rows = [(case["name"], case["message"].splitlines()[0]) for case in bad if case["message"]]
     return [paragraph(counts), table(("test", "said"), rows, words=(0, 1))]
 
 
-def _roofline(part: Said) -> list[Markup]:
+def _roofline(part: Json) -> list[Markup]:
     figures = part.get("figures")
     if not figures:
         return []
     limits = figures["ceilings"]
     chip = limits["table"]
-    known = chip or {"flops_per_s": {}, "memory_bytes_per_s": None}
+    data_sheet = chip or {"flops_per_s": {}, "memory_bytes_per_s": None}
     rows = [
-        (name, _tera(peak), _tera(known["flops_per_s"].get(name)))
+        (name, _tera(peak), _tera(data_sheet["flops_per_s"].get(name)))
         for name, peak in limits["measured"]["flops_per_s"].items()
     ]
-    sheet = known["memory_bytes_per_s"]
+    sheet = data_sheet["memory_bytes_per_s"]
     memory = rate(limits["measured"]["memory_bytes_per_s"])
     rows.append(("memory", memory, rate(sheet) if sheet else "–"))
     for way, speed in (limits["link_bytes_per_s"] or {}).items():
-        link = known.get("link_bytes_per_s")
+        link = data_sheet.get("link_bytes_per_s")
         rows.append(
             (f"host link {way.replace('_', ' ')}", rate(speed), rate(link) if link else "–")
         )
@@ -106,7 +106,7 @@ _STEP_HEAD = (
 )
 
 
-def _step(step: Said) -> Sequence[str]:
+def _step(step: Json) -> Sequence[str]:
     against = "table" if "table" in step["floors"] else "measured"
     floor, speed = step["floors"][against], step["speed"][against]
     return (
@@ -121,28 +121,32 @@ def _step(step: Said) -> Sequence[str]:
     )
 
 
-def _trace(part: Said) -> list[Markup]:
+def _trace(part: Json) -> list[Markup]:
     figures = part.get("figures") or {}
     trace, readings = figures.get("trace"), figures.get("readings", {})
     names = ("step_s", "host_bound_fraction", "h2d_s", "data_wait_fraction", "overhead_s")
     rows = [(name, _reading(readings[name])) for name in names if name in readings]
     drawn = [table(("reading", "value"), rows)]
     if trace:
-        said = trace["report"]
-        findings = [f"{one['what']}: {one['evidence']}" for one in said["findings"]]
+        report = trace["report"]
+        findings = [_finding(finding) for finding in report["findings"]]
         kept = f"{size(trace['bytes'])} kept of {count(trace['events'])} events"
-        drawn = [paragraph(said["answer"]), bullets(findings), paragraph(kept, "soft"), *drawn]
+        drawn = [paragraph(report["answer"]), bullets(findings), paragraph(kept, "soft"), *drawn]
     return drawn
 
 
-def _reading(reading: Said) -> str:
+def _finding(finding: Json) -> str:
+    return f"{finding['title']}: {'; '.join(finding['evidence'])}"
+
+
+def _reading(reading: Json) -> str:
     value = reading["value"]
     if value is None:
         return f"– ({reading.get('reason') or 'not measured'})"
     return duration(value) if reading["unit"] == "s" else share(value)
 
 
-def _overhead(part: Said) -> list[Markup]:
+def _overhead(part: Json) -> list[Markup]:
     rows = [
         (
             f"{row['setting']}: {row['name']}",
@@ -155,14 +159,14 @@ def _overhead(part: Said) -> list[Markup]:
     return [table(("attached", "× the loop alone", "95 % interval", "a step"), rows)]
 
 
-def _accuracy(part: Said) -> list[Markup]:
+def _accuracy(part: Json) -> list[Markup]:
     figures = part.get("figures")
     if not figures:
         return []
-    said = ", ".join(f"{number} {name}" for name, number in figures["verdicts"].items())
+    counts = ", ".join(f"{number} {name}" for name, number in figures["verdicts"].items())
     wrong = [case for case in figures["cases"] if case["verdict"] != "right"]
     rows = [(case["name"], case["reading"], case["verdict"]) for case in wrong]
-    return [paragraph(said), table(("planted", "found in", "verdict"), rows, words=(0, 1, 2))]
+    return [paragraph(counts), table(("planted", "found in", "verdict"), rows, words=(0, 1, 2))]
 
 
 _COLUMNS = (
@@ -179,7 +183,7 @@ _COLUMNS = (
 """Of the walkthrough's table; the JSON file has all of it."""
 
 
-def _walkthrough(part: Said) -> list[Markup]:
+def _walkthrough(part: Json) -> list[Markup]:
     lines = [line for line in part["table"].splitlines() if line.strip()]
     cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
     head = cells[0] if cells else []
@@ -187,13 +191,13 @@ def _walkthrough(part: Said) -> list[Markup]:
     rows = [[row[place] for place in places] for row in cells[2:] if len(row) == len(head)]
     drawn = [paragraph(lines[0]), table([head[place] for place in places], rows)] if rows else []
     runs = [
-        (name, *(_shown(readings.get(one)) for one in ("step_s", "effective_tokens_per_s")))
+        (name, *(_shown(readings.get(reading)) for reading in ("step_s", "effective_tokens_per_s")))
         for name, readings in part["runs"].items()
     ]
     return [*drawn, table(("run", "step", "effective tokens/s"), runs)]
 
 
-def _shown(reading: Said | None) -> str:
+def _shown(reading: Json | None) -> str:
     if reading is None or reading["value"] is None:
         return "–"
     return duration(reading["value"]) if reading["unit"] == "s" else count(reading["value"])
@@ -203,7 +207,7 @@ def _tera(peak: float | None) -> str:
     return "–" if peak is None else f"{peak / 1e12:.4g} TFLOP/s"
 
 
-_DRAWN: dict[str, Callable[[Said], list[Markup]]] = {
+_DRAWN: dict[str, Callable[[Json], list[Markup]]] = {
     "tests": _tests,
     "roofline": _roofline,
     "trace": _trace,

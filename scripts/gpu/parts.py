@@ -32,7 +32,7 @@ class CheckSetup:
 
 
 SHOWING_S = 30.0
-"""What a walkthrough takes beside its runs: importing, reading text, its table and page."""
+"""What a walkthrough takes apart from its runs: importing, reading text, its table and page."""
 
 Outcome = dict[str, object]
 
@@ -63,8 +63,8 @@ def figures(name: str) -> Callable[[CheckSetup, FinishedRun], Outcome]:
 def tests(place: CheckSetup, done: FinishedRun) -> Outcome:
     """Every test and how it ended.  With CUDA all of them must pass, else all must be skipped."""
     cases = list(_cases(place.scratch / "tests.xml"))
-    said = [str(case["outcome"]) for case in cases]
-    counts = {name: said.count(name) for name in ("passed", "failed", "skipped")}
+    outcomes = [str(case["outcome"]) for case in cases]
+    counts = {name: outcomes.count(name) for name in ("passed", "failed", "skipped")}
     right = counts["passed" if place.cuda else "skipped"] == len(cases) > 0
     printed = "" if right else done.printed[-KEPT:]
     return {"ok": right, "counts": counts, "cases": cases, "printed": printed}
@@ -147,16 +147,16 @@ PARTS: tuple[Part, ...] = (
 def _json(path: Path) -> object:
     """Its contents; `None` where there is none, or half of one."""
     try:
-        found: object = json.loads(path.read_text(encoding="utf-8"))
+        contents: object = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found
+    return contents
 
 
 def _readings(path: Path) -> Outcome:
     summary = _json(path)
-    known = summary.get("readings", {}) if isinstance(summary, dict) else {}
-    return {name: known[name] for name in SUMMARISED if name in known}
+    readings = summary.get("readings", {}) if isinstance(summary, dict) else {}
+    return {name: readings[name] for name in SUMMARISED if name in readings}
 
 
 def _cases(report: Path) -> Iterator[Outcome]:

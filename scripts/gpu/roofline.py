@@ -2,7 +2,7 @@
 
     python -m scripts.gpu.roofline --size small|toy --device cuda|cpu --json FILE
 
-The ceilings of large products and copies are measured and set beside the table's.  The file is
+The ceilings of large products and copies are measured and compared with the table's.  The file is
 written after each measurement: what comes before a failure is kept.
 """
 
@@ -90,7 +90,7 @@ def _speed(audit: StepAudit, light: Roofline, step_s: float) -> dict[str, object
         "mfu": light.mfu(step_s),
         "hfu": light.hfu(step_s),
         "operators": [
-            {**msgspec.to_builtins(one), "line": _place(one.line)} for one in speed.operators
+            {**msgspec.to_builtins(each), "line": _place(each.line)} for each in speed.operators
         ],
     }
 

@@ -67,9 +67,9 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], limit_s: float
             finally:
                 _end_group(process.pid)
         took_s = time.perf_counter() - begun
-        said = [_read(stream) for stream in (printed, complained)]
+        output = [_read(stream) for stream in (printed, complained)]
     return FinishedRun(
-        code=code, took_s=took_s, limit_s=limit_s, printed=said[0], complained=said[1]
+        code=code, took_s=took_s, limit_s=limit_s, printed=output[0], complained=output[1]
     )
 
 

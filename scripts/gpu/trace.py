@@ -3,7 +3,7 @@
     python -m scripts.gpu.trace --size small|toy --device cuda|cpu --json FILE --trace FILE
 
 A plain loop trains with the monitor attached and three steps captured.  The trace is trimmed until
-it is small enough to be kept beside the figures, and what is kept is what is analysed.
+it is small enough to be kept next to the figures, and what is kept is what is analysed.
 """
 
 import argparse
@@ -81,14 +81,14 @@ def main() -> None:
         (recorded,) = (run / "traces").glob("*.json.gz")
         whole = json.loads(gzip.decompress(recorded.read_bytes()))
     given.trace.write_bytes(trimmed(whole))
-    said = report([given.trace], AnalysisOptions(lanes=False))
+    analysis = report([given.trace], AnalysisOptions(lanes=False))
     figures = {
         "bytes": given.trace.stat().st_size,
         "events": len(whole["traceEvents"]),
-        "report": msgspec.to_builtins(said),
+        "report": msgspec.to_builtins(analysis),
     }
     write_json(given.json, {**written, "trace": figures})
-    print(trace_text(said))
+    print(trace_text(analysis))
 
 
 if __name__ == "__main__":

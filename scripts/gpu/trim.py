@@ -42,7 +42,9 @@ def _lean(events: Sequence[Event]) -> Iterator[Event]:
             continue
         arguments = event.get("args")
         if isinstance(arguments, dict):
-            kept = {name: said for name, said in arguments.items() if name not in _UNREAD_ARGUMENTS}
+            kept = {
+                name: value for name, value in arguments.items() if name not in _UNREAD_ARGUMENTS
+            }
             event = {**event, "args": kept}  # noqa: PLW2901 the trace itself is left as it is
         yield event
 
@@ -84,5 +86,5 @@ def _correlation(event: Event) -> object:
 
 
 def _number(event: Event, name: str) -> float:
-    found = event.get(name, 0.0)
-    return float(found) if isinstance(found, int | float | str) else 0.0
+    value = event.get(name, 0.0)
+    return float(value) if isinstance(value, int | float | str) else 0.0

@@ -108,10 +108,10 @@ def test_the_margin_decides_what_is_equal(compare: Command, tmp_path: Path) -> N
     wide = compare(before, after, "--noise", "0.5%")[1]
     narrow = compare(before, after, "--noise", "0.5%", "--margin", "1%")[1]
 
-    assert "b against a: equal within 2.0 %" in wide
+    assert "b against a: equal (within 2.0 %)" in wide
     assert "b against a: undecided" in narrow
-    assert "to decide: " in narrow
-    assert "`trainperf prove`, about " in narrow
+    assert "to decide at a margin of 1.0 %: " in narrow
+    assert "`trainperf prove`, at most about " in narrow
 
 
 def test_under_a_gate_what_cannot_be_compared_is_unusable(compare: Command, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.comparison.clocks import gate
+from trainperf.comparison.clocks import gate, reconciled, remedy
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import Comparison
+from trainperf.comparison.results import ClockChange, Comparison, Speedup
 from trainperf.core.phases import Gap, Tag
 
 
@@ -107,7 +107,7 @@ def test_an_undecided_comparison_says_what_it_would_take(tmp_path: Path) -> None
     assert comparison.verdict == "undecided"
     assert comparison.remedy is not None
     assert comparison.remedy.repeats is not None
-    assert comparison.remedy.proof_s == pytest.approx(5 * 2 * (0.010 + 100 * 0.015), rel=0.01)
+    assert comparison.remedy.proof_s == pytest.approx(10 * 2 * (0.010 + 100 * 0.015), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +129,50 @@ def test_the_gate_passes_only_what_it_excludes(
     sides = [[planted(tmp_path / name, **what)] for name, what in (("a", {}), ("b", after))]
 
     assert gate(compare(*sides, noise=noise), limit) == outcome
+
+
+def test_an_undecided_gate_says_what_it_would_take_though_the_verdict_is_decided(
+    tmp_path: Path,
+) -> None:
+    """4 % slower is shown, 5 % is not excluded: repeats for the limit, not for the margin."""
+    sides = [[planted(tmp_path / name, step_ms=step)] for name, step in (("a", 10), ("b", 10.4))]
+    comparison = compare(*sides, noise=0.01)
+    of_gate, of_margin = remedy(comparison, sides, 0.05), remedy(comparison, sides)
+
+    assert comparison.verdict == "slower"
+    assert comparison.remedy is None
+    assert of_gate.limit == 0.05
+    assert of_gate.repeats is not None
+    assert of_margin.repeats is not None
+    assert of_gate.repeats > of_margin.repeats
+
+
+def test_a_run_that_is_no_repeat_is_refused(tmp_path: Path) -> None:
+    """The second run of a side computes twice as many samples per step."""
+    usual = planted(tmp_path / "a")
+    double = [make_step(index, facts={"samples": 16}, forward=10.0) for index in range(412)]
+    spec = RankSpec(steps=double, gaps=(), info=make_info())
+    other = read_run(make_run_dir(tmp_path / "b" / "trainperf", [spec]))
+    comparison = compare([usual, other], [usual, usual])
+
+    assert comparison.verdict == "not comparable"
+    assert "is not a repeat" in comparison.reason
+
+
+def test_clocks_of_single_runs_that_contradict_each_other_decide_nothing() -> None:
+    """A mean that was disturbed says faster, the fast steps slower."""
+    clocks = [
+        ClockChange(
+            clock=clock,
+            reading=reading,
+            verdict=verdict,
+            speedup=Speedup(value=value, low=0.9 * value, high=1.1 * value, per_rank=False),
+        )
+        for clock, reading, verdict, value in (
+            ("fit", "fit_step_s", "faster", 2.7),
+            ("steady step", "step_s", "slower", 0.85),
+        )
+    ]
+
+    assert [clock.verdict for clock in reconciled(clocks)] == ["undecided", "undecided"]
+    assert reconciled(clocks[:1]) == (clocks[0],)

@@ -54,11 +54,19 @@ COMMAND = replace(REPORT, name="garden")
 RENDER = "import sys; from scripts.render_docs import main; sys.exit(main())"
 
 
+GUARDS = """
+from contracts import test_reading_names
+
+test_reading_names.test_every_constant_is_a_reading()
+test_reading_names.test_no_reading_is_named_by_a_bare_literal()
+print(sorted(test_reading_names.READINGS))
+"""
+
+
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages of a package with one meter, rule, check and command more."""
-    folder = tmp_path_factory.mktemp("checkout")
-    package = ExtendedPackage.copied_to(folder)
+def package(tmp_path_factory: pytest.TempPathFactory) -> ExtendedPackage:
+    """A package with one meter, rule, check and command more."""
+    package = ExtendedPackage.copied_to(tmp_path_factory.mktemp("checkout"))
     package.add_file("meters/planted.py", METER)
     package.add_line("meters/__init__.py", '"planted",', after='"loss",')
     package.add_file("analysis/rules/host/planted_rule.py", RULE)
@@ -69,8 +77,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package.add_line("analysis/doctor/__init__.py", '"planted_check",', after='"input:loader",')
     package.add_file("commands/garden.py", COMMAND)
     package.add_line("commands/__init__.py", '"garden",', after='"merge",')
-    package.run(RENDER, "--out", folder / "docs")
-    return folder / "docs"
+    return package
+
+
+@pytest.fixture(scope="module")
+def pages(package: ExtendedPackage) -> Path:
+    """Its pages."""
+    package.run(RENDER, "--out", package.folder / "docs")
+    return package.folder / "docs"
 
 
 @pytest.mark.parametrize(
@@ -86,3 +100,8 @@ def test_a_new_member_has_its_row(pages: Path, page: str, row: str) -> None:
     """And had none before."""
     assert row in (pages / "reference" / page).read_text(encoding="utf-8")
     assert row not in (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+
+
+def test_no_list_of_names_had_to_be_told(package: ExtendedPackage) -> None:
+    """The guards of the names pass with a meter that has no constant: nobody looks it up."""
+    assert "planted_shrubs" in package.run(GUARDS)

@@ -107,7 +107,10 @@ def drawn() -> dict[str, set[str]]:
 
 
 def test_no_rooms_stand_on_each_other() -> None:
-    """Drawn as boxes and arrows the repository has no circle: every arrow points down."""
+    """Drawn as boxes and arrows the repository has no circle: every arrow points down.
+
+    Without `tests/`: a bench runs the corpus of faulty scripts that lives there.
+    """
     TopologicalSorter(drawn()).prepare()
 
 

@@ -40,6 +40,8 @@ class Script:
     train: Train
     same_work: bool = True
     """Whether the twin's gain can be measured: it does the same work in as many steps."""
+    change: str = ""
+    """Kind of change that the twin makes, of `gains.CHANGES`; empty for its rule's usual one."""
 
 
 def train(

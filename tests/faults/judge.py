@@ -1,11 +1,18 @@
 """What do the rules say of a script, and is it right?"""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import torch
+from torch.utils.data import DataLoader
 
 from faults.base import Kind, Script, evidence_of, measured_gain
+from trainperf.analysis.rules.gains import change_of, key
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 
@@ -39,23 +46,45 @@ class Judged:
     """What the first finding's change usually gains."""
     gain: float | None = None
     """How many times faster its twin is."""
+    same_change: bool = True
+    """Whether the twin makes the changes that the first findings advise."""
+    advised: str = ""
+    """Rule and kind of change of the first finding with a gain."""
+    advised_bound: float | None = None
+    """How many times faster that was said to get it at most."""
+    advised_gain: float | None = None
+    """How many times faster it gets by that; `None` where `trained_as_advised` cannot tell."""
 
     @property
     def bounded(self) -> bool | None:
-        """Whether the twin is no faster than was promised; `None` where that is not known."""
-        if self.bound is None or self.gain is None:
+        """Whether what was advised gains no more than was promised; `None` if that is not known.
+
+        The twin tells where it makes the change that is advised.
+        """
+        if self.advised_gain is not None and self.advised_bound is not None:
+            return self.advised_gain <= self.advised_bound * NOISE
+        if self.bound is None or self.gain is None or not self.same_change:
             return None
         return self.gain <= self.bound * NOISE
 
 
-def judge(name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True) -> Judged:
-    """Train it below *out*, and its *twin* too if the two do the same work."""
+def judge(
+    name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True, advice: bool = False
+) -> Judged:
+    """Train it below *out*, its *twin* if the two do the same work, and what it first advises.
+
+    With *advice* the first advice of every script is trained, of wrong and healthy ones too, where
+    it can be made without an edit.
+    """
     script.train(out / "broken", fixed=False)
     broken = evidence_of(out / "broken").summary
-    findings = broken.findings
-    if "matmul_precision" not in script.expected and _faster_in_bf16(script, broken, out):
-        # On a CPU with fast bf16 every script in fp32 has this fault too: the advice is right.
-        findings = tuple(finding for finding in findings if finding.id != "matmul_precision")
+    findings, gains = broken.findings, dict[str, float | None]()
+    bf16 = next((finding for finding in findings if finding.id == "matmul_precision"), None)
+    if bf16 is not None and "matmul_precision" not in script.expected:
+        gains[bf16.id] = trained_as_advised(script, broken, bf16, out)
+        if _as_promised(gains[bf16.id], bf16):
+            # On a CPU with fast bf16 every script in fp32 has this fault too: the advice is right.
+            findings = tuple(finding for finding in findings if finding is not bf16)
     first = findings[: len(script.expected)]
     sound = not script.expected
     right = {finding.id for finding in first} == set(script.expected)
@@ -65,17 +94,24 @@ def judge(name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True
         expected=script.expected,
         found=tuple(finding.id for finding in broken.findings),
         right=not any(map(accuses, findings)) if sound else right,
+        same_change=all(change_of(finding) in ("", script.change) for finding in first),
     )
+    acting = next((finding for finding in broken.findings if finding.fraction), None)
+    if advice and acting is not None:
+        if acting.id not in gains:
+            gains[acting.id] = trained_as_advised(script, broken, acting, out)
+        judged = replace(
+            judged,
+            advised=key(acting.id, change_of(acting)),
+            advised_bound=acting.gain_upper_bound,
+            advised_gain=gains[acting.id],
+        )
     if sound or not right or not twin or not script.same_work:
         return judged
     script.train(out / "fixed", fixed=True)
     fixed = evidence_of(out / "fixed").summary
-    return Judged(
-        name=name,
-        kind=kind,
-        expected=judged.expected,
-        found=judged.found,
-        right=True,
+    return replace(
+        judged,
         bound=bound_of(first),
         share=first[0].fraction,
         expected_gain=first[0].expected_gain if len(first) == 1 else None,
@@ -83,16 +119,45 @@ def judge(name: str, kind: Kind, script: Script, out: Path, *, twin: bool = True
     )
 
 
-def _faster_in_bf16(script: Script, broken: Summary, out: Path) -> bool:
-    """Whether it was advised to multiply in bf16, and that helps by no more than was said."""
-    advised = [finding for finding in broken.findings if finding.id == "matmul_precision"]
-    if not advised:
-        return False
-    # Weights change: what was converted in one step is no use in the next.
-    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
-        script.train(out / "bf16", fixed=False)
-    gain = measured_gain(broken, evidence_of(out / "bf16").summary, advised[0])
-    bound = advised[0].gain_upper_bound
+def trained_as_advised(
+    script: Script, broken: Summary, finding: Finding, out: Path
+) -> float | None:
+    """How many times faster it gets as advised; `None` unless that is bf16 or workers.
+
+    Both can be had without an edit of the script.
+    """
+    change = change_of(finding)
+    number = re.search(r"num_workers=(\d+)", finding.action)
+    if change == "bf16" and finding.id == "matmul_precision":
+        # Weights change: what was converted in one step is no use in the next.
+        how: AbstractContextManager[object] = torch.autocast(
+            "cpu", dtype=torch.bfloat16, cache_enabled=False
+        )
+    elif change == "workers" and number is not None:
+        how = _workers(int(number[1]))
+    else:
+        return None
+    with how:
+        script.train(out / finding.id, fixed=False)
+    return measured_gain(broken, evidence_of(out / finding.id).summary, finding)
+
+
+@contextmanager
+def _workers(number: int) -> Iterator[None]:
+    """Every loader gets so many workers."""
+    init = DataLoader.__init__
+
+    def with_workers(self: "DataLoader[Any]", *args: Any, **options: Any) -> None:
+        options |= {"num_workers": number, "persistent_workers": number > 0}
+        init(self, *args, **options)
+
+    with patch.object(DataLoader, "__init__", with_workers):
+        yield
+
+
+def _as_promised(gain: float | None, finding: Finding) -> bool:
+    """Whether the advice helps, and by no more than was said."""
+    bound = finding.gain_upper_bound
     return gain is not None and bound is not None and LEAST_GAIN <= gain <= bound * NOISE
 
 

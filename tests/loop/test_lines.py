@@ -87,8 +87,9 @@ def trained(
     monitor = LoopMonitor(path, report=False, lines=lines)
     with monitor:
         for number, _ in enumerate(monitor.batches(DataLoader(data, batch_size=4))):  # type: ignore[arg-type]
-            with monitor.phase("forward"):
-                burn("forward", 4.0)
+            for phase, ms in (("forward", 2.0), ("backward", 1.5), ("optimizer", 0.5)):
+                with monitor.phase(phase):
+                    burn("work", ms)
             if each_step:
                 histograms()
                 gradients()

@@ -22,7 +22,7 @@ from trainperf.testing import FakeClock
 
 
 BASELINE = stage("baseline", lambda kept: kept)
-LOADER = stage("loader", workers, bound=bounds.loader, finding="data_wait")
+LOADER = stage("loader", workers, bound=bounds.one_worker, finding="data_wait")
 PACKED = stage("packed", packed, bound=bounds.packing, finding="padding")
 SDPA = stage("sdpa", sdpa)
 
@@ -137,7 +137,7 @@ def test_a_prediction_is_written_before_the_first_run_of_its_stage(tmp_path: Pat
 def test_a_prediction_says_what_the_report_found_and_bounds_what_is_measured(
     tmp_path: Path,
 ) -> None:
-    """2 of 12 ms are waited: at most 1.2; a quarter of the tokens is padding: at most 1.333."""
+    """2 of 12 ms are waited: at most 1.5 with warm caches; a quarter is padding: at most 1.333."""
     planted = Planted(step_ms=lambda settings: 8.5 if settings.packed else 10.0)
 
     found = walked(tmp_path, planted, LOADER, PACKED)
@@ -145,7 +145,7 @@ def test_a_prediction_says_what_the_report_found_and_bounds_what_is_measured(
     loader, packing = found["loader"].prediction, found["packed"].prediction
     assert loader is not None
     assert packing is not None
-    assert loader.at_most == pytest.approx(1.2, rel=0.005)
+    assert loader.at_most == pytest.approx(1.5, rel=0.005)
     assert loader.finding is not None
     assert "waiting for data" in loader.finding
     assert packing.at_most == pytest.approx(1 / 0.75, rel=0.01)

@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from support.tab import a_report
 
 from scripts.gpu.check import check
 from scripts.gpu.page import page_of
@@ -221,3 +223,14 @@ def test_the_page_is_made_of_whatever_there_is(tmp_path: Path) -> None:
 
     assert page.count("&lt;b&gt;no&lt;/b&gt;") == 5
     assert "not run: no time left: 3 s" in page
+
+
+def test_the_page_names_the_findings_of_a_trace() -> None:
+    """As `trainperf trace --format json` has them."""
+    trace = {"report": msgspec.to_builtins(a_report()), "bytes": 1, "events": 2}
+    ended = {"ok": True, "timed_out": False, "took_s": 1.0, "stderr": ""}
+    parts = {"trace": {**ended, "figures": {"trace": trace}}}
+
+    page = page_of({"hardware": "H", "took_s": 1.0, "failed": [], "parts": parts})
+
+    assert "the device waits for data: 33 ms of 100 ms" in page

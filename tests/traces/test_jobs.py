@@ -63,7 +63,8 @@ def traced(rank: int | None, began_ns: int = NOW_NS, **about: Any) -> RankAnalys
     ids=[
         "another rank", "minutes later", "later still", "a clock of its own", "another size",
         "another device", "of unknown size", "at an unknown time", "cut before it says",
-        "a job of one", "no rank", "the same rank", "cut short", "other steps", "steps without numbers",
+        "a job of one", "no rank", "the same rank", "cut short", "other steps",
+        "steps without numbers",
     ],
 )  # fmt: skip
 def test_what_two_traces_of_one_job_have_in_common(other: RankAnalysis, number: int) -> None:

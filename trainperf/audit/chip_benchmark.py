@@ -127,7 +127,7 @@ def _product(dtype: torch.dtype, device: torch.device, budget_s: float) -> float
     while spent_s < budget_s and size <= 8192:
         ones = torch.ones(size, size, dtype=dtype, device=device)
         product = partial(torch.mm, ones, ones, out=torch.empty_like(ones))
-        least_s, took_s = _fastest(product, device, budget_s / 4)
+        least_s, took_s = fastest(product, device, budget_s / 4)
         best = max(best, 2 * size**3 / least_s)
         spent_s += took_s
         # The next one takes eight times as long: it has to fit three times.
@@ -141,7 +141,7 @@ def _small_product(dtype: torch.dtype, device: torch.device) -> float:
     """Seconds of a product so small that its arithmetic takes next to none of them."""
     # Smaller ones are computed by other kernels than those of a network.
     small = torch.ones(64, 64, dtype=dtype, device=device)
-    return _fastest(partial(torch.mm, small, small), device, 0.01)[0]
+    return fastest(partial(torch.mm, small, small), device, 0.01)[0]
 
 
 def _bandwidth(device: torch.device, budget_s: float) -> float:
@@ -150,8 +150,8 @@ def _bandwidth(device: torch.device, budget_s: float) -> float:
     size = 1 << 27 if device.type == "cpu" else 1 << 30
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
-    copy_s, _ = _fastest(lambda: target.copy_(source), device, budget_s / 2)
-    sum_s, _ = _fastest(source.sum, device, budget_s / 2)
+    copy_s, _ = fastest(lambda: target.copy_(source), device, budget_s / 2)
+    sum_s, _ = fastest(source.sum, device, budget_s / 2)
     return max(2 * size / copy_s, size / sum_s)
 
 
@@ -163,10 +163,10 @@ def _launch(device: torch.device, budget_s: float) -> float:
         for _ in range(100):
             tiny.add_(1.0)
 
-    return _fastest(hundred, device, budget_s / 4)[0] / 100
+    return fastest(hundred, device, budget_s / 4)[0] / 100
 
 
-def _fastest(
+def fastest(
     act: Callable[[], object], device: torch.device, budget_s: float
 ) -> tuple[float, float]:
     """The shortest of at least three runs after one to warm up, and what all of them took."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import torch
 
+from trainperf.audit.attention_times import time_attention
 from trainperf.audit.chip_benchmark import PRECISIONS, SOURCE, best_of, chip_here, probe
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
@@ -40,7 +41,7 @@ def note_chip(run: Path, *, measure: bool) -> None:
 
     Args:
         run: The run directory; without an audit nothing is written.
-        measure: Whether there is time for a benchmark of up to three seconds.
+        measure: Whether there is time for benchmarks of up to three seconds.
 
     Raises:
         OSError: The directory cannot be written.
@@ -50,8 +51,9 @@ def note_chip(run: Path, *, measure: bool) -> None:
     except RunError:
         return  # the report says that the audit is damaged
     chip = None if audit is None else chip_for(audit, measure=measure)
-    if chip is not None:
-        write_document(MeasuredChip(chip=chip), run)
+    if audit is not None and chip is not None:
+        attention = time_attention(audit, chip) if measure else ()
+        write_document(MeasuredChip(chip=chip, attention=attention), run)
 
 
 def chip_for(audit: StepAudit, *, measure: bool, budget_s: float = 2.5) -> Chip | None:

@@ -181,7 +181,7 @@ _SEED = 0
 _NOISY = 0.10
 """IQR over median from which a measurement is noisy; `torch.utils.benchmark` warns there too."""
 _SHORT_S = 1e-4
-"""Below this, reading a synchronised clock is no longer small beside the call."""
+"""Below this, reading a synchronised clock is no longer small against the call."""
 
 
 def benchmark_step(

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from msgspec.structs import replace
+
 from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import CommandResult
-from trainperf.comparison.clocks import Gate, gate
+from trainperf.comparison.clocks import Gate, gate, remedy
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Comparison
@@ -54,6 +56,8 @@ class ComparisonOptions:
     """What the gate does where the slowdown is neither shown nor excluded."""
     looks: Looks | None = None
     """The plan, where pairs in turns were compared after every pair."""
+    first_steps: int | None = None
+    """Steps that trainings had which were ended early; see `Comparison.first_steps`."""
     ending: str = ""
     """A sentence for people: how many pairs it took, and why it ended."""
 
@@ -97,8 +101,8 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
 
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
-    """The comparison with these options."""
-    return compare(
+    """The comparison with these options, and what would decide its gate."""
+    comparison = compare(
         before,
         after,
         loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
@@ -106,6 +110,13 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
         margin=MARGIN if options.margin is None else options.margin,
         looks=options.looks,
     )
+    comparison = replace(comparison, first_steps=options.first_steps)
+    limit = options.most_slower
+    if limit is None or options.looks is not None or not comparison.clocks:
+        return comparison
+    if gate(comparison, limit) != "undecided":
+        return comparison
+    return replace(comparison, remedy=remedy(comparison, (before, after), limit))
 
 
 def _judged(

@@ -27,6 +27,13 @@ from trainperf.core.stats.sequential import (
 from trainperf.reports.comparison import answer
 
 
+PERIODS = 2
+"""Whole periods that a pair has of what comes back, e.g. validations, before it is ended early."""
+
+_PERIODS_S = 120.0
+"""Periods that take longer are not waited for: the answer is over the first steps then."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofOptions:
     """How many pairs at most, and how each is run."""
@@ -85,6 +92,10 @@ class _Proof:
     comparable: bool = True
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
+    settled_pair: int = 0
+    """The latest pair that can show no more by the steps it has had."""
+    whole_periods: bool = False
+    """Whether the pair that was ended last has `PERIODS` of what comes back."""
     interrupted: bool = False
 
     @property
@@ -93,7 +104,17 @@ class _Proof:
         return self.shown.looks or Looks(most=1)
 
     def enough(self, number: int, turns: TurnsSoFar) -> bool:
-        """Whether a pair can be ended after so many turns, the first quarter being warm-up."""
+        """Whether a pair can be ended: it can show no more, and has whole periods."""
+        if self.settled_pair < number and self._shows_no_more(number, turns):
+            self.settled_pair = number
+        if self.settled_pair < number:
+            return False
+        periods = Periods.of(turns)
+        self.whole_periods = periods.contained
+        return periods.may_end
+
+    def _shows_no_more(self, number: int, turns: TurnsSoFar) -> bool:
+        """By its turns so far, the first quarter being warm-up."""
         turns_s = sum(turn.steps * turn.whole_ns for side in turns for turn in side) / 1e9
         settled = [side[max(1, len(side) // 4) :] for side in turns]
         if any(sum(turn.steady for turn in side) < 2 * LEAST_STEPS for side in settled):
@@ -120,6 +141,10 @@ class _Proof:
             self.paths[side].append(path)
             self.runs[side].append(read_run(path))
         self.ended = self.ended or pair.ended
+        if pair.ended and not self.whole_periods:
+            steps = min(side[-1].summary.run.steps for side in self.runs)
+            least = min(steps, self.shown.first_steps or steps)
+            self.shown = replace(self.shown, first_steps=least)
         self.interrupted = pair.interrupted
         comparison = compared(*self.runs, self.shown)
         self.comparable = comparison.headline is not None
@@ -176,6 +201,44 @@ class _Proof:
                 f"{share(ASSUMED_SPREAD)} is assumed"
             )
         return f"{sentence}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """How often what comes back, e.g. validation, came back in the turns of a pair so far."""
+
+    steps: int
+    """Of each training."""
+    step_s: float
+    """Mean time of a step on both sides together."""
+    period: int
+    """Steps after which it comes back; 0 if nothing is known to."""
+    turn: int
+    """Steps of the longest turn."""
+
+    @classmethod
+    def of(cls, turns: TurnsSoFar) -> "Periods":
+        """In these turns."""
+        all_turns = [turn for side in turns for turn in side]
+        steps = min(sum(turn.steps for turn in side) for side in turns)
+        return cls(
+            steps=steps,
+            step_s=sum(turn.steps * turn.whole_ns for turn in all_turns) / 1e9 / max(1, steps),
+            period=max((turn.period for turn in all_turns), default=0),
+            turn=max((turn.steps for turn in all_turns), default=0),
+        )
+
+    @property
+    def contained(self) -> bool:
+        """Whether there were at least `PERIODS`; what ends one comes in the turn after it."""
+        return 0 < PERIODS * self.period < self.steps
+
+    @property
+    def may_end(self) -> bool:
+        """Whether one has just ended, or waiting for them is out of the question."""
+        if self.contained:
+            return (self.steps % self.period or self.period) <= self.turn
+        return not self.period or PERIODS * self.period * self.step_s > _PERIODS_S
 
 
 def is_decided(comparison: Comparison, limit: float | None = None) -> bool:

@@ -1,19 +1,28 @@
 """The two clocks of a comparison, the one that the change moved, and the gate on both."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal
+
+from msgspec.structs import replace
 
 from trainperf.comparison.compared_run import ComparedRun, Repeats
 from trainperf.comparison.fit_clock import FIT_STEP_S
 from trainperf.comparison.results import ClockChange, Comparison, Remedy
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
-from trainperf.core.stats.verdict import SpeedVerdict, repeats_to_decide
+from trainperf.core.stats.verdict import (
+    Repeated,
+    SpeedVerdict,
+    reach_to_decide,
+    reach_to_gate,
+    repeats_to_reach,
+)
 
 
 Gate = Literal["pass", "regression", "undecided"]
 
-PROOF_PAIRS, PROOF_STEPS = 5, 100
-"""Of the `trainperf prove` whose duration is estimated."""
+PROOF_PAIRS, PROOF_STEPS = 10, 100
+"""Of the longest `trainperf prove` by its defaults: it stops as soon as it is decided."""
 
 _MOVED = frozenset({"faster", "slower"})
 
@@ -28,6 +37,16 @@ def headline(clocks: Sequence[ClockChange]) -> tuple[SpeedVerdict, ClockChange]:
             return clock.verdict, clock
     undecided = [clock for clock in clocks if clock.verdict == "undecided"]
     return ("undecided", undecided[0]) if undecided else ("equal", clocks[0])
+
+
+def reconciled(clocks: Sequence[ClockChange]) -> tuple[ClockChange, ...]:
+    """The clocks of single runs: where one is faster and the other slower, neither is believed.
+
+    A change can do that, but so does a machine that was taken away for a part of one run.
+    """
+    if {clock.verdict for clock in clocks} != _MOVED:
+        return tuple(clocks)
+    return tuple(replace(clock, verdict="undecided") for clock in clocks)
 
 
 def gate(comparison: Comparison, limit: float) -> Gate:
@@ -51,19 +70,30 @@ def _gate(clock: ClockChange, limit: float) -> Gate:
     return "pass" if 1 / gain.low - 1 <= limit else "undecided"
 
 
-def remedy(clock: ClockChange, noise: float, margin: float, sides: Sequence[Repeats]) -> Remedy:
-    """What would decide an undecided clock.
+def remedy(comparison: Comparison, sides: Sequence[Repeats], limit: float | None = None) -> Remedy:
+    """What would decide an undecided comparison, or its gate where there is a *limit*.
 
     Args:
-        clock: The undecided one.
-        noise: Relative standard deviation from run to run.
-        margin: Up to which speeds count as equal.
-        sides: The runs; a proof of `PROOF_PAIRS` pairs of them takes as long as these did.
+        comparison: Undecided, or of which the gate is.
+        sides: The runs; each training of a proof starts and goes on as these did.
+        limit: That of the gate.
     """
+    clock = comparison.headline or comparison.clocks[0]
+    if limit is not None:
+        clock = next(each for each in comparison.clocks if _gate(each, limit) == "undecided")
+    gain = clock.speedup
+    in_turns = comparison.noise is not None and comparison.noise.source == "turns"
+    runs = Repeated(before=len(sides[0]), after=len(sides[1]), in_turns=in_turns)
+    wanted = (
+        reach_to_decide(gain.value, comparison.margin)
+        if limit is None
+        else reach_to_gate(gain.value, limit)
+    )
     durations = [_proof_s(side[0]) for side in sides]
     measured = [seconds for seconds in durations if seconds is not None]
     return Remedy(
-        repeats=repeats_to_decide(clock.speedup.value, noise, margin),
+        limit=limit,
+        repeats=repeats_to_reach(math.log(gain.high / gain.low) / 2, wanted, runs),
         proof_s=PROOF_PAIRS * sum(measured) if len(measured) == len(durations) else None,
         proof_pairs=PROOF_PAIRS,
         proof_steps=PROOF_STEPS,

@@ -15,7 +15,8 @@ from trainperf.core.steps.records import Scalar
 
 
 SAME_SIZE = 0.05
-"""Relative difference in parameters up to which it is the same model, its vocabulary padded."""
+"""Relative difference in parameters up to which it is the same model, its vocabulary padded; and
+in a step's work up to which a run is a repeat: texts have chance lengths."""
 
 _CHANGES: dict[str, str] = {
     name: change
@@ -68,13 +69,14 @@ class DecidingReading:
 def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
     """The reading that compares two runs fairly."""
     runs = (before[0].summary, after[0].summary)
+    pairs = [(old.summary, new.summary) for old, new in zip(before, after, strict=False)]
     tokens_differ = _token_obstacle(*runs)
     rates = [
         name for name in _WORK if _in_both(name, runs) and not (tokens_differ and "token" in name)
     ]
     if runs[0].run.world_size != runs[1].run.world_size:
         return _of_rates(rates, tokens_differ, "the number of ranks differs", per_rank=True)
-    if not _same_work(rates, runs):
+    if not all(_same_work(rates, pair) for pair in pairs):
         return _of_rates(rates, tokens_differ, "a step is not the same work in both")
     if not _in_both(STEP_S, runs):
         reasons = [run.readings[STEP_S].reason for run in runs if STEP_S in run.readings]
@@ -96,13 +98,28 @@ def _in_both(name: str, runs: Sequence[Summary]) -> bool:
     return all(run.value(name) is not None for run in runs)
 
 
-def _same_work(rates: list[str], runs: Sequence[Summary]) -> bool:
+def no_repeat(side: Repeats) -> str | None:
+    """Why a run given as a repeat is none of the first of its side; `None` if all are."""
+    first = side[0].summary
+    for repeat in (run.summary for run in side[1:]):
+        why = obstacle(first, repeat) or _token_obstacle(first, repeat)
+        rates = [name for name in _WORK if _in_both(name, (first, repeat))]
+        if first.run.world_size != repeat.run.world_size:
+            why = why or "the number of ranks differs"
+        if not _same_work(rates, (first, repeat), SAME_SIZE):
+            why = why or "a step is not the same work in both"
+        if why:
+            return f"{repeat.run.name} is not a repeat of {first.run.name}: {why}"
+    return None
+
+
+def _same_work(rates: list[str], runs: Sequence[Summary], tolerance: float = SAME_WORK) -> bool:
     """Whether a mean step works through as much; where nothing was counted, by its shape."""
     if not rates:
         shapes = [_shape(run) for run in runs]
         return shapes[0] == shapes[1]
     before, after = (_work_per_step(rates[0], run) for run in runs)
-    return abs(after / before - 1) <= SAME_WORK
+    return abs(after / before - 1) <= tolerance
 
 
 def _work_per_step(rate: str, run: Summary) -> float:

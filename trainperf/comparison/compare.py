@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from trainperf.analysis.run.journal import start_time
 from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
-from trainperf.comparison.clocks import headline, remedy
+from trainperf.comparison.clocks import headline, reconciled, remedy
 from trainperf.comparison.comparability import (
     DecidingReading,
     deciding_reading,
     differences,
+    no_repeat,
     obstacle,
 )
 from trainperf.comparison.compared_run import ComparedRun, Repeats, is_speed
@@ -32,7 +33,6 @@ from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     ASSUMED_NOISE,
-    Estimate,
     RatioInterval,
     paired_interval,
     ratio_interval,
@@ -85,7 +85,8 @@ def compare(
     method = Method(noise=noise, margin=margin, looks=looks)
     baseline, changed = before[0].summary, after[0].summary
     deciding = deciding_reading(before, after)
-    problem = obstacle(baseline, changed) or (None if deciding.name else deciding.why)
+    problem = obstacle(baseline, changed) or no_repeat(before) or no_repeat(after)
+    problem = problem or (None if deciding.name else deciding.why)
     intervals = {} if problem else _intervals(deciding, before, after, method)
     if not problem and not intervals:
         problem = f"too few steady steps for an interval of {deciding.name}"
@@ -93,6 +94,8 @@ def compare(
         _clock(clock, name, interval, _scale(deciding, before, after), margin)
         for clock, (name, interval) in intervals.items()
     )
+    if any(interval.source == "pace" for _, interval in intervals.values()):
+        clocks = reconciled(clocks)
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=loss_tolerance)
     verdict, decides = headline(clocks) if clocks else (None, None)
@@ -113,12 +116,10 @@ def compare(
         readings=_without_verdicts(readings) if problem else readings,
         explained=trace_differences(before[0].captures, after[0].captures),
     )
-    if decides is None or interval is None or comparison.verdict != "undecided":
+    # Whoever plans the looks knows what would decide.
+    if not clocks or comparison.verdict != "undecided" or looks is not None:
         return comparison
-    if looks is not None:  # whoever plans the looks knows what would decide
-        return comparison
-    needed = remedy(decides, interval.scatter, margin, (before, after))
-    return replace(comparison, remedy=needed)
+    return replace(comparison, remedy=remedy(comparison, (before, after)))
 
 
 def _intervals(
@@ -224,19 +225,23 @@ def interval_of(name: str, before: Repeats, after: Repeats, method: Method) -> R
     machine = paced(before, after) if name in _SPEEDS else None
     if machine is None:
         return ratio_interval(baseline, changed, assumed=method.noise)
-    return _at_one_pace(name, machine, (baseline[0], changed[0]), method.noise)
+    return _at_one_pace(name, machine, (before[0], after[0]), method.noise)
 
 
 def _at_one_pace(
-    name: str, machine: Paced, runs: tuple[Estimate, Estimate], noise: float
+    name: str, machine: Paced, runs: tuple[ComparedRun, ComparedRun], noise: float
 ) -> RatioInterval:
     if name == STEP_S:
         return machine.interval(noise)
-    old, new = runs
-    sampling = old.sampling + new.sampling
+    old, new = (run.estimates[name] for run in runs)
+    variance = old.sampling + new.sampling + machine.disagreement(*map(_ordinary_log, runs))
     if BETTER[name] == "lower":
-        return machine.interval(noise, new.log - old.log, sampling)
-    return machine.interval(noise, old.log - new.log, sampling).inverse()
+        return machine.interval(noise, new.log - old.log, variance)
+    return machine.interval(noise, old.log - new.log, variance).inverse()
+
+
+def _ordinary_log(run: ComparedRun) -> float:
+    return math.log(run.ordinary_s or 1.0)
 
 
 def paced(before: Repeats, after: Repeats) -> Paced | None:

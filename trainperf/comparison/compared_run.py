@@ -17,6 +17,7 @@ from trainperf.analysis.summarize import StepObserver, examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
+from trainperf.comparison.pace_fold import PaceFold
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
@@ -30,7 +31,7 @@ from trainperf.core.stats.bootstrap import (
     resamples,
     segments,
 )
-from trainperf.core.stats.pace import PacedWindows, paced_windows
+from trainperf.core.stats.pace import PacedSteps
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
@@ -56,8 +57,10 @@ class ComparedRun:
     losses: LossCurve
     captures: tuple[CaptureReport, ...] = ()
     """The reports of its traces."""
-    paced: PacedWindows | None = None
+    paced: PacedSteps | None = None
     """How fast the machine was while it trained; `None` where that was not timed."""
+    ordinary_s: float | None = None
+    """Mean step without what recurs; see `FitClock`."""
     estimates: Mapping[str, Estimate]
     """Reading to the estimate of its logarithm; a reading without an interval is absent."""
 
@@ -76,32 +79,26 @@ def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
     Raises:
         RunError: It is no run directory.
     """
-    run, sample, losses = Run.open(path), SampleFold(), LossFold()
+    run, sample, losses, paces = Run.open(path), SampleFold(), LossFold(), PaceFold()
     replay = Replay(run)
     cycles = CycleFold(list(replay.journals.values()))
-    evidence = examine(run, replay=replay, observers=(sample, losses, cycles, *observers))
+    evidence = examine(run, replay=replay, observers=(sample, losses, paces, cycles, *observers))
     summary = evidence.summary
     values = {
         name: reading.value
         for name, reading in summary.readings.items()
         if reading.value is not None
     }
-    kept = sample.sample()
-    steady, fit = estimates(kept, values), cycles.clock()
+    steady, fit = estimates(sample.sample(), values), cycles.clock()
     drift = steady[STEP_S].drift if STEP_S in steady else 0.0
     return ComparedRun(
         summary=replace(summary, readings={**fit.readings(), **summary.readings}),
         captures=evidence.captures,
         losses=losses.curve(run, summary.run.notes.get("loss", "")),
-        paced=_paced(kept),
+        paced=paces.steps(),
+        ordinary_s=fit.ordinary_s(),
         estimates={**steady, **fit.estimates(drift)},
     )
-
-
-def _paced(sample: Sequence[StepBlock]) -> PacedWindows | None:
-    """Of the first rank: the steps of all are as long."""
-    paces = sample[0].fact("pace_ns") if sample else None
-    return None if paces is None else paced_windows(sample[0].wall_ns, paces)
 
 
 class SampleFold:

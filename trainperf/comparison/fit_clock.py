@@ -22,11 +22,13 @@ from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
+    SLOW,
     Estimate,
     Resampled,
     estimate,
     mixed,
     period_length,
+    recurs,
     resamples,
     segments,
 )
@@ -73,7 +75,7 @@ class CycleFold:
     def __init__(self, journals: Sequence[Journal]) -> None:
         self._journals = journals
         self._cells: list[_Column] = []
-        """Per cell: seconds, steps, tokens, samples; NaN where not counted."""
+        """Per cell: seconds, steps, tokens, samples, seconds of gaps; NaN where not counted."""
         self._counted: _Column = np.empty(0)
         """Numbers of the last block's steps that are in the cells."""
         self._kept = 0
@@ -85,11 +87,14 @@ class CycleFold:
         pairs = list(zip(blocks, self._journals, strict=True))
         there = [(block, journal) for block, journal in pairs if len(block)]
         self._add_late(before=there[0][0].index[0])
-        seconds = np.maximum.reduce([_cycles_s(block, journal) for block, journal in there])
+        gaps = [_gaps_s(block, journal) for block, journal in there]
+        cycles = [block.wall_ns / 1e9 + gap for (block, _), gap in zip(there, gaps, strict=True)]
+        seconds = np.maximum.reduce(cycles)
         chosen = (there[0][0].tags & _APART) == 0
         self._counted = there[0][0].index[chosen]
         work = [_summed([block for block, _ in there], fact) for fact in _FACTS.values()]
-        cells = np.stack([seconds, np.ones(len(seconds)), *work], axis=1)[chosen]
+        columns = [seconds, np.ones(len(seconds)), *work, np.maximum.reduce(gaps)]
+        cells = np.stack(columns, axis=1)[chosen]
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))
         self._kept += len(self._cells[-1])
         while self._kept > MOST_CELLS:
@@ -100,7 +105,7 @@ class CycleFold:
         """What they add up to."""
         self._add_late(before=np.inf)
         if not self._kept:
-            return FitClock(cells=np.empty((0, 2 + len(_FACTS))))
+            return FitClock(cells=np.empty((0, 3 + len(_FACTS))))
         return FitClock(cells=np.concatenate(self._cells))
 
     def _add_late(self, before: float) -> None:
@@ -108,7 +113,7 @@ class CycleFold:
         late_s = max(map(self._late_s, self._journals, repeat(before)), default=0.0)
         cells = next((cells for cells in reversed(self._cells) if len(cells)), None)
         if late_s and cells is not None:
-            cells[-1, 0] += late_s
+            cells[-1, [0, -1]] += late_s
 
     def _late_s(self, journal: Journal, before: float) -> float:
         """Of one rank; gaps after steps that are apart are dropped."""
@@ -133,6 +138,20 @@ class FitClock:
             for name, value in values.items()
             if value is not None
         }
+
+    def ordinary_s(self) -> float | None:
+        """Mean step without gaps and without slow steps that recur evenly.
+
+        What makes it longer than a fast step is either chance or other users of the machine.
+        """
+        if not len(self.cells):
+            return None
+        seconds, steps = self.cells[:, 0] - self.cells[:, -1], self.cells[:, 1]
+        each = seconds / steps
+        if recurs(each):
+            usual = each <= SLOW * np.median(each)
+            seconds, steps = seconds[usual], steps[usual]
+        return float(seconds.sum() / steps.sum()) or None
 
     def estimates(self, drift: float) -> dict[str, Estimate]:
         """The error of each: whole periods of what recurs are resampled.
@@ -161,7 +180,7 @@ class FitClock:
 
     @staticmethod
     def _value(name: str, cells: _Column) -> float | None:
-        seconds, steps, *work = cells.sum(axis=0).tolist()
+        seconds, steps, *work, _ = cells.sum(axis=0).tolist()
         if not steps or not seconds:
             return None
         if name == FIT_STEP_S:
@@ -170,12 +189,12 @@ class FitClock:
         return float(amount / seconds) if amount > 0 else None  # NaN is not
 
 
-def _cycles_s(block: StepBlock, journal: Journal) -> _Column:
-    """Of each step, with the gaps after it."""
+def _gaps_s(block: StepBlock, journal: Journal) -> _Column:
+    """Time in gaps after each step."""
     gaps = journal.gaps_after
     after = [gaps.pop(index, 0) for index in block.index.astype(int).tolist()]
-    cycles: _Column = (block.wall_ns + np.array(after, dtype=np.float64)) / 1e9
-    return cycles
+    seconds: _Column = np.array(after, dtype=np.float64) / 1e9
+    return seconds
 
 
 def _summed(blocks: Sequence[StepBlock], fact: str) -> _Column:

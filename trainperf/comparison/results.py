@@ -116,10 +116,12 @@ class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     """What it would take to decide, at the noise that was found or assumed."""
 
+    limit: float | None = None
+    """Of the gate, where that is undecided; `None`: to decide the verdict."""
     repeats: int | None
-    """A side, one after the other; `None`: too many to be advice."""
+    """A side, as the runs there are; `None`: too many to be advice."""
     proof_s: float | None
-    """Estimated duration of `trainperf prove`, by the runs' own steps; `None`: not known."""
+    """The longest `trainperf prove` may take, by the runs' own steps; `None`: not known."""
     proof_pairs: int
     proof_steps: int
     """Of each training of that estimate."""
@@ -138,12 +140,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The reading of the clock that decides."""
     speedup: Speedup | None = None
     """By the clock that decides: the one that the change moved, the fit first."""
+    first_steps: int | None = None
+    """Steps of each training at least, where trainings were ended before something that comes back
+    was certain to be in them twice; `None` otherwise."""
     margin: float = MARGIN
     """Relative change, either way, up to which speeds count as equal."""
     clocks: tuple[ClockChange, ...] = ()
     """Both clocks, the fit first; one where a run has too few steps for the other."""
     remedy: Remedy | None = None
-    """Of an undecided comparison."""
+    """Of an undecided comparison, or of one whose gate is."""
     noise: Noise | None = None
     parity: Parity
     """The losses at equal work: where they differ, nothing is faster."""

@@ -30,6 +30,8 @@ class LoopKind:
     """Measures less, where the overhead matters."""
     measures: Mapping[str, str]
     """A measurement by itself."""
+    user_code: str
+    """Where code of the user's own counts as such."""
     ddp: str
     """What wraps the model, and takes DDP's options."""
     wrapped_model: str
@@ -60,6 +62,7 @@ LIGHTNING = LoopKind(
         "samples": "TrainPerf() or TokenThroughputMonitor()",
         "memory": "TrainPerf() or MemoryMonitor()",
     },
+    user_code="a callback",
     ddp="DDPStrategy",
     wrapped_model="self.trainer.model",
     fully_sharded='Trainer(strategy="fsdp")',
@@ -92,6 +95,7 @@ with LoopMonitor("runs/a") as monitor:
         "samples": "for batch in monitor.batches(loader), samples in the first dimension",
         "memory": "monitor.watch(model, optimizer)",
     },
+    user_code='monitor.phase("callbacks")',
     ddp="DistributedDataParallel",
     wrapped_model="model",
     fully_sharded="torch.distributed.fsdp.fully_shard(model)",

@@ -40,7 +40,7 @@ _HOOKS = tuple(
 
 
 class Measurement(Callback):
-    """Base of our callbacks.  Attached beside others of its kind, the first one leads."""
+    """Base of our callbacks.  Of several on a trainer the first one leads."""
 
     measures: ClassVar[frozenset[Measure]] = frozenset()
     """What this callback asks for."""
@@ -219,12 +219,12 @@ class TrainPerf(Measurement):
         dirpath: Directory under which the run directory is made; by default the logger's.
         log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
         report: Whether to print the report when the fit ends.
-        lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
+        lines: Whether to sample the lines that the training thread is in, for 0.05 % of the time.
         audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:
             what a batch costs in `__getitem__`, collate and transport goes to `loader.json`.
-        meters: Your own (`trainperf.meters.Meter`), beside the built-in ones.
+        meters: Your own (`trainperf.meters.Meter`), in addition to the built-in ones.
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
             meters need.
         sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.

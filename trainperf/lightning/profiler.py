@@ -19,7 +19,7 @@ from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile,
 class ScheduledProfiler(ScheduledProfile, Measurement):
     """Traces some training steps with `torch.profiler`; the options are `ScheduledProfile`'s.
 
-    Attached beside other measurements it shares their run; alone it measures step times besides.
+    Attached with other measurements it shares their run; alone it also measures step times.
 
     Raises:
         ConfigError: A value is refused, now or at the start of the fit; the message says which
@@ -59,7 +59,7 @@ class ScheduledProfiler(ScheduledProfile, Measurement):
             theirs = theirs.inner
         if isinstance(theirs, PyTorchProfiler):
             raise ConfigError(
-                f"Trainer(profiler={type(theirs).__name__}) beside ScheduledProfiler: torch has "
+                f"Trainer(profiler={type(theirs).__name__}) and ScheduledProfiler: torch has "
                 "room for one profiler; take out the trainer's, ScheduledProfiler writes the "
                 "same traces"
             )

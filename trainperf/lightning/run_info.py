@@ -9,6 +9,7 @@ Logged metrics are read from Lightning's store of logged results, which is not a
 if it goes away, nothing is said of them.
 """
 
+import math
 from collections.abc import Iterable
 from typing import ClassVar, Protocol
 
@@ -66,6 +67,16 @@ def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[s
         **_schedulers(trainer),
         **run_identity.loader(trainer.train_dataloader),
     }
+
+
+def period(trainer: "pl.Trainer") -> int:
+    """Batches after which validation, or an epoch of several, comes back; 0 if it is not known."""
+    epoch = trainer.num_training_batches
+    epochs = trainer.check_val_every_n_epoch
+    lengths: list[int | float] = [0, 0 if trainer.max_epochs == 1 else epoch]
+    if trainer.enable_validation and trainer.val_check_batch is not None:
+        lengths += [trainer.val_check_batch, 0 if epochs is None else epochs * epoch]
+    return int(max(length for length in lengths if math.isfinite(length)))
 
 
 def _schedulers(trainer: "pl.Trainer") -> dict[str, Scalar]:

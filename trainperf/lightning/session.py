@@ -18,7 +18,7 @@ from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action
 from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.optimizer_updates import Updates
-from trainperf.lightning.run_info import LoggedProbe, configuration, objects
+from trainperf.lightning.run_info import LoggedProbe, configuration, objects, period
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
@@ -121,6 +121,7 @@ class Session:
                 totals=self.totals,
                 continues=self.continues,
                 micro_batches=self._accumulation,
+                period=period(trainer),
                 first_answer=first_answer,
             ),
         )

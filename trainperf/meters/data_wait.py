@@ -27,7 +27,7 @@ class DataWait(Meter):
 class DataWaitAll(DataWait):
     """The data-wait fraction over every step of the fit, warm-up and epoch starts included.
 
-    Stands beside `data_wait_fraction` because worker restarts at epoch starts hide otherwise.
+    Logged next to `data_wait_fraction` because worker restarts at epoch starts hide otherwise.
     """
 
     name = "data_wait_all_fraction"

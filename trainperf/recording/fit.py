@@ -56,6 +56,8 @@ class FitPlan:
     """Steps, samples and tokens of earlier fits that this one continues."""
     continues: str = ""
     micro_batches: int = 1
+    period: int = 0
+    """Batches after which validation or an epoch comes back; 0 if that is not known."""
     first_answer: Callable[[dict[str, Reading]], None] | None = None
 
 
@@ -65,7 +67,7 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     chosen.probes += [*plan.probes(chosen), *_sampler(plan), *plan.extensions.probes]
     info = _info(plan, chosen)
     # Last of all: what the others do as a step closes is part of the turn.
-    turns = turns_probe(chosen.clock, info, plan.micro_batches)
+    turns = turns_probe(chosen.clock, info, plan.micro_batches, plan.period)
 
     def totals() -> Totals:
         lengths = chosen.tokens.histogram() if chosen.tokens else {}

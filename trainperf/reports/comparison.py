@@ -10,7 +10,6 @@ from trainperf.comparison.results import (
     Comparison,
     Difference,
     ReadingChange,
-    Remedy,
     Speedup,
 )
 from trainperf.core.formatting.escape import markdown as safe
@@ -89,18 +88,30 @@ def answer(comparison: Comparison) -> str:
     if decides is None:
         return f"{names}: not comparable: {comparison.reason}."
     others = [clock for clock in comparison.clocks if clock is not decides]
-    clocks = "; ".join([f"the {decides.clock} {speed(decides.speedup)}", *map(_other, others)])
+    clocks = "; ".join(
+        [
+            f"the {decides.clock} {speed(decides.speedup)}",
+            *(_other(clock, comparison.margin) for clock in others),
+        ]
+    )
+    if comparison.first_steps is not None:
+        names += f" over the first {comparison.first_steps:,} steps"
     if comparison.verdict == "loss differs":
         return f"{names}: loss differs, so speed does not count ({clocks})."
-    margin = f" within {share(comparison.margin)}" if comparison.verdict == "equal" else ""
-    return f"{names}: {comparison.verdict}{margin}, {clocks}."
+    return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}."
 
 
-def _other(clock: ClockChange) -> str:
-    """E.g. `the steady step is equal, 1.00× as fast (95 % CI 0.99–1.01)`."""
+def _other(clock: ClockChange, margin: float) -> str:
+    """E.g. `the steady step is equal (within 2 %), 1.00× as fast (95 % CI 0.99–1.01)`."""
+    verdict = _verdict(clock.verdict, margin)
     if wide(clock.speedup.low, clock.speedup.high):
-        return f"the {clock.clock} is {clock.verdict}"
-    return f"the {clock.clock} is {clock.verdict}, {speed(clock.speedup)}"
+        return f"the {clock.clock} is {verdict}"
+    return f"the {clock.clock} is {verdict}, {speed(clock.speedup)}"
+
+
+def _verdict(verdict: str, margin: float) -> str:
+    """E.g. `equal (within 2 %)`, `faster`."""
+    return f"equal (within {share(margin)})" if verdict == "equal" else verdict
 
 
 def speed(gain: Speedup) -> str:
@@ -119,7 +130,7 @@ def wide(low: float, high: float) -> bool:
 def notes(comparison: Comparison) -> list[str]:
     """What must be known before the verdict is believed."""
     sentences = [
-        _remedy(comparison.remedy),
+        _remedy(comparison),
         "" if comparison.speedup is None else comparison.reason,
         _noise(comparison),
         _machine(comparison),
@@ -154,7 +165,7 @@ def _cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], ...]:
 
 def rows(comparison: Comparison) -> list[Row]:
     """The readings that both sides have."""
-    return [row(change) for change in compared(comparison)]
+    return [row(change, comparison.margin) for change in compared(comparison)]
 
 
 def compared(comparison: Comparison) -> list[ReadingChange]:
@@ -186,7 +197,7 @@ def _spent(seconds: float, *, below: bool) -> str:
     return f"< {duration(seconds)}" if below else duration(seconds)
 
 
-def row(change: ReadingChange) -> Row:
+def row(change: ReadingChange, margin: float) -> Row:
     """One of them in words."""
     label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
     ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
@@ -198,7 +209,7 @@ def row(change: ReadingChange) -> Row:
         before=_value(change.name, change.unit, change.before),
         after=_value(change.name, change.unit, change.after),
         ratio=ratio,
-        verdict=change.verdict or "",
+        verdict=_verdict(change.verdict or "", margin),
     )
 
 
@@ -213,8 +224,9 @@ def _value(name: str, unit: str, value: float | None) -> str:
     return say(value) if say else count(value)
 
 
-def _remedy(remedy: Remedy | None) -> str:
+def _remedy(comparison: Comparison) -> str:
     """What would decide, in one sentence."""
+    remedy = comparison.remedy
     if remedy is None:
         return ""
     ways = []
@@ -223,10 +235,13 @@ def _remedy(remedy: Remedy | None) -> str:
     proof = "`trainperf prove`"
     if remedy.proof_s is not None:
         proof += (
-            f", about {duration(remedy.proof_s)} of training "
+            f", at most about {duration(remedy.proof_s)} of training "
             f"({plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')})"
         )
-    return f"to decide: {' or '.join([*ways, proof])}"
+    aim = f"to decide at a margin of {share(comparison.margin)}"
+    if remedy.limit is not None:
+        aim = f"to decide whether it is more than {share(remedy.limit)} slower"
+    return f"{aim}: {' or '.join([*ways, proof])}"
 
 
 def _noise(comparison: Comparison) -> str:

@@ -29,7 +29,7 @@ _MOST_DIRECTORIES = 20_000
 _NEVER = frozenset(
     {run_directory.TRACES, run_directory.TB, "checkpoints", "wandb", "mlruns", "__pycache__"}
 )
-"""What others put beside runs, or runs hold: never a run."""
+"""What others put next to runs, or runs hold: never a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

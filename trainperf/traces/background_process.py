@@ -1,6 +1,6 @@
 """The low-priority process of a fit that reads the traces of one capture.
 
-`python -m trainperf.traces.background_process TRACE…` writes the analysis beside the first trace
+`python -m trainperf.traces.background_process TRACE…` writes the analysis next to the first trace
 and a copy of each for torch-tb-profiler, and says the key figures in one line of JSON.
 """
 

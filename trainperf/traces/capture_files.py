@@ -29,7 +29,7 @@ from trainperf.traces.results import TraceReport
 Report = TypeVar("Report", bound=TraceReport)
 
 OURS = "trainperf"
-"""Key beside the events under which our profiler writes what it knows of the capture."""
+"""Key next to the events under which our profiler writes what it knows of the capture."""
 
 
 class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def rank_of(trace: Path | str) -> int | None:
 
 
 def analysis_file(traces: Sequence[Path]) -> Path:
-    """Where the analysis of these traces of one capture goes: beside the first of them."""
+    """Where the analysis of these traces of one capture goes: next to the first of them."""
     first = traces[0]
     stem = first.name.split(".", maxsplit=1)[0]
     if len(traces) > 1:

@@ -96,7 +96,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     exposed_s: float | None = None
     """Time during which one of this kind ran and no compute kernel; `None` on the host.
 
-    Kinds that run beside each other share it: theirs may add up to more than `comm_exposed_s`.
+    Kinds that run at the same time share it: theirs may add up to more than `comm_exposed_s`.
     """
     bytes: int | None = None
     achieved_bytes_per_s: float | None = None
@@ -214,7 +214,7 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     reasons: dict[str, str] = {}
     """Field to the sentence that says why it is `None`."""
     warnings: tuple[str, ...] = ()
-    """What must be said beside the figures: losses, what steps were cut by, what is left out."""
+    """What must be said with the figures: losses, what steps were cut by, what is left out."""
     hta: HtaBreakdown | None = None
     """The same trace by HTA's definitions, when asked for."""
 
@@ -266,7 +266,7 @@ CollectiveKey = tuple[int, str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCollectives:
-    """What one rank spent in each collective, to be set beside the others."""
+    """What one rank spent in each collective, to be compared with the others'."""
 
     seconds: Mapping[CollectiveKey, float]
     backward: frozenset[CollectiveKey]

@@ -147,7 +147,7 @@ def normalise(trace: Path, copy: Path, *, limits: ReadLimits | None = None) -> N
 
 
 def _first_pass(trace: Path, limits: ReadLimits) -> tuple[dict[str, bytes], CollectiveLaunches]:
-    """What stands beside the events, and which collective launched which kernel."""
+    """What stands next to the events, and which collective launched which kernel."""
     head: dict[str, bytes] = {}
     collectives = CollectiveLaunches()
     has_events = False
@@ -218,7 +218,7 @@ def _rewritten(event: Record, collectives: CollectiveLaunches) -> Iterator[Recor
     elif collective and kind in (Kind.ANNOTATION, Kind.CPU_OP):
         yield from _split(event, collective["what"])
     elif kind is Kind.DEVICE_ANNOTATION and name.startswith((_STEP, "nccl:")):
-        # Else a step is there twice, and a collective beside its kernels.
+        # Else a step is there twice, and a collective next to its kernels.
         yield {**event, "name": f"{_DEVICE_COPY}{name}"}
     elif kind is Kind.ANNOTATION and not name.startswith((_STEP, "gloo:")):
         yield {**event, "cat": "cpu_op"}

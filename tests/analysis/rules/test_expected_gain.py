@@ -6,35 +6,48 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
-from trainperf.analysis.rules.gains import ENOUGH, gain_table
+from trainperf.analysis.rules.gains import (
+    ENOUGH,
+    GainTable,
+    Saved,
+    gain_table,
+    with_expected_gain,
+)
 from trainperf.core.findings import Finding, ranked
 
 
-def waiting(path: Path, device: str) -> Finding:
-    """The finding of two hundred steps that wait 40 of 100 ms for data."""
-    info = make_info(device=device, config={"num_workers": 0}, hardware={"cpu_count": 8})
+TABLE = GainTable(source="a test", rules={"data_wait": Saved(low=0.5, high=1.2, scripts=3)})
+
+
+def waiting(path: Path, device: str, *, workers: int = 8) -> Finding:
+    """The finding of two hundred steps that wait 40 of 100 ms for data, with the table's range."""
+    info = make_info(device=device, config={"num_workers": workers}, hardware={"cpu_count": 8})
     steps = make_steps(200, data_wait=40, forward=60)
-    findings = summary_of(path, [RankSpec(steps=steps, info=info)]).findings
-    return next(finding for finding in findings if finding.id == "data_wait")
+    summary = summary_of(path, [RankSpec(steps=steps, info=info)])
+    found = next(finding for finding in summary.findings if finding.id == "data_wait")
+    return with_expected_gain(found, summary, TABLE)
 
 
-def test_the_range_is_that_of_the_rules_own_scripts(tmp_path: Path) -> None:
-    """Of the 40 % that are lost, the parts of the table."""
-    saved = gain_table().rules["data_wait"]
+def test_the_range_is_of_the_same_change_and_never_beyond_the_bound(tmp_path: Path) -> None:
+    """Of the 40 % that are lost half, and all; scripts that saved more had a wider bound."""
     finding = waiting(tmp_path, "cpu")
 
-    assert saved.scripts >= ENOUGH
-    assert finding.expected_gain is not None
-    assert finding.expected_gain[0] == pytest.approx(1 / (1 - 0.4 * saved.low))
-
-
-def test_no_range_reaches_beyond_its_bound(tmp_path: Path) -> None:
-    """However much the scripts gained."""
-    finding = waiting(tmp_path, "cpu")
-
-    assert finding.expected_gain is not None
     assert finding.gain_upper_bound is not None
-    assert 1 <= finding.expected_gain[0] <= finding.expected_gain[1] <= finding.gain_upper_bound
+    assert finding.expected_gain == pytest.approx((1 / 0.8, finding.gain_upper_bound))
+
+
+def test_a_cheaper_dataset_says_nothing_of_workers(tmp_path: Path) -> None:
+    """The scripts were mended in another way than this finding advises."""
+    finding = waiting(tmp_path, "cpu", workers=0)
+
+    assert "num_workers=1" in finding.action
+    assert finding.expected_gain is None
+
+
+def test_the_table_of_the_package_stands_on_enough_scripts() -> None:
+    """Of each rule and change."""
+    assert all(saved.scripts >= ENOUGH for saved in gain_table().rules.values())
+    assert all(saved.low <= saved.high for saved in gain_table().rules.values())
 
 
 def test_scripts_on_a_cpu_say_nothing_of_a_device(tmp_path: Path) -> None:

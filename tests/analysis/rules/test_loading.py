@@ -184,7 +184,7 @@ def test_with_a_look_into_the_loader_too_the_model_keeps_threads_that_pay(tmp_pa
     assert "torch.set_num_threads(5)" in only(slow).action
     assert only(fast).advice == "Make __getitem__ cheaper"
     assert any("no CPU is free" in fact for fact in only(fast).evidence)
-    assert "where that only waits for a disk or a network, num_workers=1" in only(fast).action
+    assert "only waits for a disk or a network, 1 worker instead" in only(fast).action
 
 
 def test_a_step_of_several_micro_batches_needs_a_batch_for_each(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """Rules about memory: leaks and who holds them, limits, holes, the allocation that failed."""
 
+import re
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
-from support.runs import RankSpec, make_gap, make_info, make_step, summary_of
+from support.runs import RankSpec, make_gap, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.rules import diagnose
 from trainperf.analysis.rules.base import Evidence
@@ -42,16 +44,19 @@ def growing(
     steps: int = 400,
     memory: MemoryLedger | None = None,
     step_ms: int = 100,
+    noise: float = 0.0,
 ) -> Evidence:
-    """A CPU run of 40 s whose own memory grows by so much a step."""
+    """A CPU run of 40 s whose own memory grows by so much a step, give or take the noise."""
+    rng = np.random.default_rng(0)
+    owned = [round(per_step * index + rng.normal(0, noise)) for index in range(steps)]
     made = [
         make_step(
             index,
             tags=int(index < 12),
             forward=step_ms,
             facts={
-                "owned_bytes": 2 * GIB + round(per_step * index),
-                "resident_bytes": 3 * GIB + round(per_step * index),
+                "owned_bytes": 2 * GIB + owned[index],
+                "resident_bytes": 3 * GIB + owned[index],
             },
         )
         for index in range(steps)
@@ -95,6 +100,18 @@ def test_memory_that_will_be_full_in_some_thousand_steps_is_a_leak(tmp_path: Pat
     assert finding.urgent
     assert finding.confidence == "medium"
     assert diagnose(evidence)[0].id == "leak"
+
+
+def test_when_memory_is_full_has_an_interval_as_wide_as_the_noise(tmp_path: Path) -> None:
+    """A MiB per step give or take 20, with 61 GiB left: the planted 62,000 steps are within."""
+    finding = leak(growing(tmp_path, MIB, noise=20 * MIB))
+
+    assert finding is not None
+    steps = re.search(r"full in ([\d,]+) steps \(([\d,]+)–([\d,]+)\)", finding.evidence[0])
+    assert steps is not None
+    left, soonest, latest = (int(number.replace(",", "")) for number in steps.groups())
+    assert soonest < left < latest
+    assert soonest < 61 * 1024 - 400 < latest
 
 
 def test_a_leak_names_who_gathers_and_the_line_that_fills_it(tmp_path: Path) -> None:
@@ -153,6 +170,28 @@ def test_a_held_graph_that_hardly_grows_is_told_quietly(tmp_path: Path) -> None:
 
     assert finding is not None
     assert finding.severity == "low"
+    assert not finding.urgent
+
+
+def test_a_held_graph_that_fills_the_memory_is_urgent_in_a_short_run(tmp_path: Path) -> None:
+    """100 MB in each of 200 steps: a warm-up is no question where the list is found."""
+    memory = holding(200, 200, MIB)
+    finding = graph_held(growing(tmp_path, 100e6, steps=200, step_ms=100, memory=memory))
+
+    assert finding is not None
+    assert finding.urgent
+    assert finding.severity == "high"
+    assert "memory is full in" in finding.evidence[1]
+
+
+def test_what_a_held_graph_takes_is_open_where_memory_was_not_measured(tmp_path: Path) -> None:
+    """Neither urgent nor harmless."""
+    summary = summary_of(tmp_path, [RankSpec(steps=make_steps(200, forward=100))])
+    documents = Documents(memory=holding(200, 200, 1600))
+    finding = graph_held(Evidence(summary=summary, documents=documents))
+
+    assert finding is not None
+    assert finding.severity == "medium"
     assert not finding.urgent
 
 

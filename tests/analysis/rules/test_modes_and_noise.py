@@ -18,6 +18,7 @@ from trainperf.core.steps.records import Scalar
 
 
 MS = 1_000_000
+SPLIT = ("phase_forward_s", "phase_backward_s", "phase_optimizer_s", "phase_other_s")
 
 
 def evidence(
@@ -56,6 +57,18 @@ def test_what_the_operators_need_bounds_what_anomaly_detection_costs(tmp_path: P
 
     assert finding is not None
     assert finding.fraction == pytest.approx(35 / 60, abs=0.001)
+
+    # In a loop that brackets nothing all the work is outside every phase.
+    readings = {
+        name: msgspec.structs.replace(
+            reading, value={"phase_other_s": 0.06}.get(name) if name in SPLIT else reading.value
+        )
+        for name, reading in summary.readings.items()
+    }
+    whole = debug_modes(replace(known, summary=msgspec.structs.replace(summary, readings=readings)))
+
+    assert whole is not None
+    assert whole.fraction == pytest.approx(45 / 60, abs=0.001)
 
     # An audited step of another size has floors of its own, not theirs.
     unlike = debug_modes(replace(known, summary=summary, typical=None))

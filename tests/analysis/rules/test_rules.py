@@ -14,6 +14,7 @@ from support.runs import (
     summary_of,
 )
 
+from trainperf.analysis.rules.gains import change_of
 from trainperf.analysis.rules.input.workers import cpus_of_rank, staffing
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -93,7 +94,7 @@ def test_workers_get_cpus_that_the_model_computes_with_where_that_gains(
 ) -> None:
     """The shortest of what a batch and the rest take, though fewer threads slow the rest.
 
-    Of two CPUs one each: 16 ms instead of 20.  No usual gain is stated, which one thread had.
+    Of two CPUs one each: 16 ms instead of 20.
     """
     data_wait, forward = times_ms
     summary = busy(tmp_path, cpus, threads, data_wait=data_wait, forward=forward)
@@ -102,7 +103,6 @@ def test_workers_get_cpus_that_the_model_computes_with_where_that_gains(
     assert f"num_workers={workers}," in finding.action
     assert ("set_num_threads" in finding.action) == (left is not None)
     assert left is None or f"set_num_threads({left})" in finding.action
-    assert (finding.expected_gain is None) == (left is not None)
     assert finding.fraction == pytest.approx(fraction)
 
 
@@ -119,7 +119,7 @@ def test_where_no_cpu_is_free_a_sample_must_get_cheaper(
     finding = found(summary)["data_wait"]
     assert finding.advice == "Make a sample cheaper"
     assert any(fact.startswith("no CPU is free for a worker") for fact in finding.evidence)
-    assert "set_num_threads" not in finding.action
+    assert not change_of(finding)
     assert finding.fraction == pytest.approx(data_wait / (data_wait + forward))
 
 
@@ -158,6 +158,7 @@ def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_pat
 
     assert "num_workers=2," in finding.action
     assert finding.fraction == pytest.approx(12 / 22)
+    assert finding.gain_upper_bound == pytest.approx(2.2)
 
 
 def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None:
@@ -484,11 +485,14 @@ def test_a_compilation_that_a_short_fit_cannot_pay_back_is_told(tmp_path: Path) 
     assert "first_step" not in found(summary_of(tmp_path / "b", [RankSpec(steps=quick)]))
 
 
-def test_our_own_cost_is_a_finding_like_any_other(tmp_path: Path) -> None:
-    """50 µs of a millisecond."""
-    finding = found(run(tmp_path, facts={"overhead_ns": 50_000}, forward=1))["own_cost"]
+def test_our_own_cost_in_a_short_step_is_a_note_and_never_first(tmp_path: Path) -> None:
+    """50 µs of a millisecond: nothing to gain, and nothing to begin with."""
+    summary = run(tmp_path, facts={"overhead_ns": 50_000}, forward=0.8, callbacks=0.2)
+    finding = found(summary)["own_cost"]
 
     assert finding.evidence == ("50.0 µs of 1.00 ms per step",)
+    assert (finding.fraction, finding.gain_upper_bound) == (0.0, None)
+    assert [finding.id for finding in summary.findings] == ["callbacks", "own_cost"]
 
 
 def test_findings_are_ranked_by_what_they_gain_for_the_fit(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from support.audits import evidence_of, product, use
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
+from trainperf.analysis.rules import diagnose
 from trainperf.core.findings import Finding
 
 
@@ -30,3 +32,23 @@ def test_in_a_long_step_a_refill_is_all_that_is_won(tmp_path: Path) -> None:
 def test_a_device_that_is_ahead_does_not_mind_its_hosts_caches(tmp_path: Path) -> None:
     """Amdahl's law alone."""
     assert bound(tmp_path, "cuda", callbacks=2, forward=2) == pytest.approx(2)
+
+
+def test_arithmetic_in_a_short_step_has_amdahls_bound_and_no_more(tmp_path: Path) -> None:
+    """Of 4 ms fp32 can save 1.5: nothing next to a product was cold before it."""
+    double = product("mm", 1.995, flops=5 * 10**8, precision="fp64", dtypes=("fp64", "fp64"))
+    evidence = evidence_of(tmp_path, [double, use("relu", 2.0)], forward=4.0)
+
+    finding = next(each for each in diagnose(evidence) if each.id == "matmul_precision")
+    assert finding.fraction == pytest.approx(1.495 / 4, rel=0.1)
+    assert finding.gain_upper_bound == pytest.approx(1 / (1 - finding.fraction))
+
+
+def test_workers_share_the_processor_with_a_step_however_warm_it_is(tmp_path: Path) -> None:
+    """A batch of 6 ms and 4 ms of work: two workers leave 3 ms, not the 2 of a warm step."""
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2})
+    steps = make_steps(200, data_wait=6, forward=4)
+    findings = summary_of(tmp_path, [RankSpec(steps=steps, info=info)]).findings
+
+    waiting = next(finding for finding in findings if finding.id == "data_wait")
+    assert waiting.gain_upper_bound == pytest.approx(10 / 3)

@@ -10,4 +10,4 @@ def _train(out: Path, *, fixed: bool) -> None:
     fit(out, loader(AtOnce(Nap(0.016)), num_workers=3 if fixed else 1))
 
 
-SCRIPT = Script(expected=("data_wait",), train=_train)
+SCRIPT = Script(expected=("data_wait",), train=_train, change="workers")

@@ -128,6 +128,24 @@ def test_a_turn_tells_how_long_its_steps_took_with_the_gaps_between() -> None:
     assert (first.steady_ns / MS, first.whole_ns / MS) == (2.0, 4.0)
 
 
+def test_a_turn_tells_after_how_many_steps_something_comes_back() -> None:
+    """Validation after the third step and the eighth: every five."""
+    line = Timeline()
+    baton = Waits(line, steps=4, unlike=1)
+    probe = TurnsProbe(baton, 0, None)
+    probe.attach(line.recorder)
+    line.recorder.on_close = probe.close
+    for number in range(12):
+        line.step(2.0)
+        if number % 5 == 2:
+            line.recorder.enter_gap(Gap.VALIDATION)
+            line.wait(8.0)
+            line.recorder.leave_gap()
+    line.end()
+
+    assert [turn.period for turn in baton.times] == [0, 0, 5]
+
+
 def test_what_is_queued_on_the_device_is_part_of_the_turn() -> None:
     """The queue is empty before the other one trains, and the event is back in the pool."""
     timeline = Timeline()
@@ -201,6 +219,17 @@ def test_steps_ahead_are_what_the_workers_may_have_ready(
 
     assert isinstance(probe, TurnsProbe)
     assert probe._ahead == ahead
+
+
+def test_a_period_of_batches_is_told_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation every 500 batches, two of them a step."""
+    for name, value in Participant(address="", side=0).variable().items():
+        monkeypatch.setenv(name, value)
+
+    (probe,) = turns_probe(None, RunInfo(), 2, 500)
+
+    assert isinstance(probe, TurnsProbe)
+    assert probe.period == 250
 
 
 def test_nobody_waits_who_was_not_launched_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,16 @@ import msgspec
 import pytest
 
 from trainperf.analysis.summary.loss_parity import Parity
-from trainperf.comparison.results import Comparison, Noise, Side, Speedup, TraceDifference
+from trainperf.comparison.results import (
+    ClockChange,
+    Comparison,
+    Noise,
+    Side,
+    Speedup,
+    TraceDifference,
+)
 from trainperf.core.stats.bootstrap import Source
-from trainperf.reports.comparison import causes, notes, speed
+from trainperf.reports.comparison import answer, causes, notes, speed
 
 
 def comparison(noise: Noise, *, runs: int = 1) -> Comparison:
@@ -68,6 +75,20 @@ def test_what_took_less_than_is_known_is_said_so() -> None:
     (row,) = causes(msgspec.structs.replace(found, explained=(operator,)))
 
     assert (row.before, row.after, row.ratio) == ("< 1.00 ms", "3.00 ms", "> +2.00 ms")
+
+
+def test_a_verdict_of_the_first_steps_says_so() -> None:
+    """Validation every 500 steps is not in the first 160."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
+    gain = Speedup(value=1.0, low=0.99, high=1.01, per_rank=False)
+    clock = ClockChange(clock="fit", reading="fit_step_s", verdict="equal", speedup=gain)
+    equal = msgspec.structs.replace(
+        comparison(noise), verdict="equal", primary="fit_step_s", clocks=(clock,), first_steps=160
+    )
+
+    assert answer(equal).startswith(
+        "b against a over the first 160 steps: equal (within 2.0 %), the fit"
+    )
 
 
 def test_an_interval_that_means_nothing_has_no_numbers() -> None:

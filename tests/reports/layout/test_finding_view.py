@@ -56,9 +56,20 @@ def test_a_finding_that_gains_nothing_is_nothing_to_act_on() -> None:
     assert gain(leave) == ""
 
 
-def test_at_most_and_usually_are_told_apart() -> None:
-    """A bound is one thing, what the corpus gained another."""
-    usual = msgspec.structs.replace(finding(0.5), expected_gain=(1.26, 1.94))
+@pytest.mark.parametrize(
+    ("bound", "expected", "text"),
+    [
+        (2.0, (1.26, 1.94), "at most 2.00× faster, usually 1.26–1.94× (corpus)"),
+        (1.06, (1.04, 1.06), "at most 1.06× faster, usually 1.04–1.06× (corpus)"),
+        (1.14, (1.138, 1.14), "at most 1.14× faster, usually about 1.14× (corpus)"),
+        (150.0, (2.7, 100.0), "at most 150× faster, usually 2.70–100× (corpus)"),
+    ],
+)
+def test_at_most_and_usually_are_told_apart_in_the_same_digits(
+    bound: float, expected: tuple[float, float], text: str
+) -> None:
+    """A bound is one thing, what the corpus gained another, and never the larger."""
+    usual = msgspec.structs.replace(finding(0.5), gain_upper_bound=bound, expected_gain=expected)
 
-    assert gain(usual) == "at most 2.00× faster, usually 1.3–1.9× (corpus)"
-    assert finding_view(usual).bound == "at most 2.00× faster"
+    assert gain(usual) == text
+    assert finding_view(usual).bound == text.split(",", maxsplit=1)[0]

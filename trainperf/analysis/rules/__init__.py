@@ -16,9 +16,9 @@ from trainperf.analysis.rules.base import (
     TraceTime,
     all_steps_s,
     own_fit_s,
-    warm_bound,
 )
-from trainperf.analysis.rules.gains import with_expected_gain
+from trainperf.analysis.rules.fit.noisy_run import is_noisy
+from trainperf.analysis.rules.gains import gain_table, with_expected_gain
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
@@ -86,8 +86,6 @@ RULES: tuple[Rule, ...] = tuple(
 )
 """In the order in which findings that rank alike are shown."""
 
-NOISY = "noisy_run"
-
 __all__ = ["RULES", "Rule", "diagnose", "trace_time"]
 
 
@@ -98,10 +96,10 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     """
     summary = evidence.summary
     findings = tuple(
-        with_expected_gain(warm_bound(finding, summary), summary)
+        with_expected_gain(finding, summary, gain_table())
         for finding in findings_of(RULES, evidence)
     )
-    if any(finding.id == NOISY for finding in findings):
+    if is_noisy(summary):
         findings = tuple(map(_less_certain, findings))
     findings = tuple(_located(finding, summary) for finding in findings)
     fit_s = own_fit_s(summary)

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Literal
 
 import msgspec
@@ -71,22 +72,40 @@ def chip_used(documents: Documents) -> Chip | None:
     return None if documents.audit is None else chip_of(documents.audit.device_name)
 
 
-def warm_bound(finding: Finding, summary: Summary) -> Finding:
+def leaves_cold_caches(rule: Rule) -> Rule:
+    """A rule whose cause sleeps, launches a great deal or runs Python that the caches forget.
+
+    Its bounds are `warm_bound`s.  Rules about arithmetic, or about how much of it there is, keep
+    Amdahl's law: what is next to them is as warm before as after.
+    """
+
+    @wraps(rule)
+    def warm(evidence: Evidence) -> Finding | None:
+        finding = rule(evidence)
+        return None if finding is None else warm_bound(finding, evidence.summary)
+
+    return warm
+
+
+def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Finding:
     """The finding, its bound so wide that it holds where the rest of the step gets faster too.
 
     A cause that works or sleeps on the host leaves cold caches to everything after it: without it
     the rest is faster as well, by what `COLD` and `REFILL_S` allow.  E.g. of a step of 6 ms a cause
     takes 3 ms: Amdahl's law says 2×; the other 3 ms may take 1 ms when warm, so the bound is 6×.
     Of a step of 60 ms it takes 30 ms: 60 / (30 - 2) = 2.14×.  Nothing changes where a device does
-    not wait for its host, nor where a rule bounds its change by more than its own share.
+    not wait for its host.
+
+    Args:
+        finding: With Amdahl's bound.
+        summary: Of its run.
+        least: Share of its scope that stays however warm the rest is, e.g. what workers take.
     """
     lost, step_s = finding.fraction, summary.value(STEP_MEAN_S)
     host = summary.run.device == "cpu" or (
         (summary.value(HOST_BOUND_FRACTION) or 0.0) >= LIMITS.host_bound
     )
     if finding.gain_upper_bound is None or not lost or not step_s or not host:
-        return finding
-    if finding.gain_upper_bound != amdahl(lost):
         return finding
     scope_s, times = step_s, 1
     if finding.scope == "fit":
@@ -96,7 +115,8 @@ def warm_bound(finding: Finding, summary: Summary) -> Finding:
         return finding
     rest = 1.0 - lost
     warmer = min(rest * (1 - 1 / COLD), times * REFILL_S / scope_s)
-    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost + warmer))
+    left = max(rest - warmer, least)
+    return msgspec.structs.replace(finding, gain_upper_bound=amdahl(1.0 - left))
 
 
 def steady_step_s(summary: Summary) -> float | None:

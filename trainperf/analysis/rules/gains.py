@@ -1,7 +1,8 @@
 """Gains that changes had in the scripts of the corpus: the evidence for what a finding may bring.
 
-`gains.json` has, for each rule, between which parts of the lost share its scripts saved when their
-fault was mended.  `python -m scripts.bench.faults --gains` writes it from the bench's figures.
+`gains.json` has, for each rule and kind of change, between which parts of the lost share its
+scripts saved when that change was made.  `python -m scripts.bench.faults --gains` writes it from
+the bench's figures.
 """
 
 from functools import cache
@@ -14,11 +15,16 @@ from trainperf.core.findings import Finding
 
 
 ENOUGH = 3
-"""Scripts of one rule; with fewer the spread of all rules stands for it."""
+"""Scripts of one rule and kind of change; with fewer no range is given."""
 
-
-UNLIKE = frozenset({"matmul_precision"})
-"""Rules whose scripts say nothing of most findings: that one's is about fp64, they about bf16."""
+CHANGES = {
+    "set_num_threads": "workers, fewer threads",
+    "num_workers": "workers",
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+}
+"""What tells kinds of changes apart that one rule may advise, by their code; the first counts.
+E.g. a cheaper dataset says nothing of workers, nor fp64 of bf16."""
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,28 +40,33 @@ class GainTable(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     """Machine and versions that the scripts ran on."""
-    every: Saved
-    """Of all rules: between the tenth and the ninetieth percentile."""
     rules: dict[str, Saved]
-    """From the least to the most, of rules that have `ENOUGH` scripts."""
+    """From the least to the most, by `key`, where there are `ENOUGH` scripts."""
 
 
-def with_expected_gain(finding: Finding, summary: Summary) -> Finding:
+def with_expected_gain(finding: Finding, summary: Summary, table: GainTable) -> Finding:
     """The finding with the range that its gain is expected in, never above its bound.
 
     The scripts ran on CPUs: of other devices they say nothing.  Nor do they of changes that are
     not about time.
     """
     bound, lost = finding.gain_upper_bound, finding.fraction
-    if summary.run.device != "cpu" or not lost or finding.urgent or bound is None:
+    saved = table.rules.get(key(finding.id, change_of(finding)))
+    if summary.run.device != "cpu" or not lost or finding.urgent or bound is None or saved is None:
         return finding
-    if finding.id in UNLIKE or "set_num_threads" in finding.action:  # they ran with one thread
-        return finding
-    table = gain_table()
-    saved = table.rules.get(finding.id, table.every)
     low, high = (1 / (1 - min(lost * part, 0.99)) for part in (saved.low, saved.high))
     expected = (max(1.0, min(low, bound)), max(1.0, min(high, bound)))
     return msgspec.structs.replace(finding, expected_gain=expected)
+
+
+def change_of(finding: Finding) -> str:
+    """Kind of the change that it advises; empty for the usual one of its rule."""
+    return next((change for code, change in CHANGES.items() if code in finding.action), "")
+
+
+def key(rule: str, change: str) -> str:
+    """Of a rule's change in the table, e.g. `data_wait: workers`."""
+    return f"{rule}: {change}" if change else rule
 
 
 @cache

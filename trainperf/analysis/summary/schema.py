@@ -102,7 +102,7 @@ class TracedSteps(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     """One sentence, of all ranks that were read together."""
     comm_exposed_s: float | None
-    """Of a step: communication that no computation hides, to read beside the all-reduce tail."""
+    """Of a step: communication that no computation hides, to read with the all-reduce tail."""
     compared: tuple[TracedDuration, ...]
 
 

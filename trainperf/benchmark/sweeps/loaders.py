@@ -194,7 +194,7 @@ def sweep_loader(
         prefetch_factor: To try where there are workers.
         pin_memory: To try; by default as the loader has it.  Nothing without an accelerator.
         step_s: How long a step takes after each batch.  The host sleeps meanwhile, as it does
-            beside a busy device: on a CPU the step competes with the workers, and this does not.
+            next to a busy device: on a CPU the step competes with the workers, and this does not.
         rounds: Passes of each setting, in an order that is reversed every time.
 
     Raises:

@@ -37,7 +37,7 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     """`matmul` is any contraction: matrix products, convolutions, attention."""
     place: Place
-    """`link` copies between host and device; `host` ran on the CPU beside an accelerator."""
+    """`link` copies between host and device; `host` ran on the CPU next to an accelerator."""
     module: str | None
     """Path of the module whose forward made it, e.g. `GPT2.blocks.0.mlp`; backward as forward."""
     line: str | None
@@ -86,6 +86,11 @@ class OperatorUse(msgspec.Struct, frozen=True, kw_only=True):
     def short_name(self) -> str:
         """E.g. `addmm`."""
         return short_name(self.name)
+
+    @property
+    def is_fused_attention(self) -> bool:
+        """Whether it is torch's own attention, forward or backward."""
+        return self.short_name.startswith("_scaled_dot_product")
 
     @property
     def moved_bytes(self) -> int:
@@ -176,6 +181,15 @@ def _resized(use: OperatorUse, ratio: float) -> OperatorUse:
     return msgspec.structs.replace(use, **counts, **times)
 
 
+class AttentionTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Fused attention of one size, forward and backward, timed alone on the audited run's CPU."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    """Of queries, keys and values."""
+    seconds: dict[str, float]
+    """Of one call per precision, host clock, the fastest of several."""
+
+
 class MeasuredChip(Document, frozen=True, kw_only=True):
     """Limits of the audited run's device, measured where no data sheet is in the table."""
 
@@ -183,3 +197,5 @@ class MeasuredChip(Document, frozen=True, kw_only=True):
     version: ClassVar[int] = 1
     schema: int = version
     chip: Chip
+    attention: tuple[AttentionTime, ...] = ()
+    """The heaviest sizes of the audited step in fp32, where the CPU multiplies faster in bf16."""

@@ -51,7 +51,7 @@ class LoaderAnatomy(Document, frozen=True, kw_only=True):
     pinning: Spread | None
     """The copy into page-locked memory; `None` where the loader does not pin."""
     packing_s: float | None
-    """Mean of the part of `transport` that keeps the worker busy, beside its next batch."""
+    """Mean of the part of `transport` that keeps the worker from its next batch."""
     receiving_s: float | None
     """Mean of the part that keeps the training process busy: no number of workers hides it."""
     interval_s: float | None

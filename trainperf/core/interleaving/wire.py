@@ -81,6 +81,9 @@ class TurnTime(msgspec.Struct, frozen=True, kw_only=True):
     """Their median."""
     whole_ns: float
     """Mean over all steps, with the gaps between them and everything else in the turn."""
+    period: int = 0
+    """Steps after which an epoch, a validation or a checkpoint comes back, as far as that is known
+    by now: the longest of them; 0 if nothing is known to."""
 
 
 class TurnOver(msgspec.Struct, frozen=True, kw_only=True, tag="done"):

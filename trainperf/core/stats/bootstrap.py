@@ -95,13 +95,6 @@ class RatioInterval:
         return replace(self, ratio=1 / self.ratio, low=1 / self.high, high=1 / self.low)
 
     @property
-    def scatter(self) -> float:
-        """Relative standard deviation of a run that explains the interval, for all reasons."""
-        if self.source in ("turns", "repeats"):
-            return self.noise
-        return math.log(self.high / self.low) / (2 * Z95 * math.sqrt(2))
-
-    @property
     def resolution(self) -> float:
         """Smallest relative change, either way, that can be told from noise."""
         return max(self.high / self.ratio, self.ratio / self.low) - 1
@@ -136,14 +129,27 @@ def period_length(values: Values) -> int:
     """
     n = len(values)
     least = block_length(values)
-    slow = np.flatnonzero(values > SLOW * np.median(values))
-    if len(slow) < LEAST_PERIODS + 1:
+    period, even = _period(values)
+    if not period:
         return least
-    between = np.diff(slow)
-    period = max(1, round(float(np.median(between))))
-    even = float(np.mean(np.abs(between - period) <= 1)) >= MOSTLY
     wanted = -(-least // period) * period if even else max(least, 2 * period)
     return max(1, min(wanted, n // LEAST_PERIODS))
+
+
+def recurs(values: Values) -> bool:
+    """Whether the slow values, above `SLOW` medians, recur evenly: part of the work, no chance."""
+    return _period(values)[1]
+
+
+def _period(values: Values) -> tuple[int, bool]:
+    """Usual distance between slow values, and whether most are as far apart; 0 of too few."""
+    slow = np.flatnonzero(values > SLOW * np.median(values))
+    if len(slow) < LEAST_PERIODS + 1:
+        return 0, False
+    between = np.diff(slow)
+    period = max(1, round(float(np.median(between))))
+    # A processor that is shared in slices of some milliseconds makes every second or third slow.
+    return period, float(np.mean(np.abs(between - period) <= period // 8)) >= MOSTLY
 
 
 def resamples(n: int, block: int, number: int) -> Iterator[Places]:

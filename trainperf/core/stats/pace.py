@@ -1,13 +1,18 @@
-"""Comparison of two single runs at one pace of the machine they ran on.
+"""Comparison of two single runs within the same pace of the machine they ran on.
 
-While a run trains, a small fixed piece of work is timed every few steps: its *pace*.  Windows of
-steps say how much longer steps take where the pace is slower: a slope, learned inside the runs
-themselves as far as the speed changed there.  Two runs are compared at one pace (an analysis of
-covariance: Cochran, Biometrics 13, 1957).  A slope holds for one loop and one kind of slowness, so
-the farther the paces are apart, the less is known: that widens the interval.
+While a run trains, a small fixed piece of work is timed every few steps: its *pace*.  A host that
+lends its processors out has a few speeds and changes between them, so every step is labelled with
+the pace around it, and steps are compared only with steps of the other run at the same pace
+(post-stratification: Holt and Smith, JRSS A 142, 1979).  Where the two runs share too few paces, a
+slope stands in that is bounded and hardly believed.
+
+The pace does not show other processes that take the core for milliseconds at a time.  They move a
+run's slow steps more than its fast ones, while a change of the code moves both: where the quantiles
+disagree, the interval is as much wider.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,67 +21,61 @@ import numpy.typing as npt
 from trainperf.core.stats.bootstrap import Z95, RatioInterval, interval_around
 
 
-LEAST_TIMINGS = 4
-"""Timings of the pace in a window, so that their median is steady."""
+LEAST_TIMINGS = 16
+"""Fewer timings of the pace say nothing about a run."""
 
-MOST_WINDOWS = 40
-"""Of a run."""
+BIN = 0.12
+"""Width of a pace, as a logarithm: timings scatter by half as much."""
 
-LEAST_WINDOWS = 4
-"""Fewer say nothing about a run."""
+LEAST_STEPS = 8
+"""Of either run at a pace, so that it counts."""
 
-SLOPE, SLOPE_SPREAD = 0.65, 0.3
-"""What a step slows down by, relative to the pace, before anything is known: by most of it, and
-between none and all of it within two standard deviations."""
+SHARED = 0.2
+"""Share of either run's steps at paces that both have; with less a slope stands in."""
 
-DOUBT = 0.45
-"""Standard deviation of the slope from one run to the other: between identical runs of five kinds
-of loop on a host that changed its speed, while this was tuned."""
+SLOPE, DOUBT = 0.5, 0.4
+"""What a step slows down by, relative to the pace, and its standard deviation: between none of it
+and more than all within two of them."""
 
-ALIKE = 3.0
-"""Neighbouring windows are alike: so many of them count as one."""
+LEFT = 0.025
+"""Relative standard deviation from run to run that one pace leaves."""
 
-_NO_NOISE = 1e-6
+BLOCKS = 10
+"""Parts of a run, in order, that are left out in turn: their number for a jackknife."""
+
+_QUANTILES = (0.1, 0.25, 0.5)
+_FASTEST = 0.05
 
 Column = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PacedWindows:
-    """Windows of a run's steps, in order: logarithms of the median step and of the median pace."""
+class PacedSteps:
+    """Steady steps of a run, in order: logarithms of their times, and of the pace around each."""
 
     steps: Column
     paces: Column
-    doubt: float
-    """Variance of a window's pace from the scatter of its timings."""
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> "PacedSteps":
+        """Some of the steps."""
+        return PacedSteps(steps=self.steps[chosen], paces=self.paces[chosen])
 
 
-def paced_windows(walls: Column, paces: Column) -> PacedWindows | None:
-    """Windows of as many steps each; `None` where the pace was timed too rarely.
+def paced_steps(walls: Column, places: Column, paces: Column) -> PacedSteps | None:
+    """Steps labelled with the pace; `None` where it was timed too rarely.
+
+    Between timings the pace is on a line; each is the median of itself and its neighbours.
 
     Args:
         walls: Times of steady steps, in order.
-        paces: The pace after each; NaN where it was not timed.
+        places: Which step each timing followed, as an index of *walls*, ascending.
+        paces: The timings.
     """
-    timed = int(np.isfinite(paces).sum())
-    number = min(MOST_WINDOWS, timed // LEAST_TIMINGS)
-    if number < LEAST_WINDOWS:
+    if len(paces) < LEAST_TIMINGS:
         return None
-    # Cut so that each has as many timings.
-    rank = np.cumsum(np.isfinite(paces)) - 1
-    place = np.clip(rank * number // timed, 0, number - 1)
-    windows = [(walls[place == n], _logs(paces[place == n])) for n in range(number)]
-    return PacedWindows(
-        steps=np.array([math.log(np.median(steps)) for steps, _ in windows]),
-        paces=np.array([np.median(logs) for _, logs in windows]),
-        # Of a median of n: pi/2 times that of a mean.
-        doubt=float(np.median([1.57 * np.var(logs, ddof=1) / len(logs) for _, logs in windows])),
-    )
-
-
-def _logs(paces: Column) -> Column:
-    logs: Column = np.log(paces[np.isfinite(paces)])
-    return logs
+    logs = np.pad(np.log(paces), 1, mode="edge")
+    calm = np.median([logs[:-2], logs[1:-1], logs[2:]], axis=0)
+    return PacedSteps(steps=np.log(walls), paces=np.interp(np.arange(len(walls)), places, calm))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +83,24 @@ class Paced:
     """Two single runs compared at one pace; logarithms of the second's relative to the first's."""
 
     steps: float
-    """How much longer the steps are, at one pace."""
+    """How much longer the steps are, at one pace: their lower quartile."""
     machine: float
     """How much longer the machine took for the same work."""
     explained: float
     """How much longer the machine made the steps."""
     variance: float
-    """Of *steps*: from the scatter of the windows, and from not knowing the slope."""
+    """Of *steps*."""
+
+    def disagreement(self, first_mean: float, second_mean: float) -> float:
+        """Variance of a mean, which shows in full what takes the core away now and then.
+
+        As much as it disagrees with the fast steps, it may be wrong.
+
+        Args:
+            first_mean: Logarithm of the first run's mean of ordinary steps.
+            second_mean: Of the second's.
+        """
+        return (second_mean - first_mean - self.steps - self.explained) ** 2
 
     def interval(
         self, assumed: float, log_ratio: float | None = None, sampling: float = 0.0
@@ -107,25 +117,71 @@ class Paced:
         return interval_around(log, reach, noise=assumed, source="pace")
 
 
-def at_one_pace(first: PacedWindows, second: PacedWindows) -> Paced:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Apart:
+    """How far the quantiles of two runs are apart."""
+
+    quantiles: Column
+    shared: float
+    """The lesser share of a run's steps that were compared."""
+
+
+def at_one_pace(first: PacedSteps, second: PacedSteps) -> Paced:
     """Compare the steps of two runs as if the machine had been as fast during both."""
-    runs = (first, second)
-    centred = [(run.steps - run.steps.mean(), run.paces - run.paces.mean()) for run in runs]
-    products = sum(float(steps @ paces) for steps, paces in centred)
-    squares = sum(
-        max(0.0, float(paces @ paces) - len(paces) * run.doubt)
-        for (_, paces), run in zip(centred, runs, strict=True)
-    )
-    noise = ALIKE * float(np.var(np.concatenate([y - SLOPE * x for y, x in centred]))) + _NO_NOISE
-    prior = 1 / SLOPE_SPREAD**2
-    slope = (SLOPE * prior + products / noise) / (prior + squares / noise)
-    machine = float(second.paces.mean() - first.paces.mean())
-    scatter = sum(
-        ALIKE * float(np.var(steps - slope * paces)) / len(steps) for steps, paces in centred
-    )
+    machine = float(np.median(second.paces) - np.median(first.paces))
+    raw = _raw(first, second)
+    apart = _within(first, second)
+    compared: Callable[[PacedSteps, PacedSteps], _Apart | None] = _within
+    if apart is not None and apart.shared >= SHARED:
+        fastest = np.quantile(second.steps, _FASTEST) - np.quantile(first.steps, _FASTEST)
+        doubt = (float(apart.quantiles[1] - fastest) / 2) ** 2
+    else:
+        apart, compared = _sloped(first, second), _sloped
+        doubt = (DOUBT * machine) ** 2
+    fast, steps, middle = apart.quantiles.tolist()
+    sampled = _jackknife(first, lambda part: compared(part, second))
+    sampled += _jackknife(second, lambda part: compared(first, part))
     return Paced(
-        steps=float(second.steps.mean() - first.steps.mean()) - slope * machine,
+        steps=steps,
         machine=machine,
-        explained=slope * machine,
-        variance=scatter + (DOUBT * machine) ** 2,
+        explained=float(raw[1]) - steps,
+        variance=sampled + ((middle - fast) / 2) ** 2 + doubt + 2 * LEFT**2,
     )
+
+
+def _raw(first: PacedSteps, second: PacedSteps) -> Column:
+    difference: Column = np.quantile(second.steps, _QUANTILES) - np.quantile(
+        first.steps, _QUANTILES
+    )
+    return difference
+
+
+def _within(first: PacedSteps, second: PacedSteps) -> _Apart | None:
+    """At each pace that both have, weighted by the steps there."""
+    at = [np.floor(run.paces / BIN) for run in (first, second)]
+    total, weights, counts = np.zeros(len(_QUANTILES)), 0.0, np.zeros(2)
+    for pace in np.intersect1d(at[0], at[1]):
+        here = [run.only(paces == pace) for run, paces in zip((first, second), at, strict=True)]
+        numbers = [len(run.steps) for run in here]
+        if min(numbers) >= LEAST_STEPS:
+            weight = numbers[0] * numbers[1] / sum(numbers)
+            total, weights = total + weight * _raw(*here), weights + weight
+            counts += numbers
+    if not weights:
+        return None
+    shares = counts / (len(first.steps), len(second.steps))
+    return _Apart(quantiles=total / weights, shared=float(shares.min()))
+
+
+def _sloped(first: PacedSteps, second: PacedSteps) -> _Apart:
+    """All steps, as if each run had had one pace."""
+    machine = np.median(second.paces) - np.median(first.paces)
+    return _Apart(quantiles=_raw(first, second) - SLOPE * machine, shared=0.0)
+
+
+def _jackknife(run: PacedSteps, compared: Callable[[PacedSteps], _Apart | None]) -> float:
+    """Variance of the lower quartile's difference: neighbours in time are left out together."""
+    block = np.arange(len(run.steps)) * BLOCKS // len(run.steps)
+    without = [compared(run.only(block != number)) for number in range(BLOCKS)]
+    values = [apart.quantiles[1] for apart in without if apart is not None]
+    return float(np.var(values)) * (len(values) - 1) if len(values) > 1 else 1.0

@@ -1,7 +1,7 @@
 """Distributions of step times in constant memory, with an interval of the median.
 
 A `Distribution` counts values in bins whose edges grow by 0.2 %, so any quantile is right to
-0.1 % and merging is exact integer addition.  The sums beside the counts give the lag-1
+0.1 % and merging is exact integer addition.  The sums next to the counts give the lag-1
 autocorrelation, which widens the interval of the median: neighbouring steps are not independent.
 """
 

@@ -24,7 +24,14 @@ from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
 
 
-def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1) -> list[Probe]:
+_RECURS = (Tag.FIRST_IN_EPOCH, Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)
+"""Tags of steps that come after something that may come back."""
+_ANY_RECURS = int(Tag.FIRST_IN_EPOCH | Tag.AFTER_VALIDATION | Tag.AFTER_CHECKPOINT)
+
+
+def turns_probe(
+    clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1, period: int = 0
+) -> list[Probe]:
     """The probe, if this process is to take turns; none where ranks are on several machines.
 
     It belongs behind all others: what they do as a step closes is part of the turn.
@@ -33,6 +40,7 @@ def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1
         clock: The device's; `None` where nothing is waited for.
         info: Of the run: its ranks, and the settings of its loader.
         micro_batches: Batches of a step.
+        period: Batches after which what the loop does now and then comes back; 0 if not known.
     """
     place = this_participant()
     if place is None:
@@ -48,7 +56,9 @@ def turns_probe(clock: DeviceClock | None, info: RunInfo, micro_batches: int = 1
     settings = (info.config.get(name) for name in ("num_workers", "prefetch_factor"))
     workers, each = (int(value or 0) for value in settings)
     ahead = 0 if can_be_stopped() else math.ceil(workers * each / micro_batches)
-    return [TurnsProbe(Baton(place), ahead, clock, rank=info.rank, world_size=info.world_size)]
+    probe = TurnsProbe(Baton(place), ahead, clock, rank=info.rank, world_size=info.world_size)
+    probe.period = math.ceil(period / micro_batches)
+    return [probe]
 
 
 class TurnsProbe(Probe):
@@ -81,6 +91,10 @@ class TurnsProbe(Probe):
         self._steps = 0
         self._steady_ns: list[int] = []
         self._began_ns = 0
+        self.period = 0
+        """Steps after which an epoch, a validation or a checkpoint comes back, as far as known."""
+        self._last: dict[Tag, int] = {}
+        """Index of the last step with each of these tags."""
 
     def attach(self, recorder: Recorder) -> None:
         """Wait for the other training to begin, and for the first turn."""
@@ -94,6 +108,8 @@ class TurnsProbe(Probe):
         if turn is None:
             return
         self._steps += 1
+        if draft.tags & _ANY_RECURS:
+            self._look_for_period(draft)
         if self._steps == 1:
             draft.tags |= Tag.TURN_BOUNDARY
         if turn.unlike > 1 and self._steps <= turn.unlike:
@@ -109,6 +125,12 @@ class TurnsProbe(Probe):
         self._steps = 0
         self._steady_ns.clear()
 
+    def _look_for_period(self, draft: Draft) -> None:
+        for tag in _RECURS:
+            if draft.tags & tag:
+                self.period = max(self.period, draft.index - self._last.get(tag, draft.index))
+                self._last[tag] = draft.index
+
     def _times(self) -> TurnTime | None:
         if not self._steady_ns:
             return None
@@ -119,6 +141,7 @@ class TurnsProbe(Probe):
             steady=len(self._steady_ns),
             steady_ns=median(self._steady_ns),
             whole_ns=whole / self._steps,
+            period=self.period,
         )
 
     def ended(self, reason: str) -> None:

@@ -21,7 +21,7 @@ class LossProbe(RingProbe):
 
     *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
     the host is kept and read with those of the next steps, which is cheaper than there and then,
-    because a step's work has filled the caches; one with a graph is read at once.  Beside an
+    because a step's work has filled the caches; one with a graph is read at once.  With an
     *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
     on a device is copied there.
     """
@@ -104,23 +104,30 @@ class LossProbe(RingProbe):
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Hand each step the loss that was copied, or kept, for it."""
         super().resolve(drafts)
+        if self._kept:
+            self._take(drafts)
         for draft in drafts:
             kept = self._on_its_way.pop(draft.index, None)
             if kept is not None:
                 self._fill(draft, kept.reshape(-1).tolist()[0])
-            if draft.index in self._kept:
-                self._take(draft)
             value = self._read.pop(draft.index, None)
             if value is not None:
                 self._fill(draft, value)
 
-    def _take(self, draft: Draft) -> None:
-        """Read what was kept, unless it was written to since: then nobody knows what it was."""
-        value, version = self._kept.pop(draft.index)
-        if value._version == version:  # noqa: SLF001 as above
-            self._fill(draft, value.tolist())  # type: ignore[arg-type]  # of no dimension: a number
-        else:
-            self._fresh = -math.inf
+    def _take(self, drafts: Sequence[Draft]) -> None:
+        """Read what was kept for these steps, in one go: a read of its own takes each 4 µs.
+
+        One that was written to since is not read: nobody knows what it was.
+        """
+        sound: dict[int, torch.Tensor] = {}
+        for draft in drafts:
+            value, version = self._kept.pop(draft.index, (None, 0))
+            if value is not None and value._version == version:  # noqa: SLF001 as above
+                sound[draft.index] = value
+            elif value is not None:
+                self._fresh = -math.inf
+        if sound:
+            self._read |= zip(sound, torch.stack([*sound.values()]).tolist(), strict=True)
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""

@@ -80,7 +80,7 @@ class ResidentMemoryProbe(Probe):
         return {} if _STATUS.is_file() else {MEMORY_SLOPE_BYTES_PER_STEP: NOT_LINUX}
 
 
-NOT_LINUX = "not measured: only Linux tells what a process holds beside mapped files"
+NOT_LINUX = "not measured: only Linux tells what a process holds apart from mapped files"
 
 _STATUS = Path("/proc/self/status")
 

@@ -14,7 +14,7 @@ from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
 
-INTERRUPTED = 2
+INTERRUPTED = 4
 """A timing so many times the shortest says nothing about the cost of the next."""
 
 
@@ -41,8 +41,8 @@ class PaceProbe(Probe):
         now = self.recorder.now_ns()
         if now < self._limit.next_ns:
             return
-        pace = draft.facts[self._column] = pace_ns(self.recorder.now_ns)
-        spent = 2 * (pace or 0)  # the work runs twice: see `pace_ns`
+        draft.facts[self._column] = pace_ns(self.recorder.now_ns)
+        spent = self.recorder.now_ns() - now  # the work runs twice, and first with cold caches
         add(draft, self._overhead, spent)
         self._least_ns = min(self._least_ns, spent or math.inf)
         self._limit.done(now, round(min(spent, INTERRUPTED * self._least_ns)))

@@ -1,4 +1,4 @@
-"""Counts how often learning-rate schedulers step, beside the updates and micro-batches of the fit.
+"""Counts how often learning-rate schedulers step, with the updates and micro-batches of the fit.
 
 Under the names `scheduler_steps`, `updates` and `micro_batches` in the run's configuration; of
 several schedulers the one that steps most.

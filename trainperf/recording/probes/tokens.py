@@ -27,8 +27,12 @@ NO_MASK = (
     "the batch has no attention_mask of shape (batch, tokens) and no labels: pass "
     "tokens=lambda batch: mask"
 )
-WINDOW = 16
-"""Masks on the host that are kept and summed in a row: some steps', so that little is held."""
+WINDOW = 64
+"""Masks on the host that are kept and summed in a row, at the latest as their group is sealed."""
+_MOST_HELD = 1 << 20
+"""Tokens of the masks that are kept."""
+_FIRST = 16
+"""Masks that tell whether each has memory of its own."""
 _MOST_UNCOUNTED = 64
 """Batches whose sequence lengths wait to be counted."""
 _MOST = 1 << 18
@@ -74,6 +78,8 @@ class TokensProbe(RingProbe):
         self._length: int | None = None
         self._kept: torch.Tensor | None = None
         self._waiting: list[_Mask] = []
+        self._held = 0
+        """Tokens of what waits."""
         self._first: list[_Mask] | None = []
         """The first masks, kept to see whether each has memory of its own; `None` after that."""
         self._apart = False
@@ -106,7 +112,8 @@ class TokensProbe(RingProbe):
                 and (not self._waiting or self._waiting[-1][2] == ignored)
             ):
                 self._waiting.append((draft, usual, ignored, usual._version))  # noqa: SLF001 as below
-                if len(self._waiting) >= WINDOW:
+                self._held += usual.numel()
+                if len(self._waiting) >= WINDOW or self._held >= _MOST_HELD:
                     self._sum()
                 return
         mask = self._mask(batch)
@@ -190,7 +197,7 @@ class TokensProbe(RingProbe):
         """Keep a mask until some can be summed at once.
 
         After a real step, whose work has filled the caches, the sum of one takes 60 to 180 µs, and
-        that of sixteen hardly more.
+        that of sixteen some 400, most of it for fetching the code.
         """
         if self._waiting and self._waiting[-1][2] != ignored:
             self._sum()
@@ -198,12 +205,13 @@ class TokensProbe(RingProbe):
             self._add([(draft, marks, ignored, 0)])
             return
         self._waiting.append((draft, marks, ignored, marks._version))  # noqa: SLF001 torch's only count of changes
-        if not self._apart or len(self._waiting) >= WINDOW or marks.numel() > _MOST:
+        self._held += marks.numel()
+        if not self._apart or len(self._waiting) >= WINDOW or self._held >= _MOST_HELD:
             self._sum()
 
     def _sum(self) -> None:
         """Add what waits to its steps."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._held = self._waiting, [], 0
         # One that was written to since is not counted: nobody knows what it was.
         sound = [mask for mask in waiting if mask[1]._version == mask[3]]  # noqa: SLF001 as above
         if sound:
@@ -212,7 +220,7 @@ class TokensProbe(RingProbe):
             self._apart = len(sound) == len(waiting) and _apart(waiting)
         elif self._first is not None:
             self._first += waiting
-            if len(self._first) >= WINDOW:
+            if len(self._first) >= _FIRST:
                 self._apart, self._first = _apart(self._first), None
 
     def _add(self, masks: list[_Mask]) -> None:

@@ -29,7 +29,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """What a trace shall hold beside the operators; each of them costs time and size."""
+    """What a trace shall hold in addition to the operators; each of them costs time and size."""
 
     device: str
     """Type of the device the model is on."""

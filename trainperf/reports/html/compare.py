@@ -237,7 +237,7 @@ def _forest(comparison: Comparison) -> Markup:
         return Markup("")
     axis = _axis(changes)
     head = ("reading", "before", "after", _head(axis), "after / before", "\u00a0")
-    rows = [_ratio_row(change, axis) for change in changes]
+    rows = [_ratio_row(change, row(change, comparison.margin), axis) for change in changes]
     caption = (
         "Bar: 95 % CI of after / before; dashed line: as before. Green is faster, red slower, grey "
         f"equal, undecided or neither. A ring has no interval; beyond {_FARTHEST:g}× a mark is at "
@@ -281,8 +281,7 @@ def _head(axis: Axis) -> Markup:
     return Markup(f'<div class="forest">{"".join(spans)}</div>')
 
 
-def _ratio_row(change: ReadingChange, axis: Axis) -> tuple[str | Markup, ...]:
-    cells = row(change)
+def _ratio_row(change: ReadingChange, cells: Row, axis: Axis) -> tuple[str | Markup, ...]:
     return (
         cells.label,
         cells.before,

@@ -11,7 +11,7 @@ import msgspec
 from trainperf.core.findings import Effort, Finding, Level
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import at_most, share
+from trainperf.core.formatting.units import at_most, share, times
 from trainperf.core.formatting.wrap import wrapped
 
 
@@ -43,7 +43,7 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     gain: str
     """The largest possible gain, and the usual one where the corpus shows one, e.g. `at most 1.67×
-    faster, usually 1.3–1.6× (corpus)`; empty where no bound is known."""
+    faster, usually 1.31–1.58× (corpus)`; empty where no bound is known."""
     bound: str
     """The first half of `gain`, for where there is room for one line."""
     evidence: tuple[str, ...]
@@ -107,9 +107,9 @@ def _usually(finding: Finding) -> str:
     """What the same change gained in the corpus of scripts."""
     if finding.expected_gain is None:
         return ""
-    low, high = (f"{gain:.2g}" for gain in finding.expected_gain)
-    usual = f"about {low}" if low == high else f"{low}–{high}"
-    return f", usually {usual}× (corpus)"
+    low, high = map(times, finding.expected_gain)
+    usual = f"about {high}" if low == high else f"{low.removesuffix('×')}–{high}"
+    return f", usually {usual} (corpus)"
 
 
 def effort(finding: Finding) -> str:

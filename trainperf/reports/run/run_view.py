@@ -24,7 +24,6 @@ from trainperf.core.readings import (
     PHASE_LOOP_S,
     STEP_MEAN_S,
     STEP_S,
-    phase_reading,
 )
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import (
@@ -215,9 +214,6 @@ _NAMES = {
     Phase.LOOP: "the framework's loop between steps",
     Phase.OTHER: "outside every phase",
 }
-UNSPLIT = 'To see more, wrap its parts in monitor.phase("forward"), "backward" and "optimizer".'
-"""Advice for a loop of which no part is measured: there, no clear bottleneck means nothing."""
-
 _PHASE_OF_FINDING = {
     "data_wait": Phase.DATA_WAIT,
     "transfer": Phase.H2D,
@@ -268,9 +264,7 @@ def _what_first(summary: Summary) -> str:
         return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}."
     if not summary.run.steady_steps:
         return ""
-    # Whether a plain loop brackets none of its work.
-    unsplit = all(summary.readings[phase_reading(phase.label)].value is None for phase in COMPUTE)
-    return UNSPLIT if unsplit else NO_FINDING
+    return NO_FINDING
 
 
 def _lowered(advice: str) -> str:

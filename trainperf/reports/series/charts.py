@@ -50,7 +50,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     absent: str | None = None
     """Why there is nothing to draw: it does not apply, or it was not measured."""
     note: str = ""
-    """What must be known beside it."""
+    """What must be known with it."""
 
 
 def charts(groups: Groups, summary: Summary) -> list[Chart]:

@@ -7,7 +7,7 @@ const listened = new WeakSet();
 let plotly = null;
 
 // Plotly takes a second to start, in which nothing else is drawn: it is asked for with the first chart, and
-// begins when the words beside that chart have been painted.
+// begins when the words next to that chart have been painted.
 function loaded() {
   plotly ??= new Promise((done) => {
     const script = el("script", { src: "plotly.min.js", charset: "utf-8" });

@@ -258,7 +258,7 @@ def _kind(
 
 
 def _exposed_s(collectives: Collectives, mine: Rows, computing: Spans) -> float | None:
-    # What runs beside a collective of the host is not known.
+    # What runs during a collective of the host is not known.
     if (collectives.work[mine] == NONE).any():
         return None
     spans = union(collectives.start[mine], collectives.end[mine])

@@ -29,7 +29,7 @@ _RESCUE = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A value that stands beside the events, as JSON."""
+    """A value that stands next to the events, as JSON."""
 
     key: str
     body: bytes

@@ -1,6 +1,6 @@
 """Rule about time spent saving checkpoints."""
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -12,6 +12,7 @@ from trainperf.core.readings import STEP_S
 SAMPLED = Gap.CHECKPOINT
 
 
+@leaves_cold_caches
 def checkpoint(evidence: Evidence) -> Finding | None:
     """The fit stands still for checkpoints.
 

@@ -2,28 +2,28 @@
 
 from trainperf.analysis.rules.base import Evidence, phase_fraction
 from trainperf.analysis.rules.fit.slow_steps import slow_steps
+from trainperf.analysis.rules.host.unnamed_time import unnamed_fraction
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 from trainperf.core.readings import STEP_IQR_S, STEP_P95_S, STEP_S
 
 
+OFTEN = 0.2
+"""Share of the steps: slow ones that are rarer leave the middle half as it is."""
+
+
 def noisy_run(evidence: Evidence) -> Finding | None:
     """The middle half of the steady steps lies far apart, and no loader explains it.
 
     It is no cause and has no gain: it says how much the other numbers are worth.  Where a fifth of
-    the step has no name, or slow steps come back, there is something better to do first.
+    the step has no name, or a fifth of the steps are slow ones that come back, there is something
+    better to do first.
     """
     summary = evidence.summary
     step_s, apart_s = summary.value(STEP_S), summary.value(STEP_IQR_S)
-    if not step_s or apart_s is None or summary.run.steady_steps < LIMITS.steps:
-        return None
-    waited = phase_fraction(summary, Phase.DATA_WAIT) or 0.0
-    # From a quarter of the median on torch.utils.benchmark calls a measurement worthless.  A loader
-    # with workers brings batches in bursts, and has a rule of its own.
-    if apart_s / step_s < 0.25 or waited >= LIMITS.notable:
-        return None
-    if _unexplained(evidence):
+    if not is_noisy(summary) or not step_s or apart_s is None or _explained(evidence):
         return None
     last_s = summary.value(STEP_P95_S)
     return Finding(
@@ -43,6 +43,22 @@ def noisy_run(evidence: Evidence) -> Finding | None:
     )
 
 
-def _unexplained(evidence: Evidence) -> bool:
-    other = phase_fraction(evidence.summary, Phase.OTHER) or 0.0
-    return other >= LIMITS.critical or slow_steps(evidence) is not None
+def is_noisy(summary: Summary) -> bool:
+    """Whether steady steps vary so widely that a share of them is less certain, whatever the cause.
+
+    From a quarter of the median on torch.utils.benchmark calls a measurement worthless.  A loader
+    with workers brings batches in bursts, and has a rule of its own.
+    """
+    step_s, apart_s = summary.value(STEP_S), summary.value(STEP_IQR_S)
+    if not step_s or apart_s is None or summary.run.steady_steps < LIMITS.steps:
+        return False
+    waited = phase_fraction(summary, Phase.DATA_WAIT) or 0.0
+    return apart_s / step_s >= 0.25 and waited < LIMITS.notable
+
+
+def _explained(evidence: Evidence) -> bool:
+    if (unnamed_fraction(evidence.summary) or 0.0) >= LIMITS.critical:
+        return True
+    slow = evidence.summary.slow_steps
+    often = slow is not None and slow.steps / slow.of_steps >= OFTEN
+    return often and slow_steps(evidence) is not None

@@ -1,6 +1,6 @@
 """Rule about slow steps that come back."""
 
-from trainperf.analysis.rules.base import Evidence, own_fit_s, setting
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, own_fit_s, setting
 from trainperf.analysis.summary.schema import LineShare, RecurringSteps, Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
@@ -11,6 +11,7 @@ LEAST = 0.03
 """Share of the fit from which they are worth a finding."""
 
 
+@leaves_cold_caches
 def slow_steps(evidence: Evidence) -> Finding | None:
     """Every n-th step, or each after a pause, takes much longer than the others.
 

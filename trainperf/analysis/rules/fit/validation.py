@@ -1,6 +1,6 @@
 """Rule about time spent in validation."""
 
-from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, setting
 from trainperf.analysis.rules.fit.base import PauseRemedy, gap_finding, less_often
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
@@ -11,6 +11,7 @@ from trainperf.core.phases import Gap
 SAMPLED = Gap.VALIDATION
 
 
+@leaves_cold_caches
 def validation(evidence: Evidence) -> Finding | None:
     """The fit stands still for validation.
 

@@ -1,6 +1,6 @@
 """Rule about callbacks and hooks that take much of the step."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, phase_fraction
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
@@ -10,6 +10,7 @@ from trainperf.core.readings import OVERHEAD_S, STEP_MEAN_S
 SAMPLED = Phase.CALLBACKS
 
 
+@leaves_cold_caches
 def callbacks(evidence: Evidence) -> Finding | None:
     """User hooks are a notable part of the step; the most expensive one is named.
 

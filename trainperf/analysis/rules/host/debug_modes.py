@@ -1,12 +1,13 @@
 """Rule about debugging switches left on, and threads left unused."""
 
-from trainperf.analysis.rules.base import Evidence, setting
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl
-from trainperf.core.readings import STEP_MEAN_S, phase_reading
+from trainperf.core.readings import STEP_MEAN_S
 
 
+@leaves_cold_caches
 def debug_modes(evidence: Evidence) -> Finding | None:
     """Switches of torch that slow a step down, by what was recorded when the fit began.
 
@@ -64,11 +65,19 @@ def _switched_on(summary: Summary) -> dict[str, str]:
 
 
 def _beyond_operators(evidence: Evidence) -> float | None:
-    """Share of the step in forward and backward that even the operators' floors do not explain."""
+    """Share of the step in forward and backward that even the operators' floors do not explain.
+
+    Where a loop does not tell these apart, of all that it may do there.
+    """
     summary, audit, light = evidence.summary, evidence.documents.audit, evidence.typical
     step_s = summary.value(STEP_MEAN_S)
     if not isinstance(audit, StepAudit) or light is None or audit.device != "cpu" or not step_s:
         return None
-    work_s = sum(summary.value(phase_reading(name)) or 0.0 for name in ("forward", "backward"))
-    floors = (light.phases["forward"].floor_s, light.phases["backward"].floor_s)
-    return min(max(0.0, work_s - sum(floors)) / step_s, 0.99)
+    phases_s = summary.phases_s()
+    names: tuple[str, ...] = ("forward", "backward")
+    floor_s = light.phases["forward"].floor_s + light.phases["backward"].floor_s
+    if not all(name in phases_s for name in names):
+        # What a loop of one's own does not bracket is outside every phase.
+        names, floor_s = (*names, "optimizer", "other"), light.step.floor_s
+    work_s = sum(phases_s.get(name, 0.0) for name in names)
+    return min(max(0.0, work_s - floor_s) / step_s, 0.99)

@@ -1,11 +1,12 @@
 """Rule about Python's garbage collector."""
 
-from trainperf.analysis.rules.base import Evidence, own_fit_s, worst
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, own_fit_s, worst
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.readings import GC_S
 
 
+@leaves_cold_caches
 def garbage(evidence: Evidence) -> Finding | None:
     """Steps stand still for the garbage collector."""
     summary = evidence.summary

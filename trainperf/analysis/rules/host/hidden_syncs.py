@@ -6,7 +6,7 @@ is nobody to wait for: there it matters only where Python loops over such values
 
 from collections.abc import Sequence
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, leaves_cold_caches
 from trainperf.analysis.rules.host.base import READS, heaviest, host_lines, read_in_loops, reads
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse
@@ -20,6 +20,7 @@ from trainperf.traces.results import RankTrace
 TRACE_TIME: TraceTime = "host"
 
 
+@leaves_cold_caches
 def hidden_syncs(evidence: Evidence) -> Finding | None:
     """Lines of the step read values back, and settings do so in every batch."""
     on_cpu = evidence.summary.run.device == "cpu"

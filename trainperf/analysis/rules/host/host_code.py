@@ -1,7 +1,7 @@
 """Rule about Python in forward while no operator runs."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
-from trainperf.analysis.rules.fit.noisy_run import noisy_run
+from trainperf.analysis.rules.base import Evidence, TraceTime, leaves_cold_caches
+from trainperf.analysis.rules.fit.noisy_run import is_noisy
 from trainperf.analysis.rules.host.base import LOOP, HostLines, host_lines, read_in_loops
 from trainperf.analysis.rules.host.metrics_every_batch import metric_rows
 from trainperf.core.artifacts.audit import OperatorUse
@@ -13,6 +13,7 @@ from trainperf.core.readings import PHASE_FORWARD_S
 TRACE_TIME: TraceTime = "host"
 
 
+@leaves_cold_caches
 def host_code(evidence: Evidence) -> Finding | None:
     """Much time passes before an operator that is called a few times: print, numpy, files, sleep.
 
@@ -25,7 +26,7 @@ def host_code(evidence: Evidence) -> Finding | None:
     lost = host.before([row])
     # One audited step may have been interrupted there: the steady ones must lack that time too.
     # Where steps differ widely by themselves, others use the machine and interrupt it anywhere.
-    least = LIMITS.notable if noisy_run(evidence) is None else 0.30
+    least = 0.30 if is_noisy(evidence.summary) else LIMITS.notable
     if min(lost, _unexplained(evidence, host)) < least:
         return None
     return Finding(

@@ -1,6 +1,6 @@
 """Rule about operators too small to be worth their launch."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, leaves_cold_caches
 from trainperf.analysis.rules.host.hidden_syncs import hidden_syncs
 from trainperf.analysis.rules.host.host_code import host_code
 from trainperf.analysis.rules.host.logging import logging
@@ -22,6 +22,7 @@ from trainperf.core.readings import HOST_BOUND_FRACTION
 TRACE_TIME: TraceTime = "host"
 
 
+@leaves_cold_caches
 def launch_bound(evidence: Evidence) -> Finding | None:
     """Most operators take longer to launch than to compute, and the step waits for launches.
 

@@ -1,12 +1,13 @@
 """Rule about logging that takes much of the step."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, setting
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, phase_fraction, setting
 from trainperf.analysis.rules.host.base import heaviest, host_lines
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase
 
 
+@leaves_cold_caches
 def logging(evidence: Evidence) -> Finding | None:
     """`self.log` in the step, and what the framework does with the values after it.
 

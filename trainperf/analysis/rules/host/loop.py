@@ -1,6 +1,6 @@
 """Rule about the framework's own time between steps."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, phase_fraction
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
@@ -12,6 +12,7 @@ from trainperf.core.readings import HOST_BOUND_FRACTION, STEP_MEAN_S
 SAMPLED = Phase.LOOP
 
 
+@leaves_cold_caches
 def loop(evidence: Evidence) -> Finding | None:
     """Logging, progress bars and metrics after the last hook take a notable part of the step.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches
 from trainperf.analysis.rules.host.base import heaviest, host_lines, is_near, read_in_loops
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, costs
@@ -36,6 +36,7 @@ DECIDES = (
 """Operators that turn scores into decisions or counts: what metrics are made of."""
 
 
+@leaves_cold_caches
 def metrics_every_batch(evidence: Evidence) -> Finding | None:
     """Work after the model that no gradient flows through and that counts or compares.
 

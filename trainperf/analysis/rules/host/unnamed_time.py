@@ -1,9 +1,15 @@
 """Rule about a part of the step that no phase names."""
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction, steady_step_s
+from trainperf.analysis.rules.base import (
+    Evidence,
+    leaves_cold_caches,
+    phase_fraction,
+    steady_step_s,
+)
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
+from trainperf.core.loop_kind import PLAIN
 from trainperf.core.phases import Phase
 from trainperf.core.readings import OVERHEAD_S
 
@@ -11,32 +17,33 @@ from trainperf.core.readings import OVERHEAD_S
 _WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
+@leaves_cold_caches
 def unnamed_time(evidence: Evidence) -> Finding | None:
     """Much of the step is in `other`: it names the function that was seen there most.
 
-    What slow steps that come back spend there is theirs.  A loop that brackets none of its work
-    has everything there, the work included: nothing can be said about it.
+    What slow steps that come back spend there is theirs.  A loop that does not bracket all of its
+    work has some of it there: no gain is promised then, and what to bracket comes first.
     """
     summary = evidence.summary
+    missing = _not_bracketed(summary)
+    if missing:
+        return _bracket(summary, missing) if summary.run.loop is PLAIN else None
     lost, step_s = unnamed_fraction(summary), steady_step_s(summary)
     if lost is None or not step_s or lost < LIMITS.notable:
         return None
     line = summary.owner(Phase.OTHER.label)
     name = line.subject if line else ""
-    samples = (
-        f"{line.name}: {share(line.fraction)} of that in {line.samples} samples"
-        if line
-        else "no line was seen in most of it"
-    )
-    again = 'monitor.phase("callbacks")' if summary.run.loop.name == "plain" else "a callback"
     return Finding(
         id="unnamed_time",
         title=f"{share(lost)} of the step is outside every phase"
         + (f", mostly in {name}" if name else ""),
         advice=f"Lighten {name}" if name else "Name what runs outside every phase",
-        evidence=(f"{duration(lost * step_s)} of {duration(step_s)} per step", samples),
+        evidence=(
+            f"{duration(lost * step_s)} of {duration(step_s)} per step",
+            *(_sampled(summary) or ("no line was seen in most of it",)),
+        ),
         action=f"do the work of {name or 'that code'} every n-th step, or after the fit; put what "
-        f"has to stay into {again}",
+        f"has to stay into {summary.run.loop.user_code}",
         **costs(lost, confidence="high" if line else "medium"),
         effort="minutes" if line else "hours",
         where=line.where if line else "",
@@ -45,12 +52,45 @@ def unnamed_time(evidence: Evidence) -> Finding | None:
 
 
 def unnamed_fraction(summary: Summary) -> float | None:
-    """Share of a steady step that nothing names and no other rule owns; `None` without enough."""
+    """Share of a steady step that nothing names and no other rule owns.
+
+    `None` without enough steps, and where some of the step's work is not bracketed.
+    """
     lost, step_s = phase_fraction(summary, Phase.OTHER), steady_step_s(summary)
-    measured = summary.phases_s()
-    if lost is None or not step_s or not any(phase.label in measured for phase in _WORK):
+    if lost is None or not step_s or _not_bracketed(summary):
         return None
     slow = summary.slow_steps
-    if slow is not None and slow.phase == Phase.OTHER.label:
+    # Steps after a pause of training are not steady: the mean is without them.
+    if slow is not None and slow.every is not None and slow.phase == Phase.OTHER.label:
         lost -= slow.phase_fraction * slow.lost_s / (slow.of_steps * step_s)
     return max(0.0, lost - (summary.value(OVERHEAD_S) or 0.0) / step_s)
+
+
+def _bracket(summary: Summary, missing: tuple[str, ...]) -> Finding | None:
+    phases_s = summary.phases_s()
+    other_s, step_s = phases_s.get(Phase.OTHER.label, 0.0), sum(phases_s.values())
+    if not summary.run.steady_steps or other_s < LIMITS.notable * step_s:
+        return None
+    return Finding(
+        id="unnamed_time",
+        title=f"{share(other_s / step_s)} of the step is outside every phase; "
+        f"not bracketed: {', '.join(missing)}",
+        advice=f"Bracket {', '.join(missing)}",
+        evidence=(f"{duration(other_s)} of {duration(step_s)} per step", *_sampled(summary)),
+        action=" and ".join(f'with monitor.phase("{label}"):' for label in missing)
+        + " around that part of the step; what is left outside can then be told from it",
+        severity="low",
+        confirm="trainperf report shows its time",
+    )
+
+
+def _not_bracketed(summary: Summary) -> tuple[str, ...]:
+    measured = summary.phases_s()
+    return tuple(phase.label for phase in _WORK if phase.label not in measured)
+
+
+def _sampled(summary: Summary) -> tuple[str, ...]:
+    line = summary.owner(Phase.OTHER.label)
+    if line is None:
+        return ()
+    return (f"{line.name}: {share(line.fraction)} of that in {line.samples} samples",)

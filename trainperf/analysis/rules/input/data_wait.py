@@ -6,6 +6,7 @@ from trainperf.analysis.rules.base import (
     late_s,
     phase_fraction,
     setting,
+    warm_bound,
     worst,
 )
 from trainperf.analysis.rules.input.base import (
@@ -51,7 +52,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
     if lost < LIMITS.notable or small_tensors_wait(summary):
         return None
     remedy = _remedy(summary, waited * step_s, step_s)
-    return Finding(
+    # Workers share the processor with the model where the model runs on it too.
+    finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
         advice=remedy.advice,
@@ -61,15 +63,15 @@ def data_wait(evidence: Evidence) -> Finding | None:
             *remedy.evidence,
         ),
         action=remedy.action,
-        # Workers share the processor with the model where the model runs on it too.
         **costs(
-            lost if remedy.saved is None else remedy.saved,
+            1 - max(1 - lost, remedy.making),
             confidence="medium" if summary.run.device == "cpu" else "high",
         ),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
+    return warm_bound(finding, summary, least=remedy.making)
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:

@@ -1,6 +1,12 @@
 """Rule about workers that restart in every epoch."""
 
-from trainperf.analysis.rules.base import Evidence, all_steps_s, own_fit_s, setting
+from trainperf.analysis.rules.base import (
+    Evidence,
+    all_steps_s,
+    leaves_cold_caches,
+    own_fit_s,
+    setting,
+)
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
@@ -8,6 +14,7 @@ from trainperf.core.loop_kind import PLAIN
 from trainperf.core.readings import DATA_WAIT_ALL_FRACTION, DATA_WAIT_FRACTION
 
 
+@leaves_cold_caches
 def epoch_start(evidence: Evidence) -> Finding | None:
     """The loader's workers end with every epoch, and the next one waits for new ones.
 

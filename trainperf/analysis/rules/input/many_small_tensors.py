@@ -1,6 +1,6 @@
 """Rule about batches of many small tensors."""
 
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import Evidence, leaves_cold_caches
 from trainperf.analysis.rules.input.base import (
     MANY_TENSORS,
     lost_to_loader,
@@ -15,6 +15,7 @@ from trainperf.core.formatting.units import count, duration, rate, share, size
 from trainperf.core.readings import H2D_BYTES, H2D_BYTES_PER_S, H2D_TENSORS, STEP_MEAN_S
 
 
+@leaves_cold_caches
 def many_small_tensors(evidence: Evidence) -> Finding | None:
     """The batch is many small tensors, and the step pays for the handling of each.
 

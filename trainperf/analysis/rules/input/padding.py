@@ -16,14 +16,12 @@ def padding(evidence: Evidence) -> Finding | None:
     """
     summary = evidence.summary
     wasted = summary.value(PADDING_FRACTION)
-    waited = summary.value(DATA_WAIT_FRACTION) or 0.0
     # Ordinary batches of unequal documents have 30–66 % (parcae#8).
     if wasted is None or wasted < 0.20 or summary.run.steady_steps < LIMITS.steps:
         return None
     advice, action, quadratic = _remedy(summary)
     squared = attention_share(evidence) if quadratic else 0.0
-    # Rows of (1 - wasted) of the length take (1 - wasted)² of attention's time.
-    lost = (1 - waited) * (wasted + squared * wasted * (1 - wasted))
+    lost = lost_to_padding(summary, squared) or 0.0
     return Finding(
         id="padding",
         title=f"{share(wasted)} of the tokens are padding",
@@ -37,6 +35,21 @@ def padding(evidence: Evidence) -> Finding | None:
         effort="hours",
         confirm="trainperf compare BEFORE AFTER: more effective tokens/s, padding_fraction near 0",
     )
+
+
+def lost_to_padding(summary: Summary, squared: float = 0.0) -> float | None:
+    """Share of the step, its data wait excepted; `None` where the padding was not counted.
+
+    Args:
+        summary: Of the run.
+        squared: Share of it in attention, where rows get shorter: rows of (1 - wasted) of the
+            length take (1 - wasted)² of its time.
+    """
+    wasted = summary.value(PADDING_FRACTION)
+    if wasted is None:
+        return None
+    waited = summary.value(DATA_WAIT_FRACTION) or 0.0
+    return (1 - waited) * (wasted + squared * wasted * (1 - wasted))
 
 
 def attention_share(evidence: Evidence) -> float:

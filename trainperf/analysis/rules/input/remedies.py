@@ -11,7 +11,6 @@ from trainperf.analysis.rules.input.workers import (
     model_threads,
     no_cpu_free,
     round_trip_s,
-    saved_by,
     staffing,
     why_no_more,
     workers_for,
@@ -22,7 +21,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import Effort
 from trainperf.core.formatting.units import count, duration, plural, size
 from trainperf.core.phases import Phase
-from trainperf.core.readings import phase_reading
+from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
 
 UNEVEN = 2.0
@@ -37,16 +36,19 @@ class LoaderRemedy:
     evidence: tuple[str, ...]
     action: str
     effort: Effort = "minutes"
-    saved: float | None = None
-    """Share of the step that it saves at most; `None` is all that is lost."""
+    making: float = 0.0
+    """Share of the step that the workers it advises take to make its batches: they do not do away
+    with that.  E.g. a batch of 20 ms before 2 ms of work: two workers make the step 10 ms, not 2.
+    """
     part: str = ""
     """What the wait is mainly for, as it is called in code."""
     where: str = ""
 
 
 def staffed(remedy: LoaderRemedy, staff: Staff, summary: Summary, making_s: float) -> LoaderRemedy:
-    """The remedy, with what its workers save and the threads that they cost the model."""
-    remedy = replace(remedy, saved=saved_by(staff.workers, making_s, summary))
+    """The remedy, with the time that its workers take and the threads that they cost the model."""
+    step_s = summary.value(STEP_MEAN_S)
+    remedy = replace(remedy, making=making_s / staff.workers / step_s if step_s else 0.0)
     if staff.threads is None:
         return remedy
     threads, cpus = plural(model_threads(summary), "thread"), cpus_of_rank(summary) or 0
@@ -63,7 +65,8 @@ def unless_waiting(remedy: LoaderRemedy, summary: Summary, making_s: float) -> L
     if not no_cpu_free(summary):
         return remedy
     workers = workers_for(making_s, rest_s(summary) or making_s)
-    waiting = f"where that only waits for a disk or a network, num_workers={workers} needs no CPU"
+    # Without the setting's name: what more workers usually gain says nothing of a cheaper sample.
+    waiting = f"where that only waits for a disk or a network, {plural(workers, 'worker')} instead"
     return replace(remedy, action=f"{remedy.action}; {waiting}")
 
 

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 
 from trainperf.analysis.rules.base import setting
-from trainperf.analysis.rules.input.base import lost_to_loader, rest_s
+from trainperf.analysis.rules.input.base import rest_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import CAUTION
 from trainperf.core.formatting.units import plural
@@ -98,20 +98,9 @@ def staffing(summary: Summary, making_s: float) -> Staff | None:
     )
     if staff is None or staff.workers <= (setting(summary, "num_workers") or 0):
         return None
-    saved, lost = saved_by(staff.workers, making_s, summary), lost_to_loader(summary) or 0.0
-    return staff if staff.step_s < step_s and saved >= CAUTION * lost else None
-
-
-def saved_by(workers: int, making_s: float, summary: Summary) -> float:
-    """Share of the step that so many workers save at most.
-
-    They do not do away with making batches, but make one in a part of its time.  E.g. a batch of
-    20 ms before 2 ms of work: two workers make the step 10 ms, not 2.
-    """
-    step_s, available_s = summary.value(STEP_MEAN_S), rest_s(summary)
-    if not step_s or available_s is None:
-        return 0.0
-    return max(0.0, 1 - max(available_s, making_s / workers) / step_s)
+    saved_s = step_s - max(available_s, making_s / staff.workers)
+    enough = saved_s >= CAUTION * (step_s - available_s)
+    return staff if staff.step_s < step_s and enough else None
 
 
 def why_no_more(summary: Summary, making_s: float) -> str:

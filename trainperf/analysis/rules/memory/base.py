@@ -46,14 +46,21 @@ class Growth:
     """Whether it is full within a day of training."""
 
 
-def growth(evidence: Evidence) -> Growth | None:
-    """The growth that matters; `None` where there is none, or not enough was recorded of it."""
+def growth(evidence: Evidence, *, cause_shown: bool = False) -> Growth | None:
+    """The growth that matters; `None` where there is none, or not enough was recorded of it.
+
+    Args:
+        evidence: Of the run.
+        cause_shown: Whether what grows is found, so that it cannot be a warm-up.
+    """
     summary, room = evidence.summary, room_bytes(evidence)
     slope = summary.reading(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None or slope.value is None or slope.low is None or slope.high is None:
         return None
     grown = slope.value * summary.run.steady_steps
-    if slope.low <= 0 or grown < GROWN_BYTES or room is None or not long_enough(summary):
+    if slope.low <= 0 or grown < GROWN_BYTES or room is None:
+        return None
+    if not cause_shown and not long_enough(summary):
         return None
     if lasts_s(evidence, slope.value) > MATTERS_S:
         return None

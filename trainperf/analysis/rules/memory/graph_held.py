@@ -9,7 +9,8 @@ from trainperf.analysis.rules.memory.base import (
     lasts_s,
     pace,
 )
-from trainperf.core.findings import Finding
+from trainperf.core.findings import LIMITS, Finding
+from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 
 
 def graph_held(evidence: Evidence) -> Finding | None:
@@ -20,9 +21,12 @@ def graph_held(evidence: Evidence) -> Finding | None:
     holder = graphs_held(evidence)
     if holder is None:
         return None
-    grows = growth(evidence)
+    summary = evidence.summary
+    slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
+    measured = summary.run.steady_steps >= LIMITS.steps and slope is not None
+    grows = growth(evidence, cause_shown=True) if measured else None
     # What a graph keeps alive comes on top: by itself what is held fills the memory this late.
-    per_step = holder.size_bytes / evidence.summary.run.steps
+    per_step = holder.size_bytes / summary.run.steps
     soon = grows.soon if grows else lasts_s(evidence, per_step) <= DAY_S
     name = holder.name or f"a {holder.kind}"
     origin = (f"made at {holder.made_at}",) if holder.made_at else ()
@@ -32,7 +36,7 @@ def graph_held(evidence: Evidence) -> Finding | None:
         advice="Detach what is kept",
         evidence=(holding(holder), *((pace(grows),) if grows else ()), *origin),
         action=f"store value.detach() in {name}, or clear it when the step is over",
-        severity="high" if soon else "low",
+        severity="high" if soon else "low" if measured else "medium",
         urgent=soon,
         where=holder.where or holder.made_at,
         confirm="trainperf.smoke.assert_no_graph_held passes; memory_slope_bytes_per_step is 0",

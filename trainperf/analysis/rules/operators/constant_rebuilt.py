@@ -1,6 +1,6 @@
 """Rule about constants rebuilt in every step."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, leaves_cold_caches
 from trainperf.analysis.rules.operators.base import audited, total_s
 from trainperf.core.findings import LIMITS, Finding
 
@@ -8,6 +8,7 @@ from trainperf.core.findings import LIMITS, Finding
 TRACE_TIME: TraceTime = "operators"
 
 
+@leaves_cold_caches
 def constant_rebuilt(evidence: Evidence) -> Finding | None:
     """Masks, tables and the like are made anew in forward from nothing but numbers.
 

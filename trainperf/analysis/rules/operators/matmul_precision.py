@@ -1,6 +1,7 @@
 """Rule about matrix products in a slow precision."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 from trainperf.analysis.rules.base import Evidence, TraceTime
 from trainperf.analysis.rules.operators.base import (
@@ -25,6 +26,9 @@ SHORTER = ("tf32", "bf16", "fp16")
 _WEIGHT = {"mm": -1, "addmm": -1, "convolution": 1}
 """Which of its tensors is the weight, in products that have one; the input is before it."""
 
+Times = Mapping[tuple[tuple[int, ...], ...], Mapping[str, float]]
+"""Seconds of fused attention, forward and backward, by its shapes and precision."""
+
 _CONVERTED: dict[Part, int] = {"forward": 2, "recompute": 1}
 """Conversions of each input of a product: to the other precision, and its gradient's back."""
 
@@ -34,12 +38,13 @@ def matmul_precision(evidence: Evidence) -> Finding | None:
 
     The bound: products at the peak of the faster precision, and with autocast half the time for
     everything else in forward and backward.  On a CPU the finding is given and ranked by a
-    forecast: as efficient as in fp32, plus the price of each call and of the conversions.
+    forecast: the arithmetic of products gets faster, calls and conversions are added, and fused
+    attention takes what it took when it was timed in both.
     """
     step = audited(evidence)
     if step is None:
         return None
-    return _double(step) or _single(step, evidence.summary.run.loop)
+    return _double(step) or _single(step, evidence)
 
 
 def _double(step: AuditedStep) -> Finding | None:
@@ -64,7 +69,7 @@ def _double(step: AuditedStep) -> Finding | None:
     )
 
 
-def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
+def _single(step: AuditedStep, evidence: Evidence) -> Finding | None:
     peaks = step.light.chip.flops_per_s
     slow = peaks.get("fp32", 0.0)
     # Twice the fp32 peak is worth the digits (A100's TF32: eight times).
@@ -73,13 +78,11 @@ def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
     if precision is None or not rows:
         return None
     forecasts = step.basis == "measured"
-    saved_s = [
-        _saved_s(row, precision, step)
-        if forecasts
-        else row.time_s - row.use.flops / peaks[precision]
-        for row in rows
-    ]
-    lost = step.fraction(sum(saved_s))
+    if forecasts:
+        lost = step.fraction(_forecast_s(rows, precision, step, evidence))
+    else:
+        at_peak_s = sum(row.use.flops for row in rows) / peaks[precision]
+        lost = step.fraction(total_s(rows) - at_peak_s)
     if lost < LIMITS.notable:
         return None
     facts = [
@@ -95,7 +98,7 @@ def _single(step: AuditedStep, loop: LoopKind) -> Finding | None:
         id="matmul_precision",
         title=f"fp32 products take {step.share(rows)} of the step",
         advice="Use the tensor cores" if step.audit.device == "cuda" else "Multiply in bf16",
-        action=_faster_action(precision, peaks, loop),
+        action=_faster_action(precision, peaks, evidence.summary.run.loop),
         **fields,
         confirm="trainperf compare BEFORE AFTER: faster, and the loss still matches",
     )
@@ -124,16 +127,31 @@ def _products(step: AuditedStep) -> list[Timed]:
     return [row for row in step.operators if row.use.kind == "matmul" and row.use.part in PASSES]
 
 
-def _saved_s(row: Timed, precision: str, step: AuditedStep) -> float:
+def _forecast_s(
+    rows: Sequence[Timed], precision: str, step: AuditedStep, evidence: Evidence
+) -> float:
+    """Seconds of a step that products on a CPU probably save; the rest of the step is as it was."""
+    chip = evidence.documents.chip
+    timed = {} if chip is None else {size.shapes: size.seconds for size in chip.attention}
+    return sum(_saved_s(row, precision, step, timed) for row in rows)
+
+
+def _saved_s(row: Timed, precision: str, step: AuditedStep, timed: Times) -> float:
     """Forecast for all its calls on a CPU: below zero where they take longer in *precision*.
 
-    Arithmetic is as efficient as in fp32; Python around the calls stays.
+    What keeps them from the peak of fp32 keeps them from that of *precision*, too: calls, threads
+    that wake up, memory.
     """
     chip, use = step.light.chip, row.use
-    faster_s = row.computed_s * chip.flops_per_s["fp32"] / chip.flops_per_s[precision]
-    # Choosing a kernel takes longer than a small product.
-    least_s = max(faster_s, use.calls * chip.product_s.get(precision, 0.0))
-    return row.computed_s - least_s - use.calls * _conversions_s(use, step)
+    if use.is_fused_attention:
+        # Forward was timed with its backward; a size that was not is no gain.
+        seconds = timed.get(use.shapes[:3], {}) if use.part == "forward" else {}
+        return use.calls * (seconds["fp32"] - seconds[precision]) if precision in seconds else 0.0
+    arithmetic_s = min(use.flops / chip.flops_per_s["fp32"], row.computed_s)
+    saved_s = arithmetic_s * (1 - chip.flops_per_s["fp32"] / chip.flops_per_s[precision])
+    # Choosing a kernel may take longer.
+    call_s = chip.product_s.get(precision, 0.0) - chip.product_s.get("fp32", 0.0)
+    return saved_s - use.calls * (max(0.0, call_s) + _conversions_s(use, step))
 
 
 def _conversions_s(use: OperatorUse, step: AuditedStep) -> float:

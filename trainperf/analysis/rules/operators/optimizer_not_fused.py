@@ -1,6 +1,6 @@
 """Rule about updates made of many small operators."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, leaves_cold_caches
 from trainperf.analysis.rules.operators.base import audited, total_s
 from trainperf.core.findings import LIMITS, Finding
 from trainperf.core.formatting.units import count
@@ -9,6 +9,7 @@ from trainperf.core.formatting.units import count
 TRACE_TIME: TraceTime = "operators"
 
 
+@leaves_cold_caches
 def optimizer_not_fused(evidence: Evidence) -> Finding | None:
     """The update takes a notable part of the step and is not one fused kernel.
 

@@ -277,7 +277,7 @@ def level(y: float) -> Markup:
 
 
 def note(x: float, y: float, label: str) -> Markup:
-    """Words on a picture, beside a point: on whichever side there is more room."""
+    """Words on a picture, next to a point: on whichever side there is more room."""
     side = "left" if x > 0.6 * WIDE else "right"
     style = f"left:{x / WIDE * 100:.2f}%;top:{y:.1f}px"
     return Markup(f'<span class="label {side}" style="{style}">{text(label)}</span>')

@@ -1,0 +1,116 @@
+"""Time in no phase: whose it is, and what a loop that brackets only a part of its work is told."""
+
+from pathlib import Path
+
+import pytest
+from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
+
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.fit.noisy_run import noisy_run
+from trainperf.analysis.rules.host.unnamed_time import unnamed_time
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
+from trainperf.core.phases import Tag
+from trainperf.core.steps.records import RunInfo, StepRecord
+
+
+def plain(*missing: str) -> RunInfo:
+    """Of a plain loop that brackets all its work but this."""
+    reasons = {f"phase_{label}_s": "not measured" for label in missing}
+    return make_info(config={"loop": "plain"}, reasons=reasons)
+
+
+def finding_of(path: Path, info: RunInfo, **ms: float) -> Finding | None:
+    """About two hundred steps of so many milliseconds per phase."""
+    spec = RankSpec(steps=make_steps(200, **ms), info=info)
+    return unnamed_time(Evidence(summary=summary_of(path, [spec])))
+
+
+@pytest.mark.parametrize(
+    "missing", [("backward",), ("forward", "backward"), ("forward", "backward", "optimizer")]
+)
+def test_a_loop_that_does_not_bracket_all_its_work_is_told_what_to_bracket(
+    missing: tuple[str, ...], tmp_path: Path
+) -> None:
+    """More than half of the step is in no phase: it may well be the work itself."""
+    bracketed = {} if "optimizer" in missing else {"optimizer": 9.0}
+    finding = finding_of(tmp_path, plain(*missing), **bracketed, other=11)
+
+    assert finding is not None
+    assert "of the step is outside every phase; not bracketed: " in finding.title
+    assert finding.advice == f"Bracket {', '.join(missing)}"
+    assert finding.gain_upper_bound is None
+    assert finding.fraction is None
+    assert finding.severity == "low"
+    assert 'monitor.phase("backward")' in finding.action
+
+
+def test_a_loop_with_all_its_work_in_phases_has_a_bound_for_the_rest(tmp_path: Path) -> None:
+    """What has to stay goes into a phase of its own."""
+    finding = finding_of(tmp_path, plain(), forward=4, backward=4, optimizer=1, other=11)
+
+    assert finding is not None
+    assert finding.fraction == pytest.approx(11 / 20)
+    assert 'monitor.phase("callbacks")' in finding.action
+
+
+def test_little_in_no_phase_needs_no_brackets(tmp_path: Path) -> None:
+    """Backward in phase("forward") is split where it matters only."""
+    assert finding_of(tmp_path, plain("backward"), forward=19, optimizer=1, other=1) is None
+
+
+def test_steps_after_validation_are_not_subtracted_from_a_mean_that_lacks_them(
+    tmp_path: Path,
+) -> None:
+    """15 of 35 ms in no phase, and steps after validation spend a second there too."""
+    after = {40, 97, 150, 222, 301}
+    steps = [
+        make_step(
+            i,
+            tags=int(Tag.WARMUP) * (i < 12) | int(Tag.AFTER_VALIDATION) * (i in after),
+            forward=20,
+            other=1000 if i in after else 15,
+        )
+        for i in range(400)
+    ]
+    summary = summary_of(tmp_path, [RankSpec(steps=steps)])
+    finding = unnamed_time(Evidence(summary=summary))
+
+    assert summary.slow_steps is not None
+    assert summary.slow_steps.tag == "after_validation"
+    assert finding is not None
+    assert finding.fraction == pytest.approx(15 / 35)
+
+
+def varying(path: Path, info: RunInfo, *, slow_every: int = 1000, other: float = 0) -> Summary:
+    """Steps of 10 to 18 ms, and slow ones of 100."""
+
+    def step(index: int) -> StepRecord:
+        forward = 100 if index % slow_every == 0 else 10 + 2 * (index % 7 * 3 % 5)
+        return make_step(index, tags=int(index < 12), forward=forward, other=other)
+
+    return summary_of(path, [RankSpec(steps=[step(index) for index in range(800)], info=info)])
+
+
+@pytest.mark.parametrize("slow_every", [100, 20, 4])
+def test_slow_steps_explain_noise_only_where_they_are_many(slow_every: int, tmp_path: Path) -> None:
+    """One in a hundred leaves the middle half as wide as it is; one in four widens it."""
+    summary = varying(tmp_path, plain(), slow_every=slow_every)
+
+    assert summary.slow_steps is not None
+    assert (noisy_run(Evidence(summary=summary)) is not None) == (slow_every > 5)
+
+
+def test_a_loop_without_brackets_may_be_noisy(tmp_path: Path) -> None:
+    """Nobody can tell there what is unnamed; what to bracket comes first."""
+    summary = varying(tmp_path, plain("forward", "backward", "optimizer"), other=5)
+
+    assert [finding.id for finding in summary.findings] == ["unnamed_time", "noisy_run"]
+
+
+def test_unnamed_time_in_a_noisy_run_comes_alone_and_is_less_certain(tmp_path: Path) -> None:
+    """The steps vary all the same."""
+    (finding,) = varying(tmp_path, plain(), other=6).findings
+
+    assert finding.id == "unnamed_time"
+    assert finding.confidence == "low"

@@ -1,0 +1,61 @@
+"""Paced steps of a run, in constant memory: its steady steps, and the machine's pace around each.
+
+Steps are thinned as everywhere; timings of the pace are few and thinned on their own, so that a
+long run keeps them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from trainperf.core.stats.pace import Column, PacedSteps, paced_steps
+from trainperf.core.steps.block import StepBlock, StepSchema
+
+
+MOST = 4096
+"""Steps kept, and timings; at least half as many of a long run."""
+
+
+class PaceFold:
+    """Every k-th steady step of the first rank, as the steps of all are as long, and its pace.
+
+    A later attempt that recorded other facts replaces what came before it.
+    """
+
+    def __init__(self) -> None:
+        self._begin(None)
+
+    def _begin(self, schema: StepSchema | None) -> None:
+        self._schema = schema
+        self._walls: list[Column] = []
+        self._timings: list[Column] = []
+        """Rows of steady steps passed before a timing, and the timing in nanoseconds."""
+        self._passed = 0
+        self._stride = 1
+
+    def observe(self, blocks: Sequence[StepBlock]) -> None:
+        """Take the next steps: the same ones of every rank that took part."""
+        if not blocks or not len(blocks[0]):
+            return
+        steady = blocks[0].steady()
+        if self._schema != steady.schema:
+            self._begin(steady.schema)
+        paces = steady.fact("pace_ns")
+        if paces is None:
+            return
+        timed = np.flatnonzero(np.isfinite(paces))
+        self._timings.append(np.stack([timed + self._passed, paces[timed]], axis=1))
+        self._walls.append(steady.wall_ns[-self._passed % self._stride :: self._stride])
+        self._passed += len(steady)
+        while sum(map(len, self._walls)) > MOST:
+            self._walls = [np.concatenate(self._walls)[::2]]
+            self._stride *= 2
+        while sum(map(len, self._timings)) > MOST:
+            self._timings = [np.concatenate(self._timings)[::2]]
+
+    def steps(self) -> PacedSteps | None:
+        """The steps with their paces; `None` where the pace was not timed, or too rarely."""
+        if not self._timings:
+            return None
+        places, paces = np.concatenate(self._timings).T
+        return paced_steps(np.concatenate(self._walls), places / self._stride, paces)
