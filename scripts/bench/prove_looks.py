@@ -96,6 +96,9 @@ def comparisons(split: str, kept: list[Outcome], seconds: float) -> Iterator[lis
         if pairs is None:
             print(f"{kind}: too few steady steps", flush=True)
             continue
+        scatter = np.std([second.log - first.log for first, second in pairs], ddof=1)
+        sampled = np.median([first.sampling + second.sampling for first, second in pairs]) ** 0.5
+        print(f"{kind}: pairs differ by {scatter:.1%}, steps leave {sampled:.1%}", flush=True)
         yield [judged(kind, pairs, longer) for longer in LONGER]
 
 

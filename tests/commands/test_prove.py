@@ -260,6 +260,45 @@ def test_a_lightning_script_needs_no_change(tmp_path: Path) -> None:
         assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 2
 
 
+LIGHTNING_RANKS = """
+import sys, time
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 1)
+    def training_step(self, batch, index):
+        time.sleep(float(sys.argv[1]))
+        return self.layer(batch[0]).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+if __name__ == "__main__":
+    rows = DataLoader(TensorDataset(torch.randn(480, 8)), batch_size=4, num_workers=1)
+    quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    trainer = pl.Trainer(accelerator="cpu", devices=2, strategy="ddp", max_epochs=2, **quiet)
+    trainer.fit(Model(), rows)
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_a_trainer_launches_take_turns(tmp_path: Path) -> None:
+    """The second is a child of the first, and no worker of its loader."""
+    (tmp_path / "ranks.py").write_text(LIGHTNING_RANKS, encoding="utf-8")
+
+    ended = prove(tmp_path, "ranks.py 0.005", "ranks.py 0.03", "--pairs", "1", "--format", "json")
+
+    assert ended.returncode == 0, ended.stderr
+    (found,) = json.loads(ended.stdout)
+    assert found["before"]["world_size"] == 2
+    for rank in (0, 1):
+        run = read(tmp_path / f"runs/prove/before-1/trainperf/steps-rank{rank}.jsonl")
+        assert len(run.gap_s(Gap.OTHERS_TURN.label)) >= 5
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -144,6 +144,28 @@ def test_a_slow_dataset_in_the_training_process_is_named_by_its_line(tmp_path: P
     assert owner.fraction == pytest.approx(truth, abs=LINE)
 
 
+@pytest.mark.real_clock
+@pytest.mark.parametrize("planted", [True, False], ids=["planted", "healthy"])
+def test_a_sleep_in_forward_is_named_and_a_forward_of_operators_is_not(
+    tmp_path: Path, *, planted: bool
+) -> None:
+    """A line of the user is the innermost frame of both."""
+    monitor, weight = LoopMonitor(tmp_path, report=False), torch.randn(300, 300)
+    with monitor:
+        for _ in monitor.batches([weight] * 120):
+            with monitor.phase("forward"):
+                product = weight
+                for _ in range(6):
+                    product = (product @ weight).tanh()
+                if planted:
+                    rest("forward", 12.0)
+            monitor.end_step()
+    assert monitor.run is not None
+    summary = summarize(Run.open(monitor.run))
+    named = [finding for finding in summary.findings if finding.id == "python_in_step"]
+    assert [finding.title.split()[0] for finding in named] == (["rest"] if planted else [])
+
+
 def test_a_fit_may_go_without(tmp_path: Path) -> None:
     """Neither thread nor file."""
     summary = trained(tmp_path, lines=False)

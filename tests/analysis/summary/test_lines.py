@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_step
 
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.host.python_in_step import python_in_step
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
@@ -40,6 +43,8 @@ STACKS = (
     SampledStack("backward", (9,), 1),
     SampledStack("other", (10,), 1),
     SampledStack("forward", (5, 0, 2, 6, 3), 3),
+    SampledStack("forward", (5, 4, 3), 2, "time.sleep"),
+    SampledStack("other", (5, 0, 1), 3, "Python"),
 )
 
 
@@ -328,3 +333,39 @@ def test_workers_that_bring_batches_in_turn_are_no_slow_steps(tmp_path: Path) ->
 
     assert "slow_steps" in waits(0)
     assert "slow_steps" not in waits(4)
+
+
+@pytest.mark.parametrize(
+    ("asleep", "working", "fires"),
+    [(60, 40, True), (30, 70, True), (20, 80, False), (4, 8, False)],
+    ids=["60 %", "30 %", "20 % of forward are 12 % of the step", "few samples"],
+)
+def test_a_sleep_in_forward_is_named_with_its_share_of_the_step(
+    tmp_path: Path, asleep: int, working: int, *, fires: bool
+) -> None:
+    """Forward takes 60 % of the step; a line that may run an operator is not meant."""
+    steps = [make_step(step, forward=60.0, backward=40.0) for step in range(100)]
+    samples = [*seen(11, range(asleep)), *seen(2, range(working))]
+    summary = summary_of(tmp_path, steps, samples)
+    findings = [finding for finding in summary.findings if finding.id == "python_in_step"]
+    assert bool(findings) is fires
+    if fires:
+        share = asleep / (asleep + working)
+        assert findings[0].where == "model.py:20"
+        assert "Block.forward" in findings[0].title
+        assert "time.sleep" in findings[0].evidence[1]
+        assert findings[0].fraction == pytest.approx(0.6 * share)
+        assert findings[0].gain_upper_bound > 1 / (1 - 0.6 * share)  # type: ignore[operator]
+
+
+def test_a_loop_without_phases_has_its_python_in_other(tmp_path: Path) -> None:
+    """All of its step is there; `unnamed_time` can say nothing about it."""
+    steps = [make_step(step, other=100.0) for step in range(100)]
+    summary = summary_of(tmp_path, steps, [*seen(12, range(40)), *seen(3, range(60))])
+    work = ("phase_forward_s", "phase_backward_s", "phase_optimizer_s")
+    readings = {name: value for name, value in summary.readings.items() if name not in work}
+    bare = msgspec.structs.replace(summary, readings=readings)
+    finding = python_in_step(Evidence(summary=bare))
+    assert finding is not None
+    assert finding.where == "train.py:100"
+    assert finding.fraction == pytest.approx(0.4)

@@ -1,5 +1,6 @@
 """Sampler of the training thread: what it sees, what it keeps, what it costs, when it stops."""
 
+import contextlib
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ from trainperf.recording.probes.lines import (
 )
 from trainperf.recording.probes.user_stacks import (
     FRAMEWORK,
+    LIBRARY,
     MODULE,
     MOST_STACKS,
     PACKAGE,
@@ -55,14 +57,15 @@ def recorder_of() -> Recorder:
 
 def names(stacks: UserStacks, number: int) -> list[str]:
     """Functions of a stack, the innermost one first."""
-    _, _, *places = stacks.keys[number]
+    _, _, _, *places = stacks.keys[number]
     return [described(*stacks.places[place]).function for place in places]
 
 
 def test_files_are_told_apart_by_whose_they_are() -> None:
     """Torch's, Python's, an installed package's, the user's."""
     installed = f"{sysconfig.get_path('purelib')}/somepackage/code.py"
-    assert kind_of(json.__file__) == FRAMEWORK
+    assert kind_of(json.__file__) == LIBRARY
+    assert kind_of(contextlib.__file__) == FRAMEWORK  # it calls whatever it is given
     assert kind_of(torch.nn.functional.__file__) == FRAMEWORK
     assert kind_of(torch.nn.modules.module.__file__) == MODULE
     assert kind_of(installed) == PACKAGE

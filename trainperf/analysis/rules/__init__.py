@@ -53,6 +53,7 @@ RULES: tuple[Rule, ...] = tuple(
             "host.hidden_syncs",
             "host.metrics_every_batch",
             "host.host_code",
+            "host.python_in_step",
             "host.logging",
             "host.debug_modes",
             "host.host_bound",

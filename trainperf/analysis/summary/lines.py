@@ -7,12 +7,14 @@ known from its records alone.
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.summary.schema import LineShare, PhaseLines, RecurringSteps
+from trainperf.analysis.summary.schema import LineShare, PhaseLines, PlainCode, RecurringSteps
 from trainperf.core.artifacts.lines import Sample, SampledLines, SampledStack
 from trainperf.core.phases import DISQUALIFYING, PHASES, Tag
+from trainperf.core.stats.quantiles import wilson
 from trainperf.core.steps.block import StepBlock
 
 
@@ -220,6 +222,37 @@ def _named(lines: SampledLines, slot: str, steps: Collection[int] | None) -> Pha
         samples=number,
         owner=_owner(weights, share, _around(lines, share)),
         lines=tuple(share(place, weight) for place, weight in tops.most_common(MOST_LINES)),
+        host=_plain_code(lines, slot, steps),
+    )
+
+
+def _plain_code(lines: SampledLines, slot: str, steps: Collection[int] | None) -> PlainCode | None:
+    """What is no tensor operation there, under the innermost function that most of it is in."""
+    stacks: Counter[tuple[int, ...]] = Counter()
+    names: Counter[str] = Counter()
+    all_us: list[int] = []
+    for sample in lines.samples:
+        stack = lines.stacks[sample.stack]
+        if stack.slot != slot or (steps is not None and sample.step not in steps):
+            continue
+        all_us.append(sample.stands_for_us)
+        if stack.host_work:
+            stacks[stack.frames] += sample.stands_for_us
+            names[stack.host_work] += sample.stands_for_us
+    if not stacks.total():
+        return None
+    owner = _owner(stacks, _Share(lines, len(all_us), stacks.total()), running=())
+    if owner is None:
+        return None
+    weights = np.array(all_us, dtype=np.float64)
+    fraction = owner.fraction * stacks.total() / float(weights.sum())
+    # Samples stand for unlike times: so many equal ones would be as sure.
+    low, high = wilson(fraction, float(weights.sum() ** 2 / (weights**2).sum()))
+    return PlainCode(
+        line=msgspec.structs.replace(owner, fraction=fraction),
+        low=low,
+        high=high,
+        names=tuple(name for name, _ in names.most_common(3)),
     )
 
 

@@ -159,6 +159,19 @@ class LineShare(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.function} ({self.where})" if self.function else self.where
 
 
+class PlainCode(msgspec.Struct, frozen=True, kw_only=True):
+    """What a function of the user runs on the host that is no tensor operation."""
+
+    line: LineShare
+    """The innermost function in at least half of it, at its heaviest line; the share is of the
+    phase or gap."""
+    low: float
+    high: float
+    """95 % interval of that share, by the number of samples."""
+    names: tuple[str, ...]
+    """What runs, e.g. `time.sleep`; that which takes most first."""
+
+
 class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     """Lines that were seen in a phase of the steady steps, or in a gap; on rank 0."""
 
@@ -170,6 +183,7 @@ class PhaseLines(msgspec.Struct, frozen=True, kw_only=True):
     there is none."""
     lines: tuple[LineShare, ...]
     """The heaviest ones, each with its own share."""
+    host: PlainCode | None = None
 
 
 class RecurringSteps(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,9 @@ class SampledStack(msgspec.Struct, frozen=True, array_like=True):
     """Numbers of places, the outermost first; none where no code of the user was running."""
     outside: int
     """How many of them are outside every module that is called: the rest is its forward."""
+    host_work: str = ""
+    """What ran there that is no tensor operation, e.g. `Python` or `time.sleep`; empty where it
+    may have been one."""
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):

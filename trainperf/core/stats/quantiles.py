@@ -202,3 +202,16 @@ class InterquartileRange:
     def across(cls, ranks: "Sequence[InterquartileRange]") -> "InterquartileRange":
         """Ranks are pooled: each rank's steps count."""
         return cls(Distribution.across([rank.values for rank in ranks]))
+
+
+def wilson(fraction: float, n: float) -> tuple[float, float]:
+    """95 % interval of a share that was seen in *n* independent looks (Wilson 1927).
+
+    E.g. 15 of 100: 9.3 to 23.3 %.
+    """
+    if n <= 0:
+        return 0.0, 1.0
+    spread = _Z95**2 / n
+    middle = (fraction + spread / 2) / (1 + spread)
+    half = math.sqrt(spread * (fraction * (1 - fraction) + spread / 4)) / (1 + spread)
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -23,9 +23,9 @@ BUDGET = 0.0005
 """Share of wall time that sampling may cost: half of what is allowed to everything sampled."""
 LEAST_NS = 10_000_000
 """Between two samples, however little they cost."""
-SWITCH_NS = 30_000
-"""What a sample costs beyond its own time: the training thread gives up the interpreter lock, and
-gets it back.  Measured by `scripts/bench/lines.py`."""
+SWITCH_NS = 160_000
+"""What a sample costs beyond its own time: the training thread gives up the interpreter lock amid
+Python code, and gets it back.  Measured by `scripts/bench/lines.py`."""
 EAGER_NS = 10_000_000
 """Before a sample, in which the interpreter's switch interval is short: longer than what a sample
 before would fall behind, so that it comes anywhere in the loop alike."""
@@ -119,6 +119,7 @@ class LinesProbe(Probe):
     def document(self) -> SampledLines:
         """What was seen so far."""
         samples, keys = list(self._samples), list(self._stacks.keys)
+        host_work = self._stacks.host_work
         return SampledLines(
             taken=self._taken,
             every=self._every,
@@ -126,8 +127,8 @@ class LinesProbe(Probe):
             cost_s=self._cost_ns / 1e9,
             places=tuple(described(code, line) for code, line in list(self._stacks.places)),
             stacks=tuple(
-                SampledStack(_LABELS[slot], tuple(reversed(places)), outside)
-                for slot, outside, *places in keys
+                SampledStack(_LABELS[slot], tuple(reversed(places)), outside, host_work[work])
+                for slot, outside, work, *places in keys
             ),
             samples=tuple(Sample(*sample) for sample in samples if sample[0] < len(keys)),
         )

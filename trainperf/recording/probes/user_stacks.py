@@ -9,11 +9,15 @@ from types import CodeType, FrameType
 import torch
 
 from trainperf.core.artifacts.lines import Place
+from trainperf.recording.probes.host_work import CALLERS, host_work, package_of
 
 
-FRAMEWORK, PACKAGE, USER, MODULE = range(4)
-"""Whose code a frame runs: torch's, a framework's or Python's own; an installed package's; the
-user's; and the part of torch that calls a module's forward."""
+FRAMEWORK, PACKAGE, USER, MODULE, LIBRARY = range(5)
+"""Whose code a frame runs: torch's or a framework's; an installed package's; the user's; the part
+of torch that calls a module's forward; and Python's or numpy's, which calls nothing of torch."""
+
+_OPERATORS = (FRAMEWORK, MODULE)
+"""Whose frames may run tensor operations for the user's line."""
 
 MOST_STACKS = 2000
 """Different ones that are kept apart; any further one counts as a stack without frames."""
@@ -27,10 +31,11 @@ _MODULE_FILE = str(_TORCH / "nn" / "modules" / "module.py")
 _OURS = Path(__file__).parents[2]
 _STANDARD = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {"site-packages", "dist-packages"}
-_FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "numpy", "tqdm")
+_FRAMEWORKS = ("lightning", "pytorch_lightning", "torch", "accelerate", "tqdm")
 
 Key = tuple[int, ...]
-"""Slot, number of frames outside of modules, and the places from the innermost one on."""
+"""Slot, number of frames outside of modules, number of what runs on the host, and the places from
+the innermost one on."""
 
 
 class UserStacks:
@@ -47,12 +52,15 @@ class UserStacks:
         self._stacks: dict[Key, int] = {}
         self.keys: list[Key] = []
         """What each stack consists of."""
+        self.host_work: list[str] = [""]
+        """What runs that is no tensor operation, by number; the first is for what may be one."""
+        self._host_work: dict[tuple[int, int], int] = {}
 
     def number(self, slot: int, innermost: FrameType | None) -> int:
         """Number of the stack that ends in this frame.  No frame is kept."""
         own: list[int] = []
         others: list[int] = []
-        inside, last, codes, frame = 0, FRAMEWORK, self._codes, innermost
+        inside, last, codes, frame, leaf = 0, FRAMEWORK, self._codes, innermost, None
         while frame is not None:
             code = frame.f_code
             entry = codes.get(id(code))
@@ -65,16 +73,19 @@ class UserStacks:
                 if last == USER:  # a wrapper's forward, as DDP's, is torch's: its inside counts
                     inside = len(own)
                 kind = last
+            if leaf is None or (kind in _OPERATORS and not own):
+                leaf = kind
             last = kind
             frame = frame.f_back
         places = own[:_DEEPEST] if own else others[:_DEEPEST]
-        key = (slot, max(0, len(places) - inside) if own else len(places), *places)
+        work = 0 if leaf in _OPERATORS or not own else self._work(innermost, leaf)
+        key = (slot, max(0, len(places) - inside) if own else len(places), work, *places)
         number = self._stacks.get(key)
         return self._new(key) if number is None else number
 
     def _new(self, key: Key) -> int:
         if len(self.keys) >= MOST_STACKS:
-            key = (key[0], 0)
+            key = (key[0], 0, 0)
             if key in self._stacks:
                 return self._stacks[key]
         number = self._stacks[key] = len(self.keys)
@@ -91,9 +102,24 @@ class UserStacks:
             self.places.append((code, at[1]))  # which keeps the code, and so its id, alive
         return number
 
+    def _work(self, frame: FrameType | None, kind: int | None) -> int:
+        """Number of what it does on the host.  Its source is read where it is seen first."""
+        if frame is None:
+            return 0
+        code = frame.f_code
+        at = (id(code), frame.f_lasti)
+        number = self._host_work.get(at)
+        if number is None:
+            work = host_work(frame, None if kind == USER else package_of(code.co_filename))
+            if work not in self.host_work:
+                self.host_work.append(work)
+            number = self._host_work[at] = self.host_work.index(work)
+        return number
+
     def _classify(self, code: CodeType) -> int:
         if len(self._codes) >= _MOST_CODES:  # code that is made anew all the time
             self._codes.clear()
+            self._host_work.clear()
         kind = kind_of(code.co_filename)
         self._codes[id(code)] = (kind, code)
         return kind
@@ -109,9 +135,13 @@ def kind_of(file: str) -> int:
     parts = path.parts
     package = next((at for at, part in enumerate(parts) if part in _INSTALLED), None)
     if package is not None:
-        return FRAMEWORK if parts[package + 1].startswith(_FRAMEWORKS) else PACKAGE
-    ours = path.is_relative_to(_OURS) or path.is_relative_to(_STANDARD)
-    return FRAMEWORK if ours else USER
+        name = parts[package + 1]
+        if name.startswith(_FRAMEWORKS):
+            return FRAMEWORK
+        return LIBRARY if name.startswith("numpy") else PACKAGE
+    if path.is_relative_to(_STANDARD):
+        return FRAMEWORK if package_of(file) in CALLERS else LIBRARY
+    return FRAMEWORK if path.is_relative_to(_OURS) else USER
 
 
 def described(code: CodeType, line: int) -> Place:

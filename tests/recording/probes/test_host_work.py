@@ -1,0 +1,122 @@
+"""What a frame does that is no tensor operation, instruction by instruction."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import pytest
+import torch
+
+from trainperf.recording.probes.host_work import host_work
+from trainperf.recording.probes.user_stacks import UserStacks
+
+
+needs_positions = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="instructions have no place in the source"
+)
+
+
+def by_line(path: Path, body: str) -> dict[str, set[str]]:
+    """Line of a function's source to what it was seen doing, at any of its instructions."""
+    file = path / "train.py"
+    file.write_text(f"def work(x, w, words):\n{body}")
+    space = {"torch": torch, "time": time, "json": json, "re": re, "np": np, "sleep": time.sleep}
+    exec(compile(file.read_text(), str(file), "exec"), space)  # noqa: S102 code with a file
+    seen_at: dict[str, set[str]] = {}
+    lines = file.read_text().splitlines()
+
+    def watch(frame: FrameType, event: str, _: object) -> Callable | None:
+        if frame.f_code.co_filename != str(file):
+            return None
+        frame.f_trace_opcodes = True
+        work = host_work(frame, None)
+        if event == "opcode" and work:
+            seen_at.setdefault(lines[frame.f_lineno - 1].strip(), set()).add(work)
+        return watch
+
+    sys.settrace(watch)
+    try:
+        space["work"](torch.ones(4, 4), torch.ones(4, 4), ["a b"])  # type: ignore[operator]
+    finally:
+        sys.settrace(None)
+    seen_at.pop("def work(x, w, words):", None)
+    return seen_at
+
+
+@needs_positions
+@pytest.mark.parametrize(
+    ("line", "work"),
+    [
+        ("time.sleep(0)", "time.sleep"),
+        ("sleep(0)", "sleep"),
+        ("np.dot(np.ones(3), np.ones(3))", "np.dot"),
+        ("print(end='')", "print"),
+        ("words.append('c')", "append"),
+        ("[time.sleep(\n    0\n), 1]", "time.sleep"),
+    ],
+)
+def test_a_call_that_cannot_be_an_operator_is_named(tmp_path: Path, line: str, work: str) -> None:
+    """A function of the standard library or numpy, or a method that no tensor has."""
+    indented = "\n".join(f"    {part}" for part in line.splitlines())
+    assert work in set().union(*by_line(tmp_path, f"{indented}\n").values())
+
+
+@needs_positions
+def test_a_python_loop_is_seen_at_its_jump(tmp_path: Path) -> None:
+    """Where the interpreter lets other threads in."""
+    body = "    total = 0\n    for i in range(3):\n        total += i * i\n    return total\n"
+    assert {"Python"} in by_line(tmp_path, body).values()
+
+
+@needs_positions
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = x @ w",
+        "x = torch.mm(x, w)",
+        "x = x.matmul(w).relu()",
+        "a, b = x.split(2)",
+        "x = x[0] * w + 1 > 2",
+        "x = sum([x, w])",
+        "x = float(x.sum())",
+        "x = max(x.flatten())",
+        "x = torch.nn.functional.relu(x)",
+        "x = (lambda f: f(x))(torch.sigmoid)",
+        "x = list(map(torch.sigmoid, [x]))",
+        "x += w; x.clamp_(0)",
+    ],
+)
+def test_what_may_be_an_operator_is_one(tmp_path: Path, line: str) -> None:
+    """Also where a built-in function calls it."""
+    assert by_line(tmp_path, f"    {line}\n") == {}
+
+
+def test_frames_of_the_standard_library_count_unless_torch_runs_them() -> None:
+    """`json` under the user's line; `json` under torch under the user's line."""
+    stacks = UserStacks()
+
+    def hook(_: object) -> None:
+        frame = sys._getframe().f_back
+        while frame is not None and "json" not in frame.f_code.co_filename:
+            frame = frame.f_back
+        numbers.append(stacks.number(0, frame))
+
+    numbers: list[int] = []
+    json.loads("{}", object_hook=hook)
+    inside = f"{Path(torch.__file__).parent}/hub.py"
+    space: dict[str, Callable] = {}
+    exec(compile("def load(call): call()", inside, "exec"), space)  # noqa: S102 as above
+    space["load"](lambda: None)
+    calls = {"json": json, "hook": hook}
+    exec(  # noqa: S102
+        compile("def load(): json.loads('{}', object_hook=hook)", inside, "exec"), calls
+    )
+    calls["load"]()  # type: ignore[operator]
+
+    work = [stacks.host_work[stacks.keys[number][2]] for number in numbers]
+    assert work == ["json", ""]

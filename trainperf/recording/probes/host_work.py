@@ -1,0 +1,160 @@
+"""Work of a running frame on the host that cannot be a tensor operation.
+
+A call into C leaves no frame of its own: at `x = x @ w` the innermost frame is the user's, as it is
+at `time.sleep(1)`.  The instruction it stands at tells them apart.  The interpreter is left in
+loops and as functions begin only where it has run Python for a while; a call names what is called.
+Everything that might be an operator, such as a method of an unknown object, counts as one.
+"""
+
+import ast
+import builtins
+import dis
+import linecache
+import re
+import sys
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+
+import torch
+
+
+PYTHON = "Python"
+"""The interpreter itself."""
+
+HOST_PACKAGES = frozenset(
+    {"PIL", "imageio", "matplotlib", "nltk", "numpy", "pandas", "regex", "requests", "scipy"}
+    | {"skimage", "sklearn", "urllib3"}
+)
+"""Installed ones that run no operator of torch."""
+
+CALLERS = frozenset(
+    {
+        "_weakrefset",
+        "abc",
+        "asyncio",
+        "ast",
+        "concurrent",
+        "contextlib",
+        "copy",
+        "enum",
+        "functools",
+    }
+    | {"importlib", "inspect", "linecache", "multiprocessing", "operator", "queue", "selectors"}
+    | {"threading", "traceback", "typing", "warnings", "weakref"}
+)
+"""Modules of the standard library that call back, wait for other threads, or run inside torch."""
+
+_LOOPS = ("RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+_CALLS = ("PRECALL", "CALL")
+_PLAIN = frozenset({"chr", "input", "isinstance", "len", "open", "ord", "print", "range"})
+"""Built-in functions that call no operator, whatever they are given; `sum` may."""
+_METHODS = frozenset(
+    name
+    for kind in (str, bytes, bytearray, list, dict, set, re.Pattern, re.Match)
+    for name in dir(kind)
+    if not name.startswith("_")
+).difference(dir(torch.Tensor), dir(torch.nn.Module), dir(torch.nn.ModuleDict))
+
+
+def host_work(frame: FrameType, package: str | None) -> str:
+    """Such as `Python`, `time.sleep` or `json`; empty where it may be an operator.
+
+    Args:
+        frame: The innermost one.
+        package: Top name of the library whose code it runs; `None` for the user's own.
+    """
+    if package is not None:
+        return package if package in HOST_PACKAGES or _standard(package) else ""
+    code = frame.f_code
+    if frame.f_lasti < 0:
+        return ""
+    instruction = dis.opname[code.co_code[frame.f_lasti]]
+    if instruction.startswith(_LOOPS):
+        return PYTHON
+    if not instruction.startswith(_CALLS):
+        return ""
+    return called(_source(code, frame.f_lasti), code, frame.f_globals)
+
+
+def package_of(file: str) -> str:
+    """Top name of the library a file belongs to: a folder's or its own."""
+    parts = Path(file).parts
+    tops = [at + 1 for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    if not tops:  # the standard library's: below `lib/python3.11`
+        tops = [at + 1 for at, part in enumerate(parts) if part.startswith("python3.")]
+    return Path(parts[tops[-1]]).stem if tops and tops[-1] < len(parts) else ""
+
+
+def _standard(module: str) -> bool:
+    return module in sys.stdlib_module_names and module not in CALLERS
+
+
+def _source(code: CodeType, offset: int) -> str:
+    """The expression that the instruction at *offset* runs; empty without its source."""
+    positions = getattr(code, "co_positions", None)  # Python 3.11 has it
+    span = None if positions is None else next(islice(positions(), offset // 2, None), None)
+    if span is None or None in span:
+        return ""
+    first, last, begin, end = span
+    lines = linecache.getlines(code.co_filename)[first - 1 : last]
+    if not lines:
+        return ""
+    encoded = [line.encode() for line in lines]
+    if encoded[0][:begin].rstrip().endswith(b"."):  # a part of an expression
+        return ""
+    encoded[-1] = encoded[-1][:end]
+    encoded[0] = encoded[0][begin:]
+    return b"".join(encoded).decode(errors="replace")
+
+
+def called(source: str, code: CodeType, space: Mapping[str, object]) -> str:
+    """Name of the function that a call calls, if it is one that cannot be an operator."""
+    try:
+        call = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError):
+        return ""
+    if not isinstance(call, ast.Call):
+        return ""
+    names = _names(call.func)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    function = _resolved(names, code, space)
+    if function is None:
+        return method if method in _METHODS else ""
+    return ".".join(names) if _is_plain(function) else ""
+
+
+def _names(function: ast.expr) -> list[str]:
+    """`time.sleep` in parts; empty if it is more than names."""
+    if isinstance(function, ast.Name):
+        return [function.id]
+    if isinstance(function, ast.Attribute):
+        before = _names(function.value)
+        return [*before, function.attr] if before else []
+    return []
+
+
+def _resolved(names: list[str], code: CodeType, space: Mapping[str, object]) -> object | None:
+    """A global function, or one of a module that is a global; `None` for anything else."""
+    if not names or names[0] in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        return None
+    value = space.get(names[0], getattr(builtins, names[0], None))
+    for name in names[1:]:
+        if not isinstance(value, ModuleType):
+            return None
+        value = vars(value).get(name)
+    return value
+
+
+def _is_plain(function: object) -> bool:
+    owner = getattr(function, "__self__", None)
+    module = getattr(function, "__module__", None)
+    if isinstance(owner, ModuleType):
+        module = owner.__name__
+    elif owner is not None:
+        module = type(owner).__module__
+    top = module.partition(".")[0] if isinstance(module, str) else ""
+    if top in ("builtins", "_io"):
+        return getattr(function, "__name__", "") in _PLAIN
+    return top in HOST_PACKAGES or _standard(top)
