@@ -6,10 +6,10 @@ import signal
 import tempfile
 from pathlib import Path
 
-from support.browser import browser
+from support.browser import browser, picture
 
 
-__all__ = ["browser"]
+__all__ = ["browser", "picture"]
 
 pytest_plugins = ["support.retries"]
 

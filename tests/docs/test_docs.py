@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.docs import PAGES, blocks
+
 from scripts.render_docs import pages
 from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.rules import RULES
@@ -62,6 +64,37 @@ def test_a_renderer_writes_every_generated_page_elsewhere(tmp_path: Path) -> Non
 
     written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
     assert written == set(pages())
+
+
+SHAPE = re.compile(
+    r"Step time [\d.,]+ (s|ms|µs)( \(95 % CI [\d.,]+–[\d.,]+\))?(, mean [\d.,]+ (s|ms|µs))?"
+    r"(; \d+ % of it is [^.;%]*?( and \d+ % (?!is )[^.;]+)?)?\. "
+    r"(No clear bottleneck|First: .+? — (the fit )?at most [\d.]+× faster"
+    r"(, usually (about )?[\d.]+(–[\d.]+)?× \(corpus\))?)\."
+)
+"""First sentences of a report."""
+
+
+def test_the_reports_that_are_shown_begin_as_reports_do() -> None:
+    """What an earlier version printed is replaced when the sentence changes."""
+    golden = [
+        path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "golden").glob("*.txt")
+    ]
+    shown = [block.text for page in PAGES for block in blocks(page)]
+    for text in (" ".join(text.split()) for text in golden + shown):
+        assert len(SHAPE.findall(text)) == len(re.findall(r"Step time \d", text)), text
+
+    assert any(map(SHAPE.search, (" ".join(text.split()) for text in golden)))
+
+
+def test_every_picture_is_shown_by_a_page() -> None:
+    """One that is shown nowhere is drawn, kept and looked at for nothing."""
+    pages_ = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    text = "".join(path.read_text(encoding="utf-8") for path in pages_)
+    pictures = sorted(path.name for path in (ROOT / "docs" / "images").iterdir())
+
+    assert pictures
+    assert [name for name in pictures if f"images/{name})" not in text] == []
 
 
 def test_every_environment_variable_of_ours_is_explained() -> None:

@@ -1,8 +1,10 @@
 """A browser, and the tab in it: what the page shows, asked for and complained about."""
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +41,13 @@ def browser() -> "Iterator[Browser]":
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Callable[[str], Path]:
+    """Where a picture goes: `TRAINPERF_PICTURES=docs/images` keeps those of the documentation."""
+    kept = os.environ.get("TRAINPERF_PICTURES")
+    return lambda name: (Path(kept) if kept else tmp_path) / f"{name}.png"
 
 
 @dataclass

@@ -68,10 +68,3 @@ def opened(browser: "Browser", address: str) -> "Iterator[Callable[..., Tab]]":
         context.close()
     assert [each for made in tabs for each in made.abroad()] == []
     assert [each for made in tabs for each in made.complaints] == []
-
-
-@pytest.fixture
-def picture(tmp_path: Path) -> Callable[[str], Path]:
-    """Where a picture goes: `TRAINPERF_PICTURES=docs/images` keeps those of the documentation."""
-    kept = os.environ.get("TRAINPERF_PICTURES")
-    return lambda name: (Path(kept) if kept else tmp_path) / f"{name}.png"

@@ -34,6 +34,7 @@ from trainperf.core.readings import (
     FIRST_STEP_S,
     HFU,
     MFU,
+    NAMES,
     PADDED_TOKENS_PER_S,
     SAMPLES_PER_S,
     STEP_P95_S,
@@ -199,7 +200,10 @@ def _spent(seconds: float, *, below: bool) -> str:
 
 def row(change: ReadingChange, margin: float) -> Row:
     """One of them in words."""
-    label = words(change.name.removesuffix("_per_s").removesuffix("_s").removesuffix("_fraction"))
+    stem = change.name.removesuffix("_fraction")
+    # Of the same thing there may be seconds, too.
+    label = f"{stem} share" if stem != change.name and f"{stem}_s" in NAMES else stem
+    label = words(label.removesuffix("_per_s").removesuffix("_s"))
     ratio = "" if change.ratio is None else f"{change.ratio:.3f}"
     if change.low is not None and change.high is not None:
         unresolved = wide(change.low, change.high)
