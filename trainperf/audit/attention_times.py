@@ -29,7 +29,7 @@ LONGEST_S = 0.01
 def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
     """The heaviest fused attention in fp32, where bf16 has twice the peak; else none.
 
-    Takes less than a second and a half, and some tens of milliseconds for most networks.
+    Takes some tens of milliseconds for most networks, and about three seconds at most.
     """
     peaks = chip.flops_per_s
     if audit.device != "cpu" or peaks.get("bf16", 0.0) < 2 * peaks.get("fp32", 0.0):

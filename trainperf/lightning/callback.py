@@ -219,7 +219,7 @@ class TrainPerf(Measurement):
         dirpath: Directory under which the run directory is made; by default the logger's.
         log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
         report: Whether to print the report when the fit ends.
-        lines: Whether to sample the lines that the training thread is in, for 0.05 % of the time.
+        lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
         audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:

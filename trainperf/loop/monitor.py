@@ -64,7 +64,7 @@ class LoopMonitor:
         writer: A `SummaryWriter` for the readings.
         log_every_n_steps: Steps between two points in the writer.
         report: Whether to print the report when the fit ends.
-        lines: Whether to sample the lines that the training thread is in, for 0.05 % of the time.
+        lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
         clock: Host clock; tests pass their own, which is not sampled.
         meters: Your own (`trainperf.meters.Meter`), in addition to the built-in ones.
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your

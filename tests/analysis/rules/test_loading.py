@@ -174,6 +174,19 @@ def test_workers_that_ought_to_keep_up_compete_with_the_model(tmp_path: Path) ->
     assert finding.evidence[-1] == "2 workers would keep up, but compete for 8 CPUs"
 
 
+def test_with_a_look_into_the_loader_too_the_model_keeps_threads_that_pay(tmp_path: Path) -> None:
+    """Of eight CPUs, for 60 ms of making before 10, three go to workers; for 5 before 40 none."""
+    config: dict[str, Scalar] = {"threads": 8}
+    slow = found(tmp_path / "a", Batch(getitem=59), config=config, data_wait=60, forward=10)
+    fast = found(tmp_path / "b", Batch(getitem=4), config=config, data_wait=5, forward=40)
+
+    assert "num_workers=3," in only(slow).action
+    assert "torch.set_num_threads(5)" in only(slow).action
+    assert only(fast).advice == "Make __getitem__ cheaper"
+    assert any("no CPU is free" in fact for fact in only(fast).evidence)
+    assert "only waits for a disk or a network, 1 worker instead" in only(fast).action
+
+
 def test_a_step_of_several_micro_batches_needs_a_batch_for_each(tmp_path: Path) -> None:
     """Four in 40 ms: 30 ms a batch take three workers."""
     config: dict[str, Scalar] = {"accumulate_grad_batches": 4}

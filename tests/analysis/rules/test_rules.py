@@ -14,7 +14,8 @@ from support.runs import (
     summary_of,
 )
 
-from trainperf.analysis.rules.input.base import cpus_of_rank
+from trainperf.analysis.rules.gains import change_of
+from trainperf.analysis.rules.input.workers import cpus_of_rank, staffing
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding
 from trainperf.core.phases import Gap, Tag
@@ -60,19 +61,92 @@ def test_no_more_workers_are_asked_for_than_there_are_cpus(tmp_path: Path) -> No
     assert "num_workers=8," in found(summary)["data_wait"].action
 
 
-@pytest.mark.parametrize(("threads", "left"), [(2, "set_num_threads(1)"), (1, "")])
-def test_a_worker_is_given_a_cpu_that_the_model_computes_with(
-    tmp_path: Path, threads: int, left: str
+def busy(
+    path: Path, cpus: int, threads: int, *, workers: int = 0, data_wait: float, forward: float
+) -> Summary:
+    """The summary of a model that computes on the CPU with some threads."""
+    info = make_info(
+        config={"num_workers": workers}, hardware={"cpu_count": cpus, "threads": threads}
+    )
+    steps = make_steps(200, data_wait=data_wait, forward=forward)
+    return summary_of(path, [RankSpec(steps=steps, info=info)])
+
+
+@pytest.mark.parametrize(
+    ("cpus", "threads", "times_ms", "workers", "left", "fraction"),
+    [
+        (2, 2, (12, 8), 1, 1, 0.4),
+        (2, 1, (8, 10), 1, None, 8 / 18),
+        (8, 8, (30, 30), 1, 7, 0.5),
+        (8, 8, (60, 10), 3, 5, 50 / 70),
+        (8, 4, (30, 10), 3, None, 30 / 40),
+    ],
+)
+def test_workers_get_cpus_that_the_model_computes_with_where_that_gains(
+    tmp_path: Path,
+    *,
+    cpus: int,
+    threads: int,
+    times_ms: tuple[float, float],
+    workers: int,
+    left: int | None,
+    fraction: float,
 ) -> None:
-    """Two CPUs and two threads: one fewer."""
-    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": threads})
-    steps = make_steps(200, data_wait=8, forward=10)
+    """The shortest of what a batch and the rest take, though fewer threads slow the rest.
+
+    Of two CPUs one each: 16 ms instead of 20.
+    """
+    data_wait, forward = times_ms
+    summary = busy(tmp_path, cpus, threads, data_wait=data_wait, forward=forward)
+
+    finding = found(summary)["data_wait"]
+    assert f"num_workers={workers}," in finding.action
+    assert ("set_num_threads" in finding.action) == (left is not None)
+    assert left is None or f"set_num_threads({left})" in finding.action
+    assert finding.fraction == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "threads", "workers", "data_wait", "forward"),
+    [(2, 2, 0, 3, 17), (2, 2, 0, 19, 1), (4, 4, 2, 30, 10), (1, 1, 0, 30, 20), (2, 4, 0, 3, 17)],
+)
+def test_where_no_cpu_is_free_a_sample_must_get_cheaper(
+    tmp_path: Path, cpus: int, threads: int, workers: int, data_wait: float, forward: float
+) -> None:
+    """A model that computes for 17 ms with two threads may take 34 with one."""
+    summary = busy(tmp_path, cpus, threads, workers=workers, data_wait=data_wait, forward=forward)
+
+    finding = found(summary)["data_wait"]
+    assert finding.advice == "Make a sample cheaper"
+    assert any(fact.startswith("no CPU is free for a worker") for fact in finding.evidence)
+    assert not change_of(finding)
+    assert finding.fraction == pytest.approx(data_wait / (data_wait + forward))
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 3, 8])
+def test_workers_and_threads_are_never_more_than_the_cpus(tmp_path: Path, cpus: int) -> None:
+    """Nor does a step get longer, even with a model whose time is that of its threads."""
+    for threads in (1, 2, 3, 8, 16):
+        for making in (5, 25, 400):
+            path = tmp_path / f"{threads}-{making}"
+            staff = staffing(busy(path, cpus, threads, data_wait=making, forward=20), making / 1e3)
+            if staff is not None:
+                assert staff.workers + (staff.threads or threads) <= cpus
+                assert staff.step_s < (making + 20) / 1e3
+
+
+def test_one_cpu_of_a_rank_with_a_device_is_not_shared_by_a_loader_that_needs_nine(
+    tmp_path: Path,
+) -> None:
+    """A worker would save a tenth of 90 %: the bound is that of a cheaper sample."""
+    info = make_info(device="cuda", config={"num_workers": 0}, hardware={"cpu_count": 1})
+    steps = make_steps(200, facts={"data_stall_ns": 90 * MS}, data_wait=90, forward=10)
 
     finding = found(summary_of(tmp_path, [RankSpec(steps=steps, info=info)]))["data_wait"]
 
-    assert "num_workers=1" in finding.action
-    assert left in finding.action
-    assert ("set_num_threads" in finding.action) == bool(left)
+    assert finding.advice == "Make a sample cheaper"
+    assert "9 workers would keep up, on 1 CPU" in finding.evidence
+    assert finding.fraction == pytest.approx(0.9)
 
 
 def test_two_workers_on_two_cpus_promise_half_the_wait_and_not_all_of_it(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import Interval
 
 
-BUDGET = 0.0005
-"""Share of wall time that sampling may cost: half of what is allowed to everything sampled."""
+BUDGET = 0.001
+"""Share of wall time that sampling may cost: at half of it a fit of half a minute names no line."""
 LEAST_NS = 10_000_000
 """Between two samples, however little they cost."""
 SWITCH_NS = 160_000

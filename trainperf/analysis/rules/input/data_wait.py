@@ -1,8 +1,5 @@
 """Rule about steps that wait for data."""
 
-import math
-import sys
-
 from trainperf.analysis.rules.base import (
     Evidence,
     TraceTime,
@@ -13,14 +10,20 @@ from trainperf.analysis.rules.base import (
     worst,
 )
 from trainperf.analysis.rules.input.base import (
-    LoaderRemedy,
-    by_anatomy,
-    cpus_of_rank,
     lost_to_loader,
     micro_batches,
-    round_trip_s,
-    sharing,
     small_tensors_wait,
+)
+from trainperf.analysis.rules.input.remedies import (
+    LoaderRemedy,
+    by_anatomy,
+    staffed,
+    unless_waiting,
+)
+from trainperf.analysis.rules.input.workers import (
+    round_trip_s,
+    staffing,
+    why_no_more,
     worth_a_worker,
 )
 from trainperf.analysis.summary.schema import Summary
@@ -48,9 +51,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
         return None
-    remedy = _remedy(summary, waited, lost)
+    remedy = _remedy(summary, waited * step_s, step_s)
     # Workers share the processor with the model where the model runs on it too.
-    making = _made_by_workers(waited, remedy, summary)
     finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
@@ -62,25 +64,14 @@ def data_wait(evidence: Evidence) -> Finding | None:
         ),
         action=remedy.action,
         **costs(
-            1 - max(1 - lost, making),
+            1 - max(1 - lost, remedy.making),
             confidence="medium" if summary.run.device == "cpu" else "high",
         ),
         effort=remedy.effort,
         where=remedy.where,
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
-    return warm_bound(finding, summary, least=making)
-
-
-def _made_by_workers(waited: float, remedy: LoaderRemedy, summary: Summary) -> float:
-    """Share of the step that the workers of the advice take for a batch; 0 without workers.
-
-    They do not do away with making batches: so many of them make one in a part of its time.
-    E.g. a batch of 20 ms before 2 ms of work: two workers make the step 10 ms, not 2.
-    """
-    if remedy.workers is None or setting(summary, "num_workers"):
-        return 0.0
-    return waited / remedy.workers
+    return warm_bound(finding, summary, least=remedy.making)
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:
@@ -103,22 +94,17 @@ def _details(summary: Summary) -> list[str]:
     return facts
 
 
-def _remedy(summary: Summary, waited: float, lost: float) -> LoaderRemedy:
+def _remedy(summary: Summary, waited_s: float, step_s: float) -> LoaderRemedy:
     if summary.loader is not None:
         return by_anatomy(summary, summary.loader)
-    workers, cpus = setting(summary, "num_workers"), cpus_of_rank(summary)
-    rest = max(1.0 - lost, 1e-3)
+    workers = setting(summary, "num_workers")
     if workers is None:
         return LoaderRemedy(
             evidence=("the loader's settings are unknown",),
             action="give the DataLoader more workers",
         )
-    look = f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
-    # Without workers the loop waits for a batch as long as it takes to make, whatever of that the
-    # device hides.
-    making_s = waited * (summary.value(STEP_MEAN_S) or 0.0)
-    batch_s = making_s / micro_batches(summary)
-    if workers == 0 and not worth_a_worker(summary, batch_s):
+    batch_s = waited_s / micro_batches(summary)
+    if not workers and not worth_a_worker(summary, batch_s):
         trip = f"getting one from a worker about {duration(round_trip_s(summary))}"
         return LoaderRemedy(
             advice="Make batches cheaper",
@@ -127,24 +113,29 @@ def _remedy(summary: Summary, waited: float, lost: float) -> LoaderRemedy:
             "sample by sample, or take larger batches",
             effort="hours",
         )
-    if workers == 0:
-        # Workers only have to make a batch in the time the rest of the step takes.
-        needed = max(1, min(math.ceil(round(waited / rest, 2)), int(cpus or sys.maxsize)))
-        spent = f"num_workers=0: {duration(making_s)} per step to make batches in this process"
+    return _more_or_cheaper(summary, int(workers), waited_s, step_s)
+
+
+def _more_or_cheaper(
+    summary: Summary, workers: int, waited_s: float, step_s: float
+) -> LoaderRemedy:
+    # Without workers the loop waits for a batch as long as it takes to make, whatever of that the
+    # device hides; workers that do not keep up are busy all the time.
+    making_s = workers * step_s or waited_s
+    state, prefetch = f"num_workers={workers}: too few or too slow", ", prefetch_factor=4"
+    if not workers:
+        state = f"num_workers=0: {duration(waited_s)} per step to make batches in this process"
+        prefetch = ""
+    look = f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
+    staff = staffing(summary, making_s)
+    if staff is None:
         remedy = LoaderRemedy(
-            evidence=(spent, look),
-            action=f"DataLoader(num_workers={needed}, persistent_workers=True)",
-            workers=needed,
+            advice="Make a sample cheaper",
+            evidence=(state, why_no_more(summary, making_s), look),
+            action="cache or preprocess what __getitem__ and collate_fn compute",
+            effort="hours",
         )
-        return sharing(summary, remedy)
-    needed = math.ceil(workers / rest)
-    if cpus is None or needed <= cpus:
-        return LoaderRemedy(
-            evidence=(f"num_workers={workers:.0f}: too few or too slow", look),
-            action=f"DataLoader(num_workers={needed}, persistent_workers=True, prefetch_factor=4)",
-        )
-    return LoaderRemedy(
-        evidence=(f"{workers:.0f} workers on {cpus:.0f} CPUs do not keep up", look),
-        action="make a sample cheaper: cache or preprocess what __getitem__ and collate_fn compute",
-        effort="hours",
-    )
+        return unless_waiting(remedy, summary, making_s)
+    action = f"DataLoader(num_workers={staff.workers}, persistent_workers=True{prefetch})"
+    remedy = LoaderRemedy(evidence=(state, look), action=action)
+    return staffed(remedy, staff, summary, making_s)

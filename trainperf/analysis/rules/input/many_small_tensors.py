@@ -5,10 +5,10 @@ from trainperf.analysis.rules.input.base import (
     MANY_TENSORS,
     lost_to_loader,
     moved,
-    parts,
     small_copies,
     small_tensors_wait,
 )
+from trainperf.analysis.rules.input.remedies import parts
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import count, duration, rate, share, size

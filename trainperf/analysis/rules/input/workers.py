@@ -1,0 +1,143 @@
+"""Workers that a loader can use: what a batch from one costs a step, and the CPUs for them."""
+
+import math
+import sys
+from dataclasses import dataclass
+
+from trainperf.analysis.rules.base import setting
+from trainperf.analysis.rules.input.base import rest_s
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import CAUTION
+from trainperf.core.formatting.units import plural
+from trainperf.core.readings import STEP_MEAN_S
+
+
+ROUND_TRIP_S, FIRST_TOUCH_BYTES_PER_S = 1e-3, 7e9
+"""What a batch costs the step when a worker makes it, and the rate at which a model on the CPU
+reads for the first time what is in shared memory.
+
+A worker collates into shared memory, so the wait does not grow with the batch.  Recorded on two
+cores of an AMD EPYC with torch 2.13: steps of 1.10 ms took 2.18 with `num_workers=1`; the wait for
+batches of 1 kB, 1, 10 and 40 MB was 1.6, 1.9, 1.9 and 2.0 ms, and reading and releasing them took
+0.1, 0.5, 1.9 and 7.2 ms (0.1, 0.1, 0.4 and 1.7 where no worker had made them).
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staff:
+    """Workers for a loader, and threads for a model that gives up some for them."""
+
+    workers: int
+    threads: int | None = None
+    """`None` leaves them as they are."""
+    step_s: float
+    """Of a model that computes in proportion to its threads."""
+
+
+def round_trip_s(summary: Summary) -> float:
+    """What it costs a step to get a batch from a worker; by the anatomy where there is one.
+
+    Of a model on a device the copy to it reads the batch, with a worker or without.
+    """
+    anatomy = summary.loader
+    if anatomy is None:
+        return ROUND_TRIP_S
+    read = anatomy.batch_bytes if summary.run.device == "cpu" else 0.0
+    return ROUND_TRIP_S + (anatomy.receiving_s or 0.0) + read / FIRST_TOUCH_BYTES_PER_S
+
+
+def worth_a_worker(summary: Summary, making_s: float) -> bool:
+    """Whether making a batch takes clearly longer than getting it from a worker."""
+    return making_s >= 2 * round_trip_s(summary)
+
+
+def cpus_of_rank(summary: Summary) -> int | None:
+    """CPUs for one rank: those it may run on, and its share of its machine's; `None` if not known.
+
+    Not divided where the run does not say how many ranks are on the machine.  Ranks that were
+    launched together on some CPUs of a machine are taken to have all of them.
+    """
+    usable = setting(summary, "cpu_count")
+    every, ranks = setting(summary, "host_cpus"), setting(summary, "local_world_size")
+    if usable is None or every is None or not ranks:
+        return None if usable is None else int(usable)
+    return max(1, int(min(usable, every // ranks)))
+
+
+def model_threads(summary: Summary) -> int:
+    """Threads that a model on the CPU computes with; 0 on a device, and where it is not known."""
+    return int(setting(summary, "threads") or 0) if summary.run.device == "cpu" else 0
+
+
+def workers_for(making_s: float, available_s: float) -> int:
+    """Workers that make batches of *making_s* in a step that has *available_s* for them."""
+    return max(1, math.ceil(round(making_s / available_s, 2)))
+
+
+def staffing(summary: Summary, making_s: float) -> Staff | None:
+    """The workers that make the step shortest, each on a CPU of its own.
+
+    A model on the CPU may have to give up threads for them.  It is taken to compute in proportion
+    to its threads, the worst case, and must gain even then.  E.g. two CPUs and two threads: with
+    one worker beside one thread a batch of 12 ms before 8 ms of work makes a step of 16 ms instead
+    of 20, and one of 3 ms before 17 a step of 34.  Recorded there: one worker beside two threads
+    made a step of 17.5 ms take 21.7 ms, and beside one thread 15.8 ms.
+
+    `None` where no more workers than there are gain anything, or where a cheaper sample probably
+    gains more.
+
+    Args:
+        summary: Of the run.
+        making_s: What the batches of a step take one worker to make.
+    """
+    step_s, available_s = summary.value(STEP_MEAN_S), rest_s(summary)
+    if not step_s or available_s is None:
+        return None
+    staff = min(
+        _options(summary, making_s, available_s), key=lambda option: option.step_s, default=None
+    )
+    if staff is None or staff.workers <= (setting(summary, "num_workers") or 0):
+        return None
+    saved_s = step_s - max(available_s, making_s / staff.workers)
+    enough = saved_s >= CAUTION * (step_s - available_s)
+    return staff if staff.step_s < step_s and enough else None
+
+
+def why_no_more(summary: Summary, making_s: float) -> str:
+    """Why there is no `staffing`."""
+    cpus, threads = cpus_of_rank(summary) or 0, model_threads(summary)
+    workers = int(setting(summary, "num_workers") or 0)
+    on = f"on {plural(cpus, 'CPU')}"
+    if no_cpu_free(summary):
+        others = f" and the loader has {plural(workers, 'worker')}," if workers else ""
+        computing = f"the model computes with {plural(threads, 'thread')}{others}"
+        return f"no CPU is free for a worker: {computing} {on}"
+    needed = workers_for(making_s, rest_s(summary) or making_s)
+    return f"{plural(needed, 'worker')} would keep up, {on}"
+
+
+def no_cpu_free(summary: Summary) -> bool:
+    """Whether the threads of the model and the workers take all CPUs."""
+    threads, cpus = model_threads(summary), cpus_of_rank(summary)
+    workers = setting(summary, "num_workers") or 0
+    return bool(threads) and cpus is not None and threads + workers >= cpus
+
+
+def _options(summary: Summary, making_s: float, available_s: float) -> list[Staff]:
+    """The best for each number of threads, the most threads first."""
+    threads, cpus = model_threads(summary), cpus_of_rank(summary)
+    if not threads or cpus is None:
+        workers = min(workers_for(making_s, available_s), cpus or sys.maxsize)
+        return [Staff(workers=workers, step_s=max(available_s, making_s / workers))]
+    options, computing = [], min(threads, cpus)
+    for left in range(min(computing, cpus - 1), 0, -1):
+        slower_s = available_s * computing / left
+        workers = min(workers_for(making_s, slower_s), cpus - left)
+        options.append(
+            Staff(
+                workers=workers,
+                threads=left if left < threads else None,
+                step_s=max(slower_s, making_s / workers),
+            )
+        )
+    return options
