@@ -9,8 +9,9 @@ from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 from trainperf.comparison.clocks import gate, reconciled, remedy
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import ClockChange, Comparison, Speedup
+from trainperf.comparison.results import Clock, ClockChange, Comparison, Speedup
 from trainperf.core.phases import Gap, Tag
+from trainperf.core.stats.verdict import SpeedVerdict
 
 
 QUIET = 0.002
@@ -159,20 +160,33 @@ def test_a_run_that_is_no_repeat_is_refused(tmp_path: Path) -> None:
     assert "is not a repeat" in comparison.reason
 
 
-def test_clocks_of_single_runs_that_contradict_each_other_decide_nothing() -> None:
-    """A mean that was disturbed says faster, the fast steps slower."""
-    clocks = [
+def clock_changes(
+    *clocks: tuple[Clock, SpeedVerdict, float], within: float = 1.1
+) -> list[ClockChange]:
+    """Clocks, what they say, and their speedups, each in an interval around it."""
+    return [
         ClockChange(
             clock=clock,
-            reading=reading,
+            reading={"fit": "fit_step_s", "steady step": "step_s"}[clock],
             verdict=verdict,
-            speedup=Speedup(value=value, low=0.9 * value, high=1.1 * value, per_rank=False),
+            speedup=Speedup(value=value, low=value / within, high=value * within, per_rank=False),
         )
-        for clock, reading, verdict, value in (
-            ("fit", "fit_step_s", "faster", 2.7),
-            ("steady step", "step_s", "slower", 0.85),
-        )
+        for clock, verdict, value in clocks
     ]
+
+
+def test_the_fit_of_single_runs_moves_alone_only_by_what_is_not_in_the_steady_step() -> None:
+    """A mean of equal steps is disturbed more easily than the fast ones among them."""
+    alike = clock_changes(("fit", "faster", 1.14), ("steady step", "undecided", 1.08))
+    in_gaps = clock_changes(("fit", "faster", 1.5), ("steady step", "undecided", 1.02))
+
+    assert [clock.verdict for clock in reconciled(alike)] == ["undecided", "undecided"]
+    assert [clock.verdict for clock in reconciled(in_gaps)] == ["faster", "undecided"]
+
+
+def test_clocks_of_single_runs_that_contradict_each_other_decide_nothing() -> None:
+    """A mean that was disturbed says faster, the fast steps slower."""
+    clocks = clock_changes(("fit", "faster", 2.7), ("steady step", "slower", 0.85))
 
     assert [clock.verdict for clock in reconciled(clocks)] == ["undecided", "undecided"]
     assert reconciled(clocks[:1]) == (clocks[0],)

@@ -40,13 +40,25 @@ def headline(clocks: Sequence[ClockChange]) -> tuple[SpeedVerdict, ClockChange]:
 
 
 def reconciled(clocks: Sequence[ClockChange]) -> tuple[ClockChange, ...]:
-    """The clocks of single runs: where one is faster and the other slower, neither is believed.
+    """The clocks of single runs, as far as they are believed.
 
-    A change can do that, but so does a machine that was taken away for a part of one run.
+    Where one is faster and the other slower, neither is: a change can do that, but so does a
+    machine that was taken away for a part of one run.  Nor is the fit where the steady step is
+    undecided and leaves room for the same change: nothing then lies in gaps or slow steps, and of
+    equal steps the mean is disturbed more easily than the fast ones.
     """
-    if {clock.verdict for clock in clocks} != _MOVED:
+    if {clock.verdict for clock in clocks} == _MOVED:
+        return tuple(replace(clock, verdict="undecided") for clock in clocks)
+    steady = next((clock for clock in clocks if clock.clock == "steady step"), None)
+    if steady is None or steady.verdict != "undecided":
         return tuple(clocks)
-    return tuple(replace(clock, verdict="undecided") for clock in clocks)
+    allowed = steady.speedup
+    return tuple(
+        replace(clock, verdict="undecided")
+        if clock.verdict in _MOVED and allowed.low <= clock.speedup.value <= allowed.high
+        else clock
+        for clock in clocks
+    )
 
 
 def gate(comparison: Comparison, limit: float) -> Gate:
