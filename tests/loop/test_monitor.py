@@ -10,7 +10,7 @@ from support.loops import Loader, Sleeper, agree, written
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Tag
 from trainperf.loop import LoopMonitor
-from trainperf.loop.monitor import NEVER_ENDED, PATIENCE
+from trainperf.loop.monitor import NEVER_ENDED, NO_BATCHES, PATIENCE
 from trainperf.testing import FakeClock
 
 
@@ -173,6 +173,17 @@ def test_where_end_step_is_never_called_a_batch_is_a_step(
     assert len(found.steps) <= total - PATIENCE + PATIENCE // epoch + 1
     assert found.totals.notes["step"] == NEVER_ENDED
     assert [r.getMessage() for r in caplog.records] == [f"trainperf: {NEVER_ENDED}"]
+
+
+def test_steps_without_a_batch_through_the_monitor_are_not_silent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop iterates over its own loader: nothing can be measured, and it is told why."""
+    with quiet(tmp_path) as monitor:
+        for _ in range(3):
+            monitor.end_step()
+
+    assert [record.getMessage() for record in caplog.records] == [f"trainperf: {NO_BATCHES}"]
 
 
 def test_a_long_group_is_believed_once_it_ends(tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ _CALLBACKS = int(Phase.CALLBACKS)
 _NO_BATCH = object()
 
 NEVER_ENDED = f"end_step() was not called in {PATIENCE} batches, so every batch counts as a step"
+NO_BATCHES = (
+    "no step was measured: end_step() was called, but no batch came through the monitor; iterate "
+    "over monitor.batches(loader)"
+)
 
 
 class LoopMonitor:
@@ -263,6 +267,8 @@ class LoopMonitor:
             return
         if reason in (FINISHED, NOT_CLOSED) and self._batch is not _NO_BATCH:
             self._unended_batch()
+        if self._ended and self.monitor.recorder.index < 0 and not self.monitor.guard.faults:
+            log.warning("trainperf: %s", NO_BATCHES)
         self.monitor.finish(reason)
         if self.run is not None and self._rank == 0:
             run, options, finished = self.run, self._options, reason == FINISHED
