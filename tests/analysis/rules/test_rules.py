@@ -169,6 +169,24 @@ def test_below_a_workers_round_trip_no_worker_is_advised(tmp_path: Path) -> None
     assert any("num_workers=0 is right" in fact for fact in finding.evidence)
 
 
+def test_of_a_batch_that_takes_less_than_a_workers_round_trip_little_is_nothing(
+    tmp_path: Path,
+) -> None:
+    """0.19 of 1.35 ms, in tensors that have nothing to make cheaper: a healthy loader."""
+    small = run(tmp_path / "small", config={"num_workers": 0}, data_wait=0.19, forward=1.16)
+    slow = run(tmp_path / "slow", config={"num_workers": 0}, data_wait=1.9, forward=11.6)
+
+    assert "data_wait" not in found(small)
+    assert "data_wait" in found(slow)
+
+
+def test_what_takes_little_leaves_little_cold(tmp_path: Path) -> None:
+    """0.3 of 1.3 ms: the bound allows as much again, not all that caches may hold."""
+    finding = found(run(tmp_path, config={"num_workers": 0}, data_wait=0.3, forward=1))["data_wait"]
+
+    assert finding.gain_upper_bound == pytest.approx(1.3 / 0.7)
+
+
 @pytest.mark.parametrize(
     ("ranks", "hardware", "cpus"),
     [

@@ -91,8 +91,9 @@ def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Fin
     """The finding, its bound so wide that it holds where the rest of the step gets faster too.
 
     A cause that works or sleeps on the host leaves cold caches to everything after it: without it
-    the rest is faster as well, by what `COLD` and `REFILL_S` allow.  E.g. of a step of 6 ms a cause
-    takes 3 ms: Amdahl's law says 2×; the other 3 ms may take 1 ms when warm, so the bound is 6×.
+    the rest is faster as well, by what `COLD` and `REFILL_S` allow, and by no more than the cause
+    takes itself: nothing of 0.2 ms pushes out what takes 2 ms to fetch again.  E.g. of a step of
+    6 ms a cause takes 3 ms: Amdahl's law says 2×; the other 3 ms may take 1 ms when warm: 6×.
     Of a step of 60 ms it takes 30 ms: 60 / (30 - 2) = 2.14×.  Nothing changes where a device does
     not wait for its host.
 
@@ -114,7 +115,7 @@ def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Fin
     if not scope_s:
         return finding
     rest = 1.0 - lost
-    warmer = min(rest * (1 - 1 / COLD), times * REFILL_S / scope_s)
+    warmer = min(lost, rest * (1 - 1 / COLD), times * REFILL_S / scope_s)
     left = max(rest - warmer, least)
     return msgspec.structs.replace(finding, gain_upper_bound=amdahl(1.0 - left))
 

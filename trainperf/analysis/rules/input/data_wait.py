@@ -21,6 +21,7 @@ from trainperf.analysis.rules.input.remedies import (
     unless_waiting,
 )
 from trainperf.analysis.rules.input.workers import (
+    ROUND_TRIP_S,
     round_trip_s,
     staffing,
     why_no_more,
@@ -42,7 +43,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
 
     Judged by the stall where it is known: a wait that hides behind queued device work is
     `data_hidden`.  With an anatomy of the loader the part that costs is named; batches of
-    `many_small_tensors` are left to that rule.
+    `many_small_tensors` are left to that rule.  A batch that takes less to make than to get from a
+    worker is how loaders are: nothing is said of it below a fifth of the step.
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
@@ -50,6 +52,8 @@ def data_wait(evidence: Evidence) -> Finding | None:
     if waited is None or lost is None or not step_s:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
+        return None
+    if lost < LIMITS.critical and _takes_little(summary, waited * step_s):
         return None
     remedy = _remedy(summary, waited * step_s, step_s)
     # Workers share the processor with the model where the model runs on it too.
@@ -72,6 +76,12 @@ def data_wait(evidence: Evidence) -> Finding | None:
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
     return warm_bound(finding, summary, least=remedy.making)
+
+
+def _takes_little(summary: Summary, waited_s: float) -> bool:
+    """Whether this process makes a batch sooner than a worker would hand it over."""
+    alone = setting(summary, "num_workers") == 0
+    return alone and waited_s / micro_batches(summary) < ROUND_TRIP_S
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:
