@@ -17,6 +17,7 @@ from trainperf.analysis.rules.operators.base import (
     audited,
     total_s,
 )
+from trainperf.analysis.rules.operators.elementwise_chain import saved_by_compiling_s
 from trainperf.analysis.rules.operators.matmul_precision import saved_at_most_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, amdahl
@@ -153,10 +154,8 @@ def larger_batch(evidence: Evidence) -> Bounded:
 
 @_of_audit
 def compiled(step: AuditedStep) -> Bounded:
-    """In forward and backward only the matmuls are left: no Python, nothing elementwise."""
-    products = [row for row in _passes(step) if row.use.kind == "matmul"]
-    lost_s = step.passes_s - total_s(products)
-    return _without(step, lost_s, "forward and backward outside of products")
+    """As in `elementwise_chain`: in forward and backward only products are left."""
+    return _without(step, saved_by_compiling_s(step), "forward and backward outside of products")
 
 
 def vocabulary(evidence: Evidence) -> Bounded:

@@ -215,7 +215,7 @@ STAGES: tuple[Stage, ...] = (
         reason="chains of elementwise operators become one kernel, and Python goes away; the "
         "first step pays for it",
         apply=lambda kept: replace(kept, compiled="default"),
-        bound=bounds.of_product("elementwise_chain", "launch_bound", otherwise=bounds.compiled),
+        bound=bounds.compiled,
         finding="elementwise_chain",
     ),
     Stage(

@@ -51,13 +51,10 @@ def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
     report = text.render(summary_of(tmp_path, [RankSpec(steps=steps)])).splitlines()
 
     assert report[0].startswith("trainperf · gpt2 · 1 rank · CPU · 188 steady steps")
-    assert (
-        report[2]
-        .strip()
-        .startswith(
-            "Step time 50.0 ms; 40 % of it is data wait. First: fix the loader — at most 1.79× faster"
-        )
+    assert report[2].startswith(
+        "  Step time 50.0 ms; 40 % of it is data wait. First: fix the loader"
     )
+    assert "at most 1.79× faster" in report[2]
 
 
 def test_when_steps_vary_the_answer_says_the_mean_too(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from trainperf.analysis.rules.operators.base import (
     is_large,
     total_s,
 )
-from trainperf.core.findings import LIMITS, Finding
+from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import size
 
 
@@ -22,8 +22,10 @@ TRACE_TIME: TraceTime = "operators"
 def elementwise_chain(evidence: Evidence) -> Finding | None:
     """Elementwise operators hand each other large results that one kernel would not write.
 
-    The bound: each chain is one kernel at the speed of memory.  What belongs to eager attention,
-    or is made of constants, has rules of its own; a chain of tiny operators is `launch_bound`.
+    What is lost: each chain could be one kernel at the speed of memory.  The bound is that of
+    compiling, which may take more away than the chains: of forward and backward only products are
+    left.  What belongs to eager attention, or is made of constants, has rules of its own; a chain
+    of tiny operators is `launch_bound`.
     """
     step = audited(evidence)
     if step is None:
@@ -35,21 +37,31 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
     # Share of what they move that one kernel would not: a pair hands on a third.
     if lost < LIMITS.notable or inner < 0.25 * moved:
         return None
+    fields = step.fields(
+        rows,
+        lost,
+        f"{step.spent(rows)}; {size(inner)} of the {size(moved)} they move pass between them",
+        then=_near_roof(step, rows),
+    )
+    if fields["gain_upper_bound"] is not None:
+        most = step.fraction(saved_by_compiling_s(step))
+        fields["gain_upper_bound"] = amdahl(max(lost, most))
     return Finding(
         id="elementwise_chain",
         title=f"unfused elementwise operators take {step.share(rows)} of the step",
         advice="Fuse the elementwise chain",
         action="torch.compile(model), or the fused form, e.g. torch.nn.functional.gelu(x, "
         'approximate="tanh") instead of its formula',
-        **step.fields(
-            rows,
-            lost,
-            f"{step.spent(rows)}; {size(inner)} of the {size(moved)} they move pass between them",
-            then=_near_roof(step, rows),
-        ),
+        **fields,
         effort="hours",
         confirm="trainperf compare BEFORE AFTER",
     )
+
+
+def saved_by_compiling_s(step: AuditedStep) -> float:
+    """What `torch.compile` saves at most, in seconds of a step: all but products, and no Python."""
+    rows = (row for row in step.operators if row.use.part in PASSES and row.use.kind == "matmul")
+    return step.passes_s - total_s(list(rows))
 
 
 def _chained(step: AuditedStep) -> list[Timed]:
