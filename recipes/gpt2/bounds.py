@@ -74,19 +74,27 @@ def of_product(
     return bound
 
 
-def _little(limit: float) -> Bounded:
-    """A rule that looks from *limit* on found nothing."""
+def _little(limit: float, *, warm: bool) -> Bounded:
+    """A rule that looks from *limit* on found nothing; *warm* caches may save as much again."""
     why = f"the report finds less than {share(limit)} of the step there"
-    return Bounded(at_most=amdahl(limit), why=why)
+    return Bounded(at_most=amdahl(2 * limit if warm else limit), why=why)
 
 
-@_of_audit
-def little_in_audit(step: AuditedStep) -> Bounded:
-    """Operator rules looked at the audited step and are silent: less than their limit is there."""
-    if step.basis == "modelled":
-        why = "no bound: the times of the audited step are modelled, without a trace"
-        return Bounded(at_most=None, why=why)
-    return _little(LIMITS.notable)
+def little_in_audit(*, warm: bool) -> Callable[[Evidence], Bounded]:
+    """Operator rules looked at the audited step and are silent: less than their limit is there.
+
+    Args:
+        warm: Whether the rule's own bound allows for caches that stay warm.
+    """
+
+    @_of_audit
+    def bound(step: AuditedStep) -> Bounded:
+        if step.basis == "modelled":
+            why = "no bound: the times of the audited step are modelled, without a trace"
+            return Bounded(at_most=None, why=why)
+        return _little(LIMITS.notable, warm=warm)
+
+    return bound
 
 
 def one_worker(evidence: Evidence) -> Bounded:
@@ -98,7 +106,9 @@ def one_worker(evidence: Evidence) -> Bounded:
     waited = phase_fraction(summary, Phase.DATA_WAIT)
     if waited is None:
         return Bounded(at_most=None, why="no bound: too few steady steps")
-    stated = of_product("data_wait", otherwise=lambda _: _little(LIMITS.notable))(evidence)
+    stated = of_product("data_wait", otherwise=lambda _: _little(LIMITS.notable, warm=True))(
+        evidence
+    )
     if stated.at_most is None:
         return stated
     left = 1 / stated.at_most - (phase_fraction(summary, Phase.H2D) or 0.0)
@@ -149,7 +159,7 @@ def larger_batch(evidence: Evidence) -> Bounded:
     least_s = 2 * floors["forward"].floor_s + floors["backward"].floor_s
     around_s = _phases_s(evidence.summary, "data_wait", "h2d", "callbacks", "loop") or 0.0
     what = "forward and backward above their floors, and what is around micro-batches"
-    return _without(step, step.passes_s - least_s + around_s, what)
+    return _without(step, step.around_passes_s - least_s + around_s, what)
 
 
 @_of_audit
@@ -171,7 +181,7 @@ def vocabulary(evidence: Evidence) -> Bounded:
 @_of_audit
 def launches(step: AuditedStep) -> Bounded:
     """Of forward and backward only the device's computation is left."""
-    lost_s = step.passes_s - total_s(_passes(step))
+    lost_s = step.around_passes_s - total_s(_passes(step))
     return _without(step, lost_s, "forward and backward outside of operators")
 
 
@@ -180,7 +190,7 @@ def speed_of_light(step: AuditedStep) -> Bounded:
     """Forward and backward at their floors, each chain of elementwise operators one kernel."""
     floors = step.light.phases
     least_s = floors["forward"].fused_floor_s + floors["backward"].fused_floor_s
-    return _without(step, step.passes_s - least_s, "forward and backward above their floors")
+    return _without(step, step.around_passes_s - least_s, "forward and backward above their floors")
 
 
 def _without(step: AuditedStep, lost_s: float, what: str) -> Bounded:

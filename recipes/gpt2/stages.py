@@ -170,7 +170,7 @@ STAGES: tuple[Stage, ...] = (
         reason="eager attention writes a score for every pair of tokens to memory, several times "
         "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
         apply=lambda kept: replace(kept, attention="sdpa"),
-        bound=bounds.of_product("attention", otherwise=bounds.little_in_audit),
+        bound=bounds.of_product("attention", otherwise=bounds.little_in_audit(warm=False)),
         finding="attention",
     ),
     Stage(
@@ -223,7 +223,7 @@ STAGES: tuple[Stage, ...] = (
         change="fused AdamW",
         reason="an update of one operator after another reads and writes every value many times",
         apply=lambda kept: replace(kept, fused=True),
-        bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit),
+        bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit(warm=True)),
         finding="optimizer_not_fused",
     ),
     Stage(

@@ -61,7 +61,7 @@ class TruthCase:
 
     name: str
     reading: str
-    """Where it was to be run_read."""
+    """Where it was to be found."""
     unit: str
     planted: float
     came_back: float

@@ -111,7 +111,7 @@ def test_the_margin_decides_what_is_equal(compare: Command, tmp_path: Path) -> N
     assert "b against a: equal (within 2.0 %)" in wide
     assert "b against a: undecided" in narrow
     assert "to decide at a margin of 1.0 %: " in narrow
-    assert "`trainperf prove`, at most about " in narrow
+    assert "`trainperf prove`, about " in narrow
 
 
 def test_under_a_gate_what_cannot_be_compared_is_unusable(compare: Command, tmp_path: Path) -> None:

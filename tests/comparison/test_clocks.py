@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
@@ -108,7 +109,7 @@ def test_an_undecided_comparison_says_what_it_would_take(tmp_path: Path) -> None
     assert comparison.verdict == "undecided"
     assert comparison.remedy is not None
     assert comparison.remedy.repeats is not None
-    assert comparison.remedy.proof_s == pytest.approx(10 * 2 * (0.010 + 100 * 0.015), rel=0.01)
+    assert comparison.remedy.proof_s == pytest.approx(10 * 2 * (0.010 + 210 * 0.015), rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,31 @@ def test_a_run_that_is_no_repeat_is_refused(tmp_path: Path) -> None:
 
     assert comparison.verdict == "not comparable"
     assert "is not a repeat" in comparison.reason
+
+
+def test_a_repeat_that_counted_nothing_is_no_crash(tmp_path: Path) -> None:
+    """It was killed in its warm-up: then there is nothing to compare, and why is said."""
+    usual = planted(tmp_path / "a")
+    steps = [make_step(index, tags=int(Tag.WARMUP), forward=10.0) for index in range(9)]
+    spec = RankSpec(steps=steps, gaps=(), info=make_info())
+    killed = read_run(make_run_dir(tmp_path / "b" / "trainperf", [spec]))
+
+    for sides in (([usual, killed], [usual, usual]), ([usual, usual], [usual, killed])):
+        assert compare(*sides).verdict == "not comparable"
+
+
+def test_a_clock_that_is_not_believed_stops_no_gate(tmp_path: Path) -> None:
+    """The fit is slower by its whole interval, and the steady step leaves room for it."""
+    comparison = changed(tmp_path, {}, {"step_ms": 12})
+    doubted = msgspec.structs.replace(
+        comparison,
+        clocks=reconciled(
+            clock_changes(("fit", "slower", 0.9), ("steady step", "undecided", 0.94), within=1.08)
+        ),
+    )
+
+    assert gate(comparison, 0.05) == "regression"
+    assert gate(doubted, 0.05) == "undecided"
 
 
 def clock_changes(

@@ -52,12 +52,14 @@ def test_a_stage_that_a_finding_asks_for_has_the_bound_of_the_finding(tmp_path: 
     assert BOUND["fused"](evidence).at_most == finding.gain_upper_bound
 
 
-@pytest.mark.parametrize("name", ["sdpa", "fused"])
-def test_a_rule_that_is_silent_leaves_less_than_its_limit(name: str, tmp_path: Path) -> None:
-    """Neither attention nor an update in the audited step: a tenth of it at most, 1.11×."""
+@pytest.mark.parametrize(("name", "left"), [("sdpa", 0.9), ("fused", 0.8)])
+def test_a_rule_that_is_silent_leaves_less_than_its_limit(
+    name: str, left: float, tmp_path: Path
+) -> None:
+    """Neither attention nor an update in the audited step: a tenth of it, and warmer caches."""
     evidence = evidence_of(tmp_path, [product("mm", 29.0, flops=10**9)], forward=30.0)
 
-    assert BOUND[name](evidence).at_most == pytest.approx(1 / 0.9)
+    assert BOUND[name](evidence).at_most == pytest.approx(1 / left)
 
 
 @pytest.mark.parametrize("name", ["sdpa", "fused", "bf16", "compile", "vocabulary", "graphs"])
@@ -71,7 +73,7 @@ def test_without_an_audit_a_silent_rule_says_nothing(name: str, tmp_path: Path) 
     [
         pytest.param(20, 2, 22 / 20, id="two are advised, one makes every batch"),
         pytest.param(20, 80, 100 / 78, id="as the finding: 2 ms less for a warm step"),
-        pytest.param(1, 80, 1 / 0.9, id="no finding: less than its limit"),
+        pytest.param(1, 80, 1 / 0.8, id="no finding: less than its limit"),
     ],
 )
 def test_the_loader_stage_is_bounded_by_its_one_worker(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from trainperf.comparison.compared_run import ComparedRun, Repeats
 from trainperf.comparison.fit_clock import FIT_STEP_S
-from trainperf.comparison.results import ClockChange, Comparison, Remedy
+from trainperf.comparison.results import ClockChange, Comparison, Remedy, Speedup
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
 from trainperf.core.stats.verdict import (
     Repeated,
@@ -21,8 +21,9 @@ from trainperf.core.stats.verdict import (
 
 Gate = Literal["pass", "regression", "undecided"]
 
-PROOF_PAIRS, PROOF_STEPS = 10, 100
-"""Of the longest `trainperf prove` by its defaults: it stops as soon as it is decided."""
+PROOF_PAIRS, PROOF_STEPS = 10, 210
+"""Of a `trainperf prove` by its defaults that is not decided sooner; a pair is longer where
+validation or epochs come back less often."""
 
 _MOVED = frozenset({"faster", "slower"})
 
@@ -77,7 +78,8 @@ def gate(comparison: Comparison, limit: float) -> Gate:
 
 def _gate(clock: ClockChange, limit: float) -> Gate:
     gain = clock.speedup
-    if gain.high < 1 and 1 / gain.value - 1 > limit:
+    # One whose interval is not believed excludes and shows nothing.
+    if clock.verdict != "undecided" and gain.high < 1 and 1 / gain.value - 1 > limit:
         return "regression"
     return "pass" if 1 / gain.low - 1 <= limit else "undecided"
 
@@ -90,26 +92,29 @@ def remedy(comparison: Comparison, sides: Sequence[Repeats], limit: float | None
         sides: The runs; each training of a proof starts and goes on as these did.
         limit: That of the gate.
     """
-    clock = comparison.headline or comparison.clocks[0]
+    clocks = [comparison.headline or comparison.clocks[0]]
     if limit is not None:
-        clock = next(each for each in comparison.clocks if _gate(each, limit) == "undecided")
-    gain = clock.speedup
+        clocks = [each for each in comparison.clocks if _gate(each, limit) == "undecided"]
     in_turns = comparison.noise is not None and comparison.noise.source == "turns"
     runs = Repeated(before=len(sides[0]), after=len(sides[1]), in_turns=in_turns)
-    wanted = (
-        reach_to_decide(gain.value, comparison.margin)
-        if limit is None
-        else reach_to_gate(gain.value, limit)
-    )
+    needed = [_repeats(clock.speedup, comparison.margin, limit, runs) for clock in clocks]
     durations = [_proof_s(side[0]) for side in sides]
     measured = [seconds for seconds in durations if seconds is not None]
     return Remedy(
         limit=limit,
-        repeats=repeats_to_reach(math.log(gain.high / gain.low) / 2, wanted, runs),
+        repeats=None if None in needed else max(number or 0 for number in needed),
         proof_s=PROOF_PAIRS * sum(measured) if len(measured) == len(durations) else None,
         proof_pairs=PROOF_PAIRS,
         proof_steps=PROOF_STEPS,
     )
+
+
+def _repeats(gain: Speedup, margin: float, limit: float | None, runs: Repeated) -> int | None:
+    """Repeats a side that would decide one clock."""
+    wanted = (
+        reach_to_decide(gain.value, margin) if limit is None else reach_to_gate(gain.value, limit)
+    )
+    return repeats_to_reach(math.log(gain.high / gain.low) / 2, wanted, runs)
 
 
 def _proof_s(run: ComparedRun) -> float | None:

@@ -47,6 +47,9 @@ _NO_CHANGE = frozenset(
 )
 """What changes neither the work of a step nor its speed."""
 
+_NEW_FACTS = frozenset({"local_world_size"})
+"""Which older runs lack: what one side does not say is no change."""
+
 SAME_WORK = 0.005
 """Relative difference in what a step works through up to which steps are the same work."""
 
@@ -76,7 +79,8 @@ def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
     ]
     if runs[0].run.world_size != runs[1].run.world_size:
         return _of_rates(rates, tokens_differ, "the number of ranks differs", per_rank=True)
-    if not all(_same_work(rates, pair) for pair in pairs):
+    counted = [pair for pair in pairs if all(_in_both(rate, pair) for rate in rates[:1])]
+    if not all(_same_work(rates, pair) for pair in counted):
         return _of_rates(rates, tokens_differ, "a step is not the same work in both")
     if not _in_both(STEP_S, runs):
         reasons = [run.readings[STEP_S].reason for run in runs if STEP_S in run.readings]
@@ -103,10 +107,11 @@ def no_repeat(side: Repeats) -> str | None:
     first = side[0].summary
     for repeat in (run.summary for run in side[1:]):
         why = obstacle(first, repeat) or _token_obstacle(first, repeat)
-        rates = [name for name in _WORK if _in_both(name, (first, repeat))]
+        # Tokens of texts of unlike length differ by chance, and so does the first batch's width.
+        counts = [name for name in (SAMPLES_PER_S,) if _in_both(name, (first, repeat))]
         if first.run.world_size != repeat.run.world_size:
             why = why or "the number of ranks differs"
-        if not _same_work(rates, (first, repeat), SAME_SIZE):
+        if counts and not _same_work(counts, (first, repeat), SAME_SIZE):
             why = why or "a step is not the same work in both"
         if why:
             return f"{repeat.run.name} is not a repeat of {first.run.name}: {why}"
@@ -143,7 +148,9 @@ def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
             change=_CHANGES.get(name, name),
         )
         for name in dict.fromkeys([*old, *new])
-        if old.get(name) != new.get(name) and name not in _NO_CHANGE
+        if old.get(name) != new.get(name)
+        and name not in _NO_CHANGE
+        and not (name in _NEW_FACTS and None in (old.get(name), new.get(name)))
     )
 
 

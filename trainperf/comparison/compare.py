@@ -100,7 +100,11 @@ def compare(
     parity = compare_losses(*losses, tolerance=loss_tolerance)
     verdict, decides = headline(clocks) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
-    readings = changes(before, after, method)
+    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
+    readings = tuple(
+        replace(reading, verdict="undecided") if reading.name in doubted else reading
+        for reading in changes(before, after, method)
+    )
     comparison = Comparison(
         before=_side(before),
         after=_side(after),

@@ -239,8 +239,8 @@ def _remedy(comparison: Comparison) -> str:
     proof = "`trainperf prove`"
     if remedy.proof_s is not None:
         proof += (
-            f", at most about {duration(remedy.proof_s)} of training "
-            f"({plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')})"
+            f", about {duration(remedy.proof_s)} of training if it takes all "
+            f"{plural(remedy.proof_pairs, 'pair')} of {plural(remedy.proof_steps, 'step')}"
         )
     aim = f"to decide at a margin of {share(comparison.margin)}"
     if remedy.limit is not None:

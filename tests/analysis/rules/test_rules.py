@@ -14,6 +14,9 @@ from support.runs import (
     summary_of,
 )
 
+from trainperf.analysis.doctor.base import Case
+from trainperf.analysis.doctor.input import loader
+from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.gains import change_of
 from trainperf.analysis.rules.input.workers import cpus_of_rank, staffing
 from trainperf.analysis.summary.schema import Summary
@@ -178,6 +181,7 @@ def test_of_a_batch_that_takes_less_than_a_workers_round_trip_little_is_nothing(
 
     assert "data_wait" not in found(small)
     assert "data_wait" in found(slow)
+    assert loader(Case(evidence=Evidence(summary=small))).status == "pass"
 
 
 def test_what_takes_little_leaves_little_cold(tmp_path: Path) -> None:
@@ -196,7 +200,7 @@ def test_what_takes_little_leaves_little_cold(tmp_path: Path) -> None:
         (8, {"cpu_count": 16, "host_cpus": 16, "local_world_size": 8}, 2),
         (2, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 2}, 1),
         (3, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 3}, 1),
-        (8, {"cpu_count": 8}, 8),
+        (8, {"cpu_count": 64}, 8),
     ],
     ids=["bound", "unbound", "two machines", "quota", "two", "more than CPUs", "old"],
 )

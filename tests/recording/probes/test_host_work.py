@@ -1,6 +1,9 @@
 """What a frame does that is no tensor operation, instruction by instruction."""
 
+import functools
 import json
+import math
+import operator
 import re
 import sys
 import time
@@ -26,6 +29,7 @@ def by_line(path: Path, body: str) -> dict[str, set[str]]:
     file = path / "train.py"
     file.write_text(f"def work(x, w, words):\n{body}")
     space = {"torch": torch, "time": time, "json": json, "re": re, "np": np, "sleep": time.sleep}
+    space |= {"functools": functools, "operator": operator, "math": math}
     exec(compile(file.read_text(), str(file), "exec"), space)  # noqa: S102 code with a file
     seen_at: dict[str, set[str]] = {}
     lines = file.read_text().splitlines()
@@ -89,6 +93,9 @@ def test_a_python_loop_is_seen_at_its_jump(tmp_path: Path) -> None:
         "x = (lambda f: f(x))(torch.sigmoid)",
         "x = list(map(torch.sigmoid, [x]))",
         "x += w; x.clamp_(0)",
+        "x = functools.reduce(torch.add, [x, w])",
+        "x = operator.matmul(x, w)",
+        "x = math.prod([x, w])",
     ],
 )
 def test_what_may_be_an_operator_is_one(tmp_path: Path, line: str) -> None:

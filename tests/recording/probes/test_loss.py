@@ -45,6 +45,18 @@ def test_a_loss_made_under_inference_mode_is_read() -> None:
     assert losses(*values).facts("loss") == list(range(40))
 
 
+def test_the_last_micro_batch_holds_where_only_the_first_could_wait() -> None:
+    """It is read at once, and the first with those of other steps, later."""
+    fit = HostFit(LossProbe())
+    for number in range(60):
+        first = torch.tensor(float(number))
+        fit.micro_batch(None, first, complete=False)
+        fit.micro_batch(None, -1.0 if number > 40 else torch.tensor(-1.0))
+    fit.finish()
+
+    assert set(fit.facts("loss")) == {-1.0}
+
+
 def test_no_graph_is_kept() -> None:
     """Or fifty steps' activations would stay in memory."""
     fit, weight = HostFit(LossProbe()), torch.ones(8, requires_grad=True)

@@ -13,6 +13,7 @@ from trainperf.analysis.doctor.base import (
 )
 from trainperf.analysis.rules.base import setting
 from trainperf.analysis.rules.input.base import lost_to_loader
+from trainperf.analysis.rules.input.workers import cheaper_than_a_worker
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size
@@ -24,6 +25,7 @@ from trainperf.core.readings import (
     H2D_S,
     H2D_TENSORS,
     PHASE_H2D_S,
+    STEP_MEAN_S,
 )
 
 
@@ -31,8 +33,9 @@ from trainperf.core.readings import (
 def loader(case: Case) -> Outcome:
     """The DataLoader does not make the device wait.
 
-    Fails on `data_wait` and `epoch_start`, and on a wait of a tenth of the step whatever its cause.
-    Unknown without enough steady steps.
+    Fails on `data_wait` and `epoch_start`, and on a wait of a tenth of the step whatever its cause,
+    but not where that is below what a worker would take to hand a batch over.  Unknown without
+    enough steady steps.
     """
     summary = case.summary
     waited, stalled = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_STALL_FRACTION)
@@ -43,15 +46,22 @@ def loader(case: Case) -> Outcome:
         return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
     evidence = f"{share(waited)} of the step in the loader's next()"
     if lost >= LIMITS.notable:
-        more = failed("give the DataLoader more workers", evidence)
-        # `data_wait` leaves a wait to the rules that name its cause.
-        return failed_by(case, ("many_small_tensors", "straggler")) or more
+        return _unnamed_wait(case, waited, evidence)
     if summary.run.device == "cpu":
         return passed(evidence)
     if stalled is None:
         why = f"{evidence}; what the device lost to it was not measured"
         return unknown(why, case.loop.everything)
     return passed(evidence, f"the device idled for data {share(stalled)}")
+
+
+def _unnamed_wait(case: Case, waited: float, evidence: str) -> Outcome:
+    """A wait of which `data_wait` says nothing: other rules name its cause, or it is no fault."""
+    waited_s = waited * (case.summary.value(STEP_MEAN_S) or 0.0)
+    by_cause = failed_by(case, ("many_small_tensors", "straggler"))
+    if by_cause is None and cheaper_than_a_worker(case.summary, waited_s):
+        return passed(evidence, "getting a batch from a worker would take longer")
+    return by_cause or failed("give the DataLoader more workers", evidence)
 
 
 def pinned_transfer(case: Case) -> Outcome:

@@ -18,6 +18,8 @@ ENOUGH = 3
 """Scripts of one rule and kind of change; with fewer no range is given."""
 
 CHANGES = {
+    "num_workers=0": "no workers",
+    "prefetch_factor=8": "prefetching",
     "set_num_threads": "workers, fewer threads",
     "num_workers": "workers",
     "bf16": "bf16",

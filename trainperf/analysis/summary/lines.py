@@ -241,7 +241,8 @@ def _plain_code(lines: SampledLines, slot: str, steps: Collection[int] | None) -
             names[stack.host_work] += sample.stands_for_us
     if not stacks.total():
         return None
-    owner = _owner(stacks, _Share(lines, len(all_us), stacks.total()), running=())
+    in_it = _Share(lines, len(all_us), stacks.total())
+    owner = _owner(stacks, in_it, _around(lines, in_it))
     if owner is None:
         return None
     weights = np.array(all_us, dtype=np.float64)

@@ -41,8 +41,8 @@ CALLERS = frozenset(
         "enum",
         "functools",
     }
-    | {"importlib", "inspect", "linecache", "multiprocessing", "operator", "queue", "selectors"}
-    | {"threading", "traceback", "typing", "warnings", "weakref"}
+    | {"collections", "importlib", "inspect", "itertools", "linecache", "math", "multiprocessing"}
+    | {"operator", "queue", "selectors", "threading", "traceback", "typing", "warnings", "weakref"}
 )
 """Modules of the standard library that call back, wait for other threads, or run inside torch."""
 
@@ -55,7 +55,7 @@ _METHODS = frozenset(
     for kind in (str, bytes, bytearray, list, dict, set, re.Pattern, re.Match)
     for name in dir(kind)
     if not name.startswith("_")
-).difference(dir(torch.Tensor), dir(torch.nn.Module), dir(torch.nn.ModuleDict))
+).difference(dir(torch.Tensor), dir(torch.nn.Module), dir(torch.nn.ModuleDict), ["get"])
 
 
 def host_work(frame: FrameType, package: str | None) -> str:
@@ -88,7 +88,8 @@ def package_of(file: str) -> str:
 
 
 def _standard(module: str) -> bool:
-    return module in sys.stdlib_module_names and module not in CALLERS
+    # What is written in C has its module's name with a line before it, as `_functools`.
+    return module in sys.stdlib_module_names and CALLERS.isdisjoint({module, module.lstrip("_")})
 
 
 def _source(code: CodeType, offset: int) -> str:

@@ -127,7 +127,9 @@ class LossProbe(RingProbe):
             elif value is not None:
                 self._fresh = -math.inf
         if sound:
-            self._read |= zip(sound, torch.stack([*sound.values()]).tolist(), strict=True)
+            values = torch.stack([*sound.values()]).tolist()
+            # What was read at once since is a later micro-batch's.
+            self._read = {**dict(zip(sound, values, strict=True)), **self._read}
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""

@@ -4,6 +4,7 @@ from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl
+from trainperf.core.formatting.units import plural
 from trainperf.core.readings import STEP_MEAN_S
 
 
@@ -54,11 +55,14 @@ def _switched_on(summary: Summary) -> dict[str, str]:
         modes["the autograd profiler"] = "every operator of every step is recorded"
     threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
     # Workers need CPUs too: `data_wait` advises fewer threads for the model in return.
-    workers = setting(summary, "num_workers")
-    alone = summary.run.device == "cpu" and summary.run.world_size == 1 and not workers
+    workers = setting(summary, "num_workers") or 0.0
+    alone = summary.run.device == "cpu" and summary.run.world_size == 1
     # On a machine with fewer cores the loader and the system have use for the others.
-    if alone and threads == 1 and cores is not None and cores >= 4:
-        modes["one thread"] = f"1 of {cores:.0f} CPUs computes; nothing else uses the others"
+    if alone and threads == 1 and cores is not None and cores >= max(4.0, 2 * (1 + workers)):
+        others = (
+            f"{plural(int(workers), 'worker')} load" if workers else "nothing else uses the others"
+        )
+        modes["one thread"] = f"1 of {cores:.0f} CPUs computes; {others}"
     if config.get("deterministic"):
         modes["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"
     return modes

@@ -21,7 +21,7 @@ from trainperf.analysis.rules.input.remedies import (
     unless_waiting,
 )
 from trainperf.analysis.rules.input.workers import (
-    ROUND_TRIP_S,
+    cheaper_than_a_worker,
     round_trip_s,
     staffing,
     why_no_more,
@@ -53,7 +53,7 @@ def data_wait(evidence: Evidence) -> Finding | None:
         return None
     if lost < LIMITS.notable or small_tensors_wait(summary):
         return None
-    if lost < LIMITS.critical and _takes_little(summary, waited * step_s):
+    if lost < LIMITS.critical and cheaper_than_a_worker(summary, waited * step_s):
         return None
     remedy = _remedy(summary, waited * step_s, step_s)
     # Workers share the processor with the model where the model runs on it too.
@@ -76,12 +76,6 @@ def data_wait(evidence: Evidence) -> Finding | None:
         confirm=f"the next run waits for data for less than {share(LIMITS.notable)} of its step",
     )
     return warm_bound(finding, summary, least=remedy.making)
-
-
-def _takes_little(summary: Summary, waited_s: float) -> bool:
-    """Whether this process makes a batch sooner than a worker would hand it over."""
-    alone = setting(summary, "num_workers") == 0
-    return alone and waited_s / micro_batches(summary) < ROUND_TRIP_S
 
 
 def _title(lost: float, summary: Summary, part: str) -> str:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 
 from trainperf.analysis.rules.base import setting
-from trainperf.analysis.rules.input.base import rest_s
+from trainperf.analysis.rules.input.base import micro_batches, rest_s
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import CAUTION
 from trainperf.core.formatting.units import plural
@@ -51,16 +51,30 @@ def worth_a_worker(summary: Summary, making_s: float) -> bool:
     return making_s >= 2 * round_trip_s(summary)
 
 
+def cheaper_than_a_worker(summary: Summary, waited_s: float) -> bool:
+    """Whether this process makes a batch sooner than a worker would hand it over.
+
+    Args:
+        summary: Of the run.
+        waited_s: Time per step in the loader's `next()`.
+    """
+    alone = setting(summary, "num_workers") == 0
+    return alone and waited_s / micro_batches(summary) < ROUND_TRIP_S
+
+
 def cpus_of_rank(summary: Summary) -> int | None:
     """CPUs for one rank: those it may run on, and its share of its machine's; `None` if not known.
 
-    Not divided where the run does not say how many ranks are on the machine.  Ranks that were
+    Where the run does not say how many ranks are on the machine, all are taken to be: with too few
+    workers nothing is lost that more cannot bring, with too many all ranks are.  Ranks that were
     launched together on some CPUs of a machine are taken to have all of them.
     """
     usable = setting(summary, "cpu_count")
     every, ranks = setting(summary, "host_cpus"), setting(summary, "local_world_size")
-    if usable is None or every is None or not ranks:
-        return None if usable is None else int(usable)
+    if usable is None:
+        return None
+    if every is None or not ranks:
+        return max(1, int(usable) // summary.run.world_size)
     return max(1, int(min(usable, every // ranks)))
 
 

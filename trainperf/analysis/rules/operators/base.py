@@ -85,6 +85,14 @@ class AuditedStep:
     smallest_s: float
     """A call that computes next to nothing, under the audit: every step has some."""
 
+    @property
+    def around_passes_s(self) -> float:
+        """Time in which forward and backward run, at most.
+
+        A device works on while its host is elsewhere: there it is the step.
+        """
+        return self.passes_s if self.basis == "measured" else self.step_s
+
     def fraction(self, saved_s: float) -> float:
         """A share of the step, at most all of it."""
         return min(max(saved_s, 0.0) / self.step_s, 1.0)
@@ -193,6 +201,13 @@ def audited(evidence: Evidence) -> AuditedStep | None:
 def total_s(rows: Iterable[Timed]) -> float:
     """Time of some rows together."""
     return sum(row.time_s for row in rows)
+
+
+def computed_s(rows: Iterable[Timed], step: AuditedStep) -> float:
+    """Time of some rows without the Python around them, which a device does not wait for."""
+    if step.basis != "measured":
+        return total_s(rows)
+    return sum(row.computed_s for row in rows)
 
 
 def place_of(rows: Sequence[Timed]) -> str:

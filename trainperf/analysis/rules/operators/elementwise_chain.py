@@ -9,6 +9,7 @@ from trainperf.analysis.rules.operators.base import (
     AuditedStep,
     Timed,
     audited,
+    computed_s,
     is_large,
     total_s,
 )
@@ -60,8 +61,8 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
 
 def saved_by_compiling_s(step: AuditedStep) -> float:
     """What `torch.compile` saves at most, in seconds of a step: all but products, and no Python."""
-    rows = (row for row in step.operators if row.use.part in PASSES and row.use.kind == "matmul")
-    return step.passes_s - total_s(list(rows))
+    rows = [row for row in step.operators if row.use.part in PASSES and row.use.kind == "matmul"]
+    return step.around_passes_s - computed_s(rows, step)
 
 
 def _chained(step: AuditedStep) -> list[Timed]:

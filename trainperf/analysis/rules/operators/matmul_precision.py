@@ -92,7 +92,9 @@ def _single(step: AuditedStep, evidence: Evidence) -> Finding | None:
         facts.append(f"forecast for products of these sizes: {share(lost)} of the step saved")
     fields = step.fields(rows, lost, *facts, step.spent(rows), lines=2)
     if fields["gain_upper_bound"] is not None:
-        most = step.fraction(saved_at_most_s(step, precision))
+        # The action for TF32 names autocast as well.
+        named = {precision, "bf16"} & peaks.keys() if precision == "tf32" else {precision}
+        most = max(step.fraction(saved_at_most_s(step, each)) for each in named)
         fields["gain_upper_bound"] = amdahl(max(lost, most))
     return Finding(
         id="matmul_precision",
@@ -118,7 +120,7 @@ def saved_at_most_s(step: AuditedStep, precision: str) -> float:
     peak = step.light.chip.flops_per_s[precision]
     saved_s = total_s(slow) - sum(row.use.flops for row in slow) / peak
     if precision != "tf32":
-        saved_s += (step.passes_s - total_s(products)) / 2
+        saved_s += (step.around_passes_s - total_s(products)) / 2
     return saved_s
 
 
