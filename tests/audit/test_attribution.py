@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainperf.audit import audit_step
-from trainperf.audit.stack_frames import definition_line
+from trainperf.audit.stack_frames import definition_line, place
 from trainperf.core.artifacts.audit import OperatorUse, StepAudit
 
 
@@ -252,5 +252,5 @@ def test_a_function_of_torchvision_is_not_torchs() -> None:
         for file in ours
     ]
 
-    assert definition_line(functions[0]) == f"{ours[0]}:1"
+    assert definition_line(functions[0]) == place(ours[0], 1)
     assert definition_line(functions[1]) is None
