@@ -64,9 +64,9 @@ def test_a_quiet_machine_and_a_loud_one_are_told_apart(tmp_path: Path) -> None:
     (still,), (shaken,) = (judged(folder)["modes"] for folder in (quiet, loud))
 
     assert still["false"]["of"] == shaken["false"]["of"] == 4
-    assert still["false"]["found"] == shaken["false"]["found"] == 0
-    assert still["power"]["3%"]["found"] == still["quiet"]["found"] == 4
-    assert shaken["power"]["3%"]["found"] == shaken["quiet"]["of"] == 0
+    assert still["false"]["count"] == shaken["false"]["count"] == 0
+    assert still["power"]["3%"]["count"] == still["quiet"]["count"] == 4
+    assert shaken["power"]["3%"]["count"] == shaken["quiet"]["of"] == 0
 
 
 @pytest.mark.slow
