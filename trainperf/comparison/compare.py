@@ -100,11 +100,7 @@ def compare(
     parity = compare_losses(*losses, tolerance=loss_tolerance)
     verdict, decides = headline(clocks) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
-    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
-    readings = tuple(
-        replace(reading, verdict="undecided") if reading.name in doubted else reading
-        for reading in changes(before, after, method)
-    )
+    readings = _as_judged(changes(before, after, method), clocks)
     comparison = Comparison(
         before=_side(before),
         after=_side(after),
@@ -179,6 +175,17 @@ def _apart_s(before: ComparedRun, after: ComparedRun) -> float | None:
     delay_s = (starts[1] - starts[0]).total_seconds()
     first = before if delay_s >= 0 else after
     return max(0.0, abs(delay_s) - sum(first.summary.ledger_s.values()))
+
+
+def _as_judged(
+    readings: Sequence[ReadingChange], clocks: Sequence[ClockChange]
+) -> tuple[ReadingChange, ...]:
+    """A clock that is undecided is so in the table too, whatever its interval alone would say."""
+    doubted = {clock.reading for clock in clocks if clock.verdict == "undecided"}
+    return tuple(
+        replace(reading, verdict="undecided") if reading.name in doubted else reading
+        for reading in readings
+    )
 
 
 def _without_verdicts(readings: Sequence[ReadingChange]) -> tuple[ReadingChange, ...]:

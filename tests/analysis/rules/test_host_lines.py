@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.audits import USE
+from support.light import make_audit
 from support.runs import RankSpec, make_info, make_steps, summary_of
 
 from trainperf.analysis.rules.base import Evidence
@@ -16,7 +17,7 @@ from trainperf.analysis.rules.host.launch_bound import named_fraction
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.analysis.rules.host.loop import loop
 from trainperf.analysis.rules.host.metrics_every_batch import metrics_every_batch
-from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
+from trainperf.core.artifacts.audit import OperatorUse, Part
 from trainperf.core.artifacts.folder import Documents
 from trainperf.core.steps.records import Scalar
 from trainperf.traces.capture_files import CaptureFacts, CaptureReport
@@ -73,15 +74,7 @@ def evidence(
     info = make_info(device=device, config=config)
     steps = make_steps(200, **{**spent, "other": 1, **phases_ms})
     summary = summary_of(path, [RankSpec(steps=steps, info=info)])
-    audit = StepAudit(
-        step=20,
-        device=device,
-        device_name="planted",
-        cache_bytes=None,
-        operators=uses,
-        views=0,
-        audited_s=1.0,
-    )
+    audit = make_audit(*uses, device=device, step=20)
     return Evidence(summary=summary, documents=Documents(audit=audit))
 
 

@@ -109,39 +109,32 @@ def test_the_first_step_of_a_turn_is_the_trainings_where_nothing_worked_ahead() 
     assert [step.index for step in line.steps if step.tags & Tag.TURN_BOUNDARY] == [0, 4]
 
 
-def test_a_turn_tells_how_long_its_steps_took_with_the_gaps_between() -> None:
-    """Four steps of 2 ms and 8 ms of validation: 2 ms steady, 4 ms in all."""
+def validated(steps: int, *, every: int, at: int) -> "Waits":
+    """Turns of four steps of 2 ms, with 8 ms of validation after some."""
     line = Timeline()
     baton = Waits(line, steps=4, unlike=1)
     probe = TurnsProbe(baton, 0, None)
     probe.attach(line.recorder)
     line.recorder.on_close = probe.close
-    for number in range(8):
+    for number in range(steps):
         line.step(2.0)
-        if number % 4 == 1:
+        if number % every == at:
             line.recorder.enter_gap(Gap.VALIDATION)
             line.wait(8.0)
             line.recorder.leave_gap()
     line.end()
+    return baton
 
-    first = baton.times[0]
+
+def test_a_turn_tells_how_long_its_steps_took_with_the_gaps_between() -> None:
+    """Four steps of 2 ms and 8 ms of validation: 2 ms steady, 4 ms in all."""
+    first = validated(8, every=4, at=1).times[0]
     assert (first.steady_ns / MS, first.whole_ns / MS) == (2.0, 4.0)
 
 
 def test_a_turn_tells_after_how_many_steps_something_comes_back() -> None:
     """Validation after the third step and the eighth: every five."""
-    line = Timeline()
-    baton = Waits(line, steps=4, unlike=1)
-    probe = TurnsProbe(baton, 0, None)
-    probe.attach(line.recorder)
-    line.recorder.on_close = probe.close
-    for number in range(12):
-        line.step(2.0)
-        if number % 5 == 2:
-            line.recorder.enter_gap(Gap.VALIDATION)
-            line.wait(8.0)
-            line.recorder.leave_gap()
-    line.end()
+    baton = validated(12, every=5, at=2)
 
     assert [turn.period for turn in baton.times] == [0, 0, 5]
 
