@@ -88,7 +88,7 @@ def package_of(file: str) -> str:
 
 
 def _standard(module: str) -> bool:
-    # What is written in C has its module's name with a line before it, as `_functools`.
+    # What is written in C names its module with an underscore before it, as `_functools`.
     return module in sys.stdlib_module_names and CALLERS.isdisjoint({module, module.lstrip("_")})
 
 
