@@ -18,6 +18,7 @@ from trainperf.core.artifacts import trials as document
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.switched import LOOKS, SwitchedSpeedup, switched_speedup
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.compilation import graphs_built
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
 
@@ -50,6 +51,9 @@ STEADY = 1.15
 """Ratio up to which they do."""
 LEAST_GAIN = 1.02
 """A change that brings less is not put into the set."""
+NEAR_NOTHING = 1.05
+"""Upper end of a ceiling's interval up to which what it bounds is not tried, where the ceiling
+itself brings less than `LEAST_GAIN`."""
 ADDS = 1.01
 """By which a set must be faster than it was without its last member."""
 
@@ -184,7 +188,10 @@ class Conductor:
             return _result(trial, verdict="failed", reason=str(error))
         finally:
             snapshot.restore()
+            self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off_ns
+        if blocks.graphs >= blocks.pairs:
+            return _result(trial, verdict="failed", reason=_recompiles(blocks))
         speedup = blocks.speedup()
         differs = losses is not None and not _alike(losses, trial.tolerance)
         return _result(
@@ -208,15 +215,15 @@ class Conductor:
         before: list[Ran] = []
         if source is not None and trial.tolerance is not None:
             snapshot = self._training.snapshot()
-            source.draw_from(source.replay(batches))
+            source.replay_only(batches)
             before = yield from self._with_loss(batches // self._training.micro_batches)
             snapshot.restore()
-            source.draw_from(source.replay(batches))
+            source.replay_only(batches)
         self._switch(trial, on=True)
         after = yield from self._with_loss(max(len(before), 1))
         self._switch(trial, on=False)
         if source is not None:
-            source.draw_from(None)
+            source.replay_only(0)
         first, second = _mean_loss(before), _mean_loss(after)
         return None if first is None or second is None else (first, second), after[0].ns
 
@@ -226,7 +233,7 @@ class Conductor:
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
         steps = math.ceil(steps / trial.whole) * trial.whole
-        blocks = _Blocks()
+        blocks, graphs = _Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
             turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
@@ -237,6 +244,7 @@ class Conductor:
             over = self._training.agree(monotonic_ns() - until_ns) > 0
             if over and blocks.pairs >= LOOKS[0]:
                 break
+        blocks.graphs = graphs_built() - graphs
         return blocks
 
     def _warm(self, trial: Trial) -> Steps[None]:
@@ -317,11 +325,23 @@ class Conductor:
         if part in self._guard.faults:
             self._guard.last(part, trial.off)
             if self._training.source is not None:
+                self._training.source.replay_only(0)
                 self._training.source.draw_from(None)
             raise _RaisedError(self._guard.faults[part])
 
     def _why_not(self, trial: Trial) -> str:
-        return trial.unavailable or self._earlier.ended_by.get(trial.id, "")
+        unavailable = trial.unavailable
+        why = unavailable if isinstance(unavailable, str) else unavailable()
+        return why or self._earlier.ended_by.get(trial.id, "") or self._bound(trial)
+
+    def _bound(self, trial: Trial) -> str:
+        """Why its ceiling leaves nothing to try; empty if it does."""
+        for ceiling in self._results:
+            if ceiling.id != trial.bounded_by or ceiling.speedup is None or ceiling.high is None:
+                continue
+            if ceiling.speedup < LEAST_GAIN and ceiling.high < NEAR_NOTHING:
+                return f"not worth a trial: {ceiling.title} brings {ceiling.speedup:.2f}×"
+        return ""
 
     def _announce(self, trial: Trial) -> None:
         self._trying = trial.id
@@ -348,6 +368,8 @@ class _Blocks:
 
     off_ns: list[float] = field(default_factory=list)
     on_ns: list[float] = field(default_factory=list)
+    graphs: int = 0
+    """That torch.compile built in them."""
 
     @property
     def pairs(self) -> int:
@@ -371,6 +393,10 @@ def _result(trial: Trial, *, verdict: document.TrialVerdict, **facts: object) ->
         verdict=verdict,
         **facts,  # type: ignore[arg-type] # names of its own fields
     )
+
+
+def _recompiles(blocks: _Blocks) -> str:
+    return f"torch.compile built {blocks.graphs} graphs while it was switched {blocks.pairs} times"
 
 
 def _mean_loss(steps: Sequence[Ran]) -> float | None:
