@@ -67,7 +67,7 @@ class Budget:
 class EarlierAttempt:
     """What an attempt came to that a trial ended, with the script it was tried in."""
 
-    results: tuple[document.Trial, ...] = ()
+    results: tuple[document.TrialResult, ...] = ()
     ended_by: dict[str, str] = field(default_factory=dict)
     """Ids of trials that are not tried again, each with what happened."""
 
@@ -172,7 +172,7 @@ class Conductor:
         self._results.append(result)
         self._tell(self.so_far())
 
-    def _measured(self, trial: Trial, for_ns: float) -> Steps[document.Trial]:
+    def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
         """What a trial came to; afterwards all is as it was."""
         began = monotonic_ns()
         snapshot = self._training.snapshot()
@@ -360,8 +360,8 @@ class _Blocks:
         return switched_speedup(self.off_ns, self.on_ns)
 
 
-def _result(trial: Trial, *, verdict: document.TrialVerdict, **facts: object) -> document.Trial:
-    return document.Trial(
+def _result(trial: Trial, *, verdict: document.TrialVerdict, **facts: object) -> document.TrialResult:
+    return document.TrialResult(
         id=trial.id,
         kind=trial.kind,
         title=trial.title or trial.id,
