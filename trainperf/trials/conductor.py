@@ -360,7 +360,9 @@ class _Blocks:
         return switched_speedup(self.off_ns, self.on_ns)
 
 
-def _result(trial: Trial, *, verdict: document.TrialVerdict, **facts: object) -> document.TrialResult:
+def _result(
+    trial: Trial, *, verdict: document.TrialVerdict, **facts: object
+) -> document.TrialResult:
     return document.TrialResult(
         id=trial.id,
         kind=trial.kind,
