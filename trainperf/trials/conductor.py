@@ -120,10 +120,10 @@ class Conductor:
         self.untouched = False
         self._began_ns = monotonic_ns()
         self._training.hold_still()
-        known = {result.id for result in self._results}
-        waiting = [trial for trial in self._trials if trial.id not in known]
+        judged = {result.id for result in self._results}
+        waiting = [trial for trial in self._trials if trial.id not in judged]
         for place, trial in enumerate(waiting):
-            yield from self._one(trial, left=len(waiting) - place)
+            yield from self._tried(trial, left=len(waiting) - place)
         yield from self._sets()
         self._trying = ""
         self._tell(self.so_far())
@@ -156,7 +156,7 @@ class Conductor:
                 return
             before = now
 
-    def _one(self, trial: Trial, left: int) -> Steps[None]:
+    def _tried(self, trial: Trial, left: int) -> Steps[None]:
         """One trial, and what it came to."""
         why = self._why_not(trial)
         if why:
