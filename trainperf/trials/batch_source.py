@@ -102,7 +102,7 @@ class BatchSource:
     def replay_only(self, batches: int) -> None:
         """Hand on the last batches again and again, whatever else is said; 0 ends that."""
         self._replayed = self.replay(batches) if batches else None
-        self._made.clear()
+        self._ready.clear()
 
     def replay(self, batches: int) -> Iterator[Any]:
         """The last batches in their order, again and again.
