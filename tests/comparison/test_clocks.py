@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.comparison.clocks import gate, reconciled, remedy
+from trainperf.comparison.clocks import gate, headline, reconciled, remedy
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import Clock, ClockChange, Comparison, Speedup
+from trainperf.comparison.results import Clock, ClockChange, Comparison, FirstSteps, Speedup
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.stats.verdict import SpeedVerdict
 
@@ -79,6 +79,24 @@ def test_a_median_that_gains_more_than_the_work_is_not_the_headline(tmp_path: Pa
     assert comparison.headline is not None
     assert comparison.headline.clock == "fit"
     assert comparison.headline.speedup.value == pytest.approx(1.5)
+
+
+def test_of_first_steps_the_steady_step_is_the_headline(tmp_path: Path) -> None:
+    """Both are faster, and what comes back less often may cost what the steps gain."""
+    sides = [[planted(tmp_path / name, step_ms)] for name, step_ms in (("a", 10), ("b", 7))]
+
+    whole = compare(*sides, noise=QUIET)
+    first = compare(*sides, noise=QUIET, first_steps=FirstSteps(steps=412, period=500))
+
+    assert [clock.verdict for clock in first.clocks] == ["faster", "faster"]
+    assert (whole.primary, first.primary) == ("fit_step_s", "step_s")
+
+
+def test_first_steps_that_are_slower_as_a_whole_are_not_faster() -> None:
+    """The steady step leads only where the fit went the same way."""
+    clocks = clock_changes(("fit", "slower", 0.8), ("steady step", "faster", 1.3))
+
+    assert headline(clocks, whole=False)[0] == "slower"
 
 
 def test_a_change_that_the_fit_does_not_show_is_the_steps(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from trainperf.comparison.results import (
     Clock,
     ClockChange,
     Comparison,
+    FirstSteps,
     Noise,
     ReadingChange,
     Side,
@@ -71,6 +72,7 @@ def compare(
     noise: float = ASSUMED_NOISE,
     margin: float = MARGIN,
     looks: Looks | None = None,
+    first_steps: FirstSteps | None = None,
 ) -> Comparison:
     """Compare the repeats of one run with those of another.
 
@@ -81,6 +83,7 @@ def compare(
         noise: Relative standard deviation from run to run, assumed where nothing was repeated.
         margin: Relative change, either way, up to which speeds count as equal.
         looks: The plan, where runs that took turns are compared after every pair.
+        first_steps: What the runs have, where they were ended before what comes back.
     """
     method = Method(noise=noise, margin=margin, looks=looks)
     baseline, changed = before[0].summary, after[0].summary
@@ -98,7 +101,7 @@ def compare(
         clocks = reconciled(clocks)
     losses = ([run.losses for run in side] for side in (after, before))
     parity = compare_losses(*losses, tolerance=loss_tolerance)
-    verdict, decides = headline(clocks) if clocks else (None, None)
+    verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
     readings = _as_judged(changes(before, after, method), clocks)
     comparison = Comparison(
@@ -108,6 +111,7 @@ def compare(
         reason=problem or deciding.why,
         primary=deciding.name if decides is None else decides.reading,
         speedup=None if decides is None else decides.speedup,
+        first_steps=first_steps,
         margin=margin,
         clocks=clocks,
         noise=None if interval is None else _noise(interval, before, after),

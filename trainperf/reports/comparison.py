@@ -9,6 +9,7 @@ from trainperf.comparison.results import (
     ClockChange,
     Comparison,
     Difference,
+    FirstSteps,
     ReadingChange,
     Speedup,
 )
@@ -83,7 +84,7 @@ class Row:
 
 
 def answer(comparison: Comparison) -> str:
-    """The verdict in one sentence, with the clock that the change moved first."""
+    """The verdict in a sentence, with the clock that the change moved first, and its limit."""
     names = f"{comparison.after.name} against {comparison.before.name}"
     decides = comparison.headline
     if decides is None:
@@ -95,11 +96,24 @@ def answer(comparison: Comparison) -> str:
             *(_other(clock, comparison.margin) for clock in others),
         ]
     )
+    limit = ""
     if comparison.first_steps is not None:
-        names += f" over the first {comparison.first_steps:,} steps"
+        names += f" over the first {comparison.first_steps.steps:,} steps"
+        limit = _limit(comparison.first_steps)
     if comparison.verdict == "loss differs":
-        return f"{names}: loss differs, so speed does not count ({clocks})."
-    return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}."
+        return f"{names}: loss differs, so speed does not count ({clocks}).{limit}"
+    return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}.{limit}"
+
+
+def _limit(first: FirstSteps) -> str:
+    """What the fit clock does not have."""
+    if not first.period:
+        return ""
+    reached = "were not reached" if first.steps <= first.period else "came only once"
+    return (
+        f" Epochs, validation or checkpoints, every {first.period:,} steps, {reached}: the whole "
+        "fit may differ."
+    )
 
 
 def _other(clock: ClockChange, margin: float) -> str:
