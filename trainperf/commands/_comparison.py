@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import Gate, gate, remedy
-from trainperf.comparison.compare import compare
+from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Comparison, FirstSteps
 from trainperf.core.errors import RunError
@@ -102,15 +102,14 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
     """The comparison with these options, and what would decide its gate."""
-    comparison = compare(
-        before,
-        after,
-        loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
+    method = Method(
         noise=ASSUMED_NOISE if options.noise is None else options.noise,
         margin=MARGIN if options.margin is None else options.margin,
         looks=options.looks,
         first_steps=options.first_steps,
+        loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
     )
+    comparison = compare(before, after, method)
     limit = options.most_slower
     if limit is None or options.looks is not None or not comparison.clocks:
         return comparison

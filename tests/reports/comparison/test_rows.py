@@ -9,6 +9,7 @@ from trainperf.comparison.results import (
     Comparison,
     FirstSteps,
     Noise,
+    ReadingChange,
     Side,
     Speedup,
     TraceDifference,
@@ -96,10 +97,33 @@ def test_a_verdict_of_the_first_steps_says_so(first: FirstSteps, limit: str) -> 
     )
 
     assert answer(equal).startswith(
-        "b against a over the first 160 steps: equal (within 2.0 %), the fit"
+        "b against a over the first 160 steps: equal (within 2.0 %), the fit of these steps 1.00×"
     )
     assert limit in answer(equal)
     assert ("Epochs, validation or checkpoints" in answer(equal)) == bool(limit)
+
+
+@pytest.mark.parametrize(("first_step_s", "told"), [(4.0, True), (2.0, False)])
+def test_a_first_step_that_outweighs_an_epoch_is_pointed_out(
+    first_step_s: float, *, told: bool
+) -> None:
+    """Workers that restart at every epoch take it back: 6 ms gained 500 times is 3 s."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
+    gain = Speedup(value=1.4, low=1.3, high=1.5, per_rank=False)
+    clock = ClockChange(clock="steady step", reading="step_s", verdict="faster", speedup=gain)
+    readings = (
+        ReadingChange(name="step_s", unit="s", before=0.020, after=0.014),
+        ReadingChange(name="first_step_s", unit="s", before=0.03, after=first_step_s),
+    )
+    faster = msgspec.structs.replace(
+        comparison(noise),
+        verdict="faster",
+        clocks=(clock,),
+        first_steps=FirstSteps(steps=160, period=500),
+        readings=readings,
+    )
+
+    assert ("The first step took 3.97 s longer" in answer(faster)) == told
 
 
 def test_an_interval_that_means_nothing_has_no_numbers() -> None:
