@@ -117,7 +117,7 @@ def sequential_interval(
     level = looks.level(len(pairs))
     log_ratios = [second.log - first.log for first, second in pairs]
     sampled = median(_sampled(first, second) for first, second in pairs)
-    middle, per_pair, freedom = _trimmed(log_ratios)
+    middle, per_pair, freedom = trimmed_mean(log_ratios)
     if len(pairs) <= ASSUMED_PAIRS:
         freedom, spread = ASSUMED_FREEDOM, max(per_pair, ASSUMED_SPREAD**2 + sampled)
     else:
@@ -143,8 +143,11 @@ def _sampled(first: Estimate, second: Estimate) -> float:
     return min(sampled_apart(first, second), first.sampling + second.sampling)
 
 
-def _trimmed(log_ratios: Sequence[float]) -> tuple[float, float, int]:
-    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen)."""
+def trimmed_mean(log_ratios: Sequence[float]) -> tuple[float, float, int]:
+    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen).
+
+    With a single pair its variance is 0, with no degree of freedom.
+    """
     number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
     if number == 1:
         return log_ratios[0], 0.0, 0
