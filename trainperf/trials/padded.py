@@ -1,7 +1,7 @@
 """Batches of padded sequences: where their text ends, rows cut to it, rows put together anew.
 
 A batch is a mapping; its columns are the tensors whose shape begins with (rows, width), as that of
-the attention mask.  Everything else goes by row where it has as many, and is left as it is otherwise.
+the attention mask.  What else has an item per row goes by row; the rest is left as it is.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """Training as trials see it: what they may touch; each adapter fills in what is its own."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -51,6 +53,7 @@ class Training:
         self.restores = RESTORED
         """What is put back after each trial, in words."""
         self._autocast = ExitStack()
+        self._unreduced = ExitStack()
         self._forward_hooks: list[RemovableHandle] = []
         self._update_hooks: list[RemovableHandle] = []
 
@@ -99,8 +102,10 @@ class Training:
                 optimizer.register_step_pre_hook(_drop_gradients) for optimizer in self.optimizers
             ]
 
-    autocast_line = 'with torch.autocast("cpu", torch.bfloat16): loss = …'
-    """How to keep autocast."""
+    @property
+    def autocast_line(self) -> str:
+        """How to keep autocast."""
+        return f'with torch.autocast("{self.device.type}", torch.bfloat16): loss = …'
 
     @property
     def computes_in_half(self) -> bool:
@@ -123,15 +128,54 @@ class Training:
         """The user's callbacks, each of which can be silenced."""
         return []
 
+    def logging_interval(self) -> int | None:
+        """Steps from one logged value to the next; `None` where the loop has no such setting."""
+        return None
+
+    def set_logging_interval(self, steps: int) -> None:
+        """Log every so many steps."""
+
+    @property
+    def can_skip_reduction(self) -> bool:
+        """Whether gradients can be left unreduced."""
+        return isinstance(self.module, DistributedDataParallel)
+
+    def set_reduction(self, *, reduce: bool) -> None:
+        """Reduce gradients over the ranks, or leave each rank its own."""
+        self._unreduced.close()
+        if not reduce and isinstance(self.module, DistributedDataParallel):
+            self._unreduced.enter_context(self.module.no_sync())
+
+    def parts_to_compile(self) -> list[nn.Module]:
+        """Parts whose `compile()` makes the model a compiled one.
+
+        Here: the module itself.  Where a framework calls another method of it than `forward`, the
+        outermost parts that have one.
+        """
+        return [self.module]
+
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
         return Snapshot(self.module, self.optimizers)
 
     # -- the same for all -----------------------------------------------------------------------
 
+    @property
+    def distributed(self) -> bool:
+        """Whether more than one rank trains."""
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+    @property
+    def ranks_here(self) -> int:
+        """Ranks on this machine, which share its CPUs; all, where nobody tells."""
+        ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+        if ranks.isdigit():
+            return max(1, int(ranks))
+        return dist.get_world_size() if self.distributed else 1
+
     def agree(self, value: float) -> float:
         """The largest of a value over all ranks, so that every rank decides alike."""
-        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if not self.distributed:
             return value
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)

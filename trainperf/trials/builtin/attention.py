@@ -23,7 +23,8 @@ def attention(training: Training) -> list[Trial]:
         why = "no part of the model has set_attn_implementation()"
         return [cannot(ID, why, title=TITLE, rules=RULES)]
     if now != {"eager"}:
-        return [cannot(ID, f"it is {' and '.join(map(str, now))} already", title=TITLE, rules=RULES)]
+        why = f"it is {' and '.join(sorted(map(str, now)))} already"
+        return [cannot(ID, why, title=TITLE, rules=RULES)]
     return [
         Trial(
             ID,

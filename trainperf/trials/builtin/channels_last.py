@@ -45,7 +45,7 @@ def channels_last(training: Training) -> list[Trial]:
 class _Layouts:
     """Strides of what belongs to the weights; the tensors stay the same objects."""
 
-    def __init__(self, training: Training, weights: list[nn.Parameter]) -> None:
+    def __init__(self, training: Training, weights: list[Tensor]) -> None:
         self._training = training
         self._weights = weights
         self._changed: list[tuple[Tensor, tuple[int, ...]]] = []

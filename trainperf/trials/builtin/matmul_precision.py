@@ -9,7 +9,7 @@ from trainperf.trials.trial import Trial, cannot
 
 
 ID, RULES = "matmul_precision", ("matmul_precision",)
-TITLES = {"high": "TF32 products", "medium": "bf16 products of fp32 matrices"}
+TITLES = {"high": "TF32 products", "medium": "products as oneDNN computes them when bf16 is allowed"}
 
 
 def matmul_precision(training: Training) -> list[Trial]:
@@ -58,5 +58,6 @@ def _why_not(training: Training) -> str:
 
 def _backends() -> list[tuple[Any, str]]:
     """Newer settings that the older one sets as well, with their values; none before torch 2.9."""
-    backends: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
+    onednn = getattr(torch.backends.mkldnn, "matmul", None)
+    backends: list[Any] = [torch.backends.cuda.matmul, onednn]
     return [(each, each.fp32_precision) for each in backends if hasattr(each, "fp32_precision")]
