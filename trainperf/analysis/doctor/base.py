@@ -14,8 +14,9 @@ from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.operators.base import audited
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.trials import Trial
 from trainperf.core.findings import Finding
-from trainperf.core.formatting.units import at_most
+from trainperf.core.formatting.units import as_fast, at_most
 from trainperf.core.loop_kind import LoopKind
 from trainperf.core.readings import FLOPS_PER_S
 
@@ -122,6 +123,27 @@ def _claim(finding: Finding) -> str:
     bound = finding.gain_upper_bound
     gain = f": {at_most(bound)}" if bound is not None and bound > 1 else ""
     return f"{finding.title}{where}{gain}"
+
+
+def tried(case: Case, *ids: str) -> list[Trial]:
+    """Single changes that were measured in this very training, by the rules *ids* they belong to.
+
+    A trial that failed, or that changed the loss, measured nothing about the same training.
+    """
+    trials = case.summary.trials
+    return [
+        trial
+        for trial in (trials.trials if trials is not None else ())
+        if trial.kind == "change" and trial.counts and not trial.parts and {*ids} & {*trial.rules}
+    ]
+
+
+def measured(trial: Trial) -> str:
+    """E.g. `AMP in bf16 was tried: faster, 1.38× as fast (95 % CI 1.33–1.43)`."""
+    speedup, low, high = trial.speedup, trial.low, trial.high
+    if speedup is None or low is None or high is None:
+        return f"{trial.title} was tried: {trial.verdict}"
+    return f"{trial.title} was tried: {trial.verdict}, {as_fast(speedup, low, high)}"
 
 
 def to_audit(case: Case) -> str:

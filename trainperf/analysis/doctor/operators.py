@@ -1,14 +1,19 @@
 """Checks of the audited step: reads, layouts, launches, tensor cores."""
 
+import msgspec
+
 from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
+    failed_by,
     fails_on,
+    measured,
     not_applicable,
     not_judged,
     passed,
     to_audit,
+    tried,
     unknown,
 )
 from trainperf.analysis.rules.host.base import reads
@@ -69,13 +74,37 @@ def layouts(case: Case) -> Outcome:
     return passed(f"{plural(sum(use.calls for use in copies), 'copy call')} per step{much}")
 
 
-@fails_on("launch_bound", "host_bound", "elementwise_chain", "attention", "optimizer_not_fused")
+_FUSED = ("launch_bound", "host_bound", "elementwise_chain")
+"""Rules about all small operators of a step, whose advice fuses them."""
+
+_SMALL = (*_FUSED, "attention", "optimizer_not_fused")
+
+
 def small_operators(case: Case) -> Outcome:
     """Small ops could not be batched or fused to any gain.
 
-    Fails on `launch_bound`, `host_bound`, `elementwise_chain`, `attention` and
-    `optimizer_not_fused`.  Unknown without an audit, a trace or a GPU.
+    Fails on a trial of fusing them that was faster, and on `launch_bound`, `host_bound`,
+    `elementwise_chain`, `attention` and `optimizer_not_fused`, but not on one of them whose trials
+    were all equal or slower.  Unknown without a trial of all of them, an audit, a trace or a GPU.
     """
+    trials = tried(case, *_SMALL)
+    faster = [trial for trial in trials if trial.verdict == "faster"]
+    if faster:
+        return failed(faster[0].apply or faster[0].title, *map(measured, faster))
+    open_ = {rule for trial in trials if trial.verdict == "undecided" for rule in trial.rules}
+    settled = {rule for trial in trials for rule in trial.rules} - open_
+    bad = failed_by(case, tuple(rule for rule in _SMALL if rule not in settled))
+    if bad is not None:
+        return bad
+    looked = _launched(case)
+    facts = tuple(map(measured, trials))
+    if looked.status == "unknown" and settled & {*_FUSED}:
+        return passed(*facts)
+    return msgspec.structs.replace(looked, evidence=(*facts, *looked.evidence))
+
+
+def _launched(case: Case) -> Outcome:
+    """How many calls a step has, and what launching them takes."""
     audit, summary = case.evidence.documents.audit, case.summary
     bound = summary.value(HOST_BOUND_FRACTION) if summary.run.steady_steps else None
     dimensions, why = summary.dimensions, not_judged(case)
