@@ -13,7 +13,7 @@ from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
-from trainperf.core.artifacts.trials import Trial, Trials, TrialVerdict
+from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.phases import Tag
 from trainperf.traces.results import TraceStep, TraceTotals
 
@@ -85,15 +85,15 @@ TRACED = TraceTotals(
 WAITING = replace(PLAIN, phases_ms={**HEALTHY_MS, "data_wait": 25.0}, config={"num_workers": 0})
 
 
-def tried(planted: Planted, *trials: Trial) -> Planted:
+def tried(planted: Planted, *trials: TrialResult) -> Planted:
     """The same with what was tried in it."""
     document = Trials(baseline=None, trials=trials)
     return replace(planted, documents=(*planted.documents, document))
 
 
-def trial(id_: str, verdict: TrialVerdict, speedup: float, *rules: str) -> Trial:
+def trial(id_: str, verdict: TrialVerdict, speedup: float, *rules: str) -> TrialResult:
     """A change that was measured to five per cent either way."""
-    return Trial(
+    return TrialResult(
         id=id_,
         kind="change",
         title=id_,

@@ -6,14 +6,14 @@ from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
-    failed_by,
     fails_on,
     measured,
     not_applicable,
     not_judged,
     passed,
+    settled,
     to_audit,
-    tried,
+    trials_of,
     unknown,
 )
 from trainperf.analysis.rules.host.base import reads
@@ -80,6 +80,7 @@ _FUSED = ("launch_bound", "host_bound", "elementwise_chain")
 _SMALL = (*_FUSED, "attention", "optimizer_not_fused")
 
 
+@fails_on(*_SMALL, tried=True)
 def small_operators(case: Case) -> Outcome:
     """Small ops could not be batched or fused to any gain.
 
@@ -87,18 +88,9 @@ def small_operators(case: Case) -> Outcome:
     `elementwise_chain`, `attention` and `optimizer_not_fused`, but not on one of them whose trials
     were all equal or slower.  Unknown without a trial of all of them, an audit, a trace or a GPU.
     """
-    trials = tried(case, *_SMALL)
-    faster = [trial for trial in trials if trial.verdict == "faster"]
-    if faster:
-        return failed(faster[0].apply or faster[0].title, *map(measured, faster))
-    open_ = {rule for trial in trials if trial.verdict == "undecided" for rule in trial.rules}
-    settled = {rule for trial in trials for rule in trial.rules} - open_
-    bad = failed_by(case, tuple(rule for rule in _SMALL if rule not in settled))
-    if bad is not None:
-        return bad
-    looked = _launched(case)
+    trials, looked = trials_of(case, _SMALL), _launched(case)
     facts = tuple(map(measured, trials))
-    if looked.status == "unknown" and settled & {*_FUSED}:
+    if looked.status == "unknown" and settled(trials) & {*_FUSED}:
         return passed(*facts)
     return msgspec.structs.replace(looked, evidence=(*facts, *looked.evidence))
 

@@ -13,7 +13,7 @@ from trainperf.analysis.doctor.base import (
     unknown,
 )
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.artifacts.trials import Trial
+from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.formatting.units import duration, scale_factor, share, size, times
 from trainperf.core.readings import LOSS_SCALE, MEMORY_PEAK_BYTES, OVERFLOW_RATE, STEP_S
 
@@ -26,16 +26,19 @@ def mixed_precision(case: Case) -> Outcome:
     run decides before the comparison does.  A run in fp32 passes where such a trial of its own was
     faster.  Unknown without a trial and without a baseline in fp32.
     """
-    summary, base = case.summary, case.baseline
-    used = precision(summary)
+    used = precision(case.summary)
     if used is None:
-        return _in_fp32(summary)
+        return _in_fp32(case.summary)
     bad = failed_by(case, ("autocast_casts", "half_sensitive"))
     if bad is not None:
         return bad
-    if base is None:
+    if case.baseline is None:
         return unknown(f"{used} without a run in fp32 to compare with", "--baseline a run in fp32")
-    before = base.summary
+    return _against(case.baseline.summary, case.summary, used)
+
+
+def _against(before: Summary, summary: Summary, used: str) -> Outcome:
+    """By what was tried in the run in fp32, else by the two runs."""
     if precision(before) is not None:
         difference = f"the baseline computes in {precision(before)} too"
         return unknown(difference, "--baseline a run in fp32")
@@ -63,7 +66,7 @@ def _in_fp32(summary: Summary) -> Outcome:
     return not_applicable(f"the run computes in fp32, rightly: {', '.join(_facts(trial))}")
 
 
-def _autocast(summary: Summary, used: str = "") -> Trial | None:
+def _autocast(summary: Summary, used: str = "") -> TrialResult | None:
     """The trial of autocast, in that precision or in any, that came to something; the best."""
     trials = summary.trials.trials if summary.trials is not None else ()
     return next(
@@ -78,11 +81,11 @@ def _autocast(summary: Summary, used: str = "") -> Trial | None:
     )
 
 
-def _kept(trial: Trial) -> Outcome:
+def _kept(trial: TrialResult) -> Outcome:
     return passed(*_facts(trial), f"to keep it: {trial.apply}" if trial.apply else "")
 
 
-def _facts(trial: Trial) -> tuple[str, ...]:
+def _facts(trial: TrialResult) -> tuple[str, ...]:
     """Speed, loss and memory."""
     loss = ""
     if trial.loss_before is not None and trial.loss_after is not None:
