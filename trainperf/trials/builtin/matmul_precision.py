@@ -9,7 +9,10 @@ from trainperf.trials.trial import Trial, cannot
 
 
 ID, RULES = "matmul_precision", ("matmul_precision",)
-TITLES = {"high": "TF32 products", "medium": "products as oneDNN computes them when bf16 is allowed"}
+TITLES = {
+    "high": "TF32 products",
+    "medium": "products as oneDNN computes them when bf16 is allowed",
+}
 
 
 def matmul_precision(training: Training) -> list[Trial]:

@@ -22,10 +22,17 @@ def no_checkpointing(training: Training) -> list[Trial]:
             on=lambda: _choose(parts, checkpointing=False),
             off=lambda: _choose(parts, checkpointing=True),
             title=TITLE,
-            apply="model.gradient_checkpointing_disable()",
+            apply=f"model.{_method(training.module)}()",
             late=True,
         )
     ]
+
+
+def _method(module: nn.Module) -> str:
+    """Its name in this version of transformers."""
+    newer = "activation_checkpointing_disable"
+    has = any(hasattr(part, newer) for part in module.modules())
+    return newer if has else "gradient_checkpointing_disable"
 
 
 def _choose(parts: list[nn.Module], *, checkpointing: bool) -> None:
