@@ -112,7 +112,7 @@ class Session:
                 software={"lightning": str(pl.__version__)},
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
                 notes=self._notes,
-                actions_ns=self._user_hooks_ns,
+                actions_ns=self.boundaries.hooks_ns,
                 measures=self._measures,
                 lines=self._lines,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
@@ -134,16 +134,6 @@ class Session:
         self._step = self._updates.counter.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
-
-    def _user_hooks_ns(self) -> dict[str, int]:
-        """Host time of every hook but those of trainperf's callbacks, which are `overhead_s`."""
-        ours = tuple(
-            Action("Callback", callback.state_key, "").label
-            for callback in self._trainer.callbacks
-            if _is_ours(callback)
-        )
-        hooks_ns = self.boundaries.hooks_ns()
-        return {label: ns for label, ns in hooks_ns.items() if not label.startswith(ours)}
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -253,13 +243,16 @@ class Session:
             rank_zero_info("trainperf: %s", BATCH_IS_STEP)
 
     def _bracket(self, name: str) -> Bracket | None:
-        return self.boundaries.bracket(name, overridden=self._overridden(Action.parse(name)))
+        action = Action.parse(name)
+        owners = [each for each in self._trainer.callbacks if each.state_key == action.owner]
+        return self.boundaries.bracket(
+            name, overridden=self._overridden(action, owners), ours=any(map(_is_ours, owners))
+        )
 
-    def _overridden(self, action: Action) -> bool:
-        """Whether a hook is more than Lightning's own no-op."""
+    def _overridden(self, action: Action, owners: "list[pl.Callback]") -> bool:
+        """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""
         trainer = self._trainer
         if action.kind == "Callback":
-            owners = [c for c in trainer.callbacks if c.state_key == action.owner]
             return any(_differs(owner, pl.Callback, action.hook) for owner in owners)
         if action.kind == "LightningModule":
             return _differs(trainer.lightning_module, pl.LightningModule, action.hook)
