@@ -19,6 +19,8 @@ from trainperf.recording.timeline import DirectBracket, HookBracket, PhaseBracke
 
 
 Act = Callable[[], object]
+Leave = Callable[..., object]
+"""Takes what `__exit__` is given, or nothing."""
 Bracket = AbstractContextManager[None]
 
 _BEFORE_STEPS = frozenset(
@@ -61,6 +63,8 @@ class Boundaries:
         self._raw_step = False
         self.manual = False
         """Whether `training_step` runs backward and optimizers by itself."""
+        self.accumulates = True
+        """Whether gradients may be zeroed outside an optimizer's step.  Renew brackets after it."""
         self.counts = True
         """Whether training actions make steps.  Brackets made before a change must be renewed."""
         self.fetches_inside = False
@@ -73,6 +77,7 @@ class Boundaries:
             Role.COPY: self._copy,
             Role.FORWARD: self._forward,
             Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
+            Role.ZERO_GRAD: self._zero_grad,
             Role.BATCH: self._batch,
             Role.EPOCH: lambda _action, _overridden: EpochBracket(recorder),
             Role.VALIDATION_BEGINS: self._plain(self._validation_begins, None),
@@ -127,7 +132,7 @@ class Boundaries:
         return lambda _action, _overridden: bracket
 
     def _hook_then(
-        self, before: Act | None, after: Callable[..., object] | None
+        self, before: Act | None, after: Leave | None
     ) -> Callable[[Action, bool], Bracket | None]:
         """A bracket that means something and may have a user's hook inside.
 
@@ -141,7 +146,7 @@ class Boundaries:
 
         return make
 
-    def _around_hook(self, action: Action, before: Act | None, after: Callable[..., object] | None) -> Bracket:
+    def _around_hook(self, action: Action, before: Act | None, after: Leave | None) -> Bracket:
         hook = self._hooks.setdefault(action.label, HookBracket(self._recorder, Phase.CALLBACKS))
         if before is None and after is None:
             return hook
@@ -186,6 +191,11 @@ class Boundaries:
         if not self.fetches_inside:
             return None
         return self._guard.bracket(self.part, self._micro_batch_begins, None)
+
+    def _zero_grad(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
+        del action, overridden
+        # Otherwise Lightning's closure does it, which the optimizer calls inside its own bracket.
+        return PhaseBracket(self._recorder, Phase.OPTIMIZER) if self.accumulates else None
 
     def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
@@ -269,7 +279,7 @@ class Boundaries:
             self._recorder.rest(Gap.SHUTDOWN)
 
 
-def _direct(enter: Act | None, leave: Callable[..., object] | None) -> Bracket:
+def _direct(enter: Act | None, leave: Leave | None) -> Bracket:
     bracket = DirectBracket(enter or NoBracket.__enter__, leave or NoBracket.__exit__)
     return cast("Bracket", bracket)
 

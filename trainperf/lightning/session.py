@@ -128,6 +128,7 @@ class Session:
         self._connect(self.chosen.marks, self.chosen.tail)
         self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
+        self.boundaries.accumulates = self._manual or self._accumulation > 1
         self.boundaries.counts = True
         self.relay.renew()  # marks and the loop's kind are known only now
         self._updates.start(trainer, module)
@@ -225,6 +226,8 @@ class Session:
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""
         self._accumulation = accumulation
+        self.boundaries.accumulates = True
+        self.relay.renew()
         if self.chosen.loss is not None:
             self.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 

@@ -64,9 +64,9 @@ class CompileProbe(Probe):
             self._counters = None if utils is None else utils.counters
         # Empty until something was compiled: one look and no more in most fits.
         # Then `[...]` would run the counter's Python code for a missing key, every step.
-        draft = self.recorder.draft
-        if self._counters and draft is not None:
-            if self._counters["frames"].get("total", 0) != self._frames:
+        if self._counters and self._counters["frames"].get("total", 0) != self._frames:
+            draft = self.recorder.draft
+            if draft is not None:
                 self._charge(draft)
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 as in the base
