@@ -59,7 +59,7 @@ class Proof:
 
     name: str
     expected: tuple[str, ...]
-    found: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     """Ids of all findings in their order."""
     right: bool = False
     same_change: bool = False
@@ -126,7 +126,7 @@ def _judged(
     return Proof(
         name=name,
         expected=script.expected,
-        found=tuple(finding.id for finding in findings),
+        findings=tuple(finding.id for finding in findings),
         right=right,
         same_change=right and all(change_of(each) in ("", script.change) for each in first),
         rule=key(first[0].id, change_of(first[0])) if first else "",
@@ -185,7 +185,7 @@ def _row(proof: Proof) -> tuple[str, ...]:
     gain, about = proof.gain, proof.scope_gain
     return (
         proof.name,
-        ", ".join(proof.found[:2]) or "nothing",
+        ", ".join(proof.findings[:2]) or "nothing",
         proof.failure or proof.verdict,
         "" if gain is None else f"{gain[0]:.2f} [{gain[1]:.2f}–{gain[2]:.2f}]",
         proof.clock,
