@@ -52,11 +52,6 @@ class HeldLoop:
         )
         self._counts = [copy.deepcopy(progress.state_dict()) for progress in self._progress]
         self._steps = epoch.on_save_checkpoint()
-        self._scaler = trainer.precision_plugin.state_dict()
-        self._schedulers = [
-            (config.scheduler, copy.deepcopy(config.scheduler.state_dict()))
-            for config in trainer.lr_scheduler_configs
-        ]
         without_end(trainer, self._set)
         without_checkpoints(trainer, self._set)
         self._set(fit, "max_batches", MANY)
@@ -77,15 +72,12 @@ class HeldLoop:
         return not self._ahead
 
     def let_go(self) -> None:
-        """Put back counters, limits and schedulers."""
+        """Put back counters and limits."""
         for progress, counts in zip(self._progress, self._counts, strict=True):
             progress.load_state_dict(copy.deepcopy(counts))
         self._trainer.fit_loop.epoch_loop.on_load_checkpoint(self._steps)
         while self._before:
             setattr(*self._before.pop())
-        self._trainer.precision_plugin.load_state_dict(self._scaler)
-        for scheduler, state in self._schedulers:
-            scheduler.load_state_dict(state)
 
     def fetch_ahead(self) -> None:
         """Have a batch in hand again, where Lightning learns only so which is the last."""

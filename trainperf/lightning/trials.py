@@ -127,6 +127,7 @@ class LightningTraining(Training):
         hear_updates: HearUpdates,
         resumes: Callable[[], object],
     ) -> None:
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
         source = None if no_source(trainer) else BatchSource(trainer.train_dataloader)
         super().__init__(
             trainer.lightning_module,
@@ -134,6 +135,8 @@ class LightningTraining(Training):
             trainer.strategy.root_device,
             source,
             trainer.accumulate_grad_batches,  # 1 where the module optimizes by itself
+            others=[config.scheduler for config in trainer.lr_scheduler_configs]
+            + ([scaler] if scaler is not None else []),
         )
         self._trainer = trainer
         self._loggers = loggers
