@@ -156,7 +156,7 @@ class Conductor:
         """Steps until they take equally long."""
         before = math.inf
         for _ in range(WARM_LOOKS):
-            now = median(ran.ns for ran in (yield WARM_STEPS))
+            now = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
             if max(now / before, before / now) <= STEADY:
                 return
             before = now
@@ -164,7 +164,8 @@ class Conductor:
     def _tried(self, trial: Trial, left: int) -> Steps[None]:
         """One trial, and what it came to."""
         why = self._why_not(trial)
-        if why:
+        if self._training.agree(float(bool(why))):
+            why = why or "it does not apply on another rank"
             failed = trial.id in self._earlier.ended_by
             self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
             return
@@ -252,7 +253,8 @@ class Conductor:
     def _warm(self, trial: Trial) -> Steps[None]:
         """Steps with it until they take equally long: caches fill, kernels are built."""
         self._switch(trial, on=True)
-        yield trial.settle
+        if trial.settle:
+            yield trial.settle
         fastest = math.inf
         for _ in range(WARM_LOOKS):
             times = [ran.ns for ran in (yield WARM_STEPS)]
@@ -324,12 +326,13 @@ class Conductor:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
-        if part in self._guard.faults:
+        faults = self._guard.faults
+        if self._training.agree(float(part in faults)):
             self._guard.last(part, trial.off)
             if self._training.source is not None:
                 self._training.source.replay_only(0)
                 self._training.source.draw_from(None)
-            raise _RaisedError(self._guard.faults[part])
+            raise _RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
         unavailable = trial.unavailable

@@ -56,7 +56,6 @@ class Training:
         self.restores = RESTORED
         """What is put back after each trial, in words."""
         self._autocast = ExitStack()
-        self._unreduced = ExitStack()
         self._forward_hooks: list[RemovableHandle] = []
         self._update_hooks: list[RemovableHandle] = []
 
@@ -81,6 +80,9 @@ class Training:
         if self.source is not None:
             self.source.go_beside(None)
             self.source.endless = False
+
+    def step_ended(self) -> None:
+        """A step was closed, and another may begin.  Runs every step."""
 
     def end(self) -> None:
         """End the process: what follows would save what the trials have trained."""
@@ -132,28 +134,27 @@ class Training:
         return []
 
     def logging_interval(self) -> int | None:
-        """Steps from one logged value to the next; `None` where the loop has no such setting."""
+        """Steps between two points in the loggers; `None` where the loop has no such setting."""
         return None
 
     def set_logging_interval(self, steps: int) -> None:
-        """Log every so many steps."""
+        """Log every so many steps; nothing happens where there is no such setting."""
 
     @property
-    def can_skip_reduction(self) -> bool:
-        """Whether gradients can be left unreduced."""
-        return isinstance(self.module, DistributedDataParallel)
+    def data_parallel(self) -> DistributedDataParallel | None:
+        """What reduces the gradients over the ranks; `None` without DDP."""
+        return self.module if isinstance(self.module, DistributedDataParallel) else None
 
-    def set_reduction(self, *, reduce: bool) -> None:
-        """Reduce gradients over the ranks, or leave each rank its own."""
-        self._unreduced.close()
-        if not reduce and isinstance(self.module, DistributedDataParallel):
-            self._unreduced.enter_context(self.module.no_sync())
+    def set_reduction(self, *, on: bool) -> None:
+        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
+        if self.data_parallel is not None:
+            self.data_parallel.require_backward_grad_sync = on
 
     def parts_to_compile(self) -> list[nn.Module]:
         """Parts whose `compile()` makes the model a compiled one.
 
-        Here: the module itself.  Where a framework calls another method of it than `forward`, the
-        outermost parts that have one.
+        Here: the module itself.  Where a framework calls another method of it than `forward`, its
+        `outermost_layers`.
         """
         return [self.module]
 
@@ -195,6 +196,17 @@ class Training:
             self.module.register_forward_pre_hook(enter),
             self.module.register_forward_hook(leave, always_call=True),
         ]
+
+
+def outermost_layers(module: nn.Module) -> list[nn.Module]:
+    """The outermost parts of it that compute with parameters; not containers, losses or metrics."""
+    layers = []
+    for child in module.children():
+        if next(child.parameters(), None) is None:
+            continue
+        is_container = type(child).forward is nn.Module.forward
+        layers += outermost_layers(child) if is_container else [child]
+    return layers
 
 
 def _remove(hooks: list[RemovableHandle]) -> None:

@@ -7,6 +7,7 @@ from torch import nn
 
 from trainperf.recording.probes.compilation import graphs_built
 from trainperf.trials.builtin.compiled import compiled
+from trainperf.trials.training import outermost_layers
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
@@ -59,3 +60,13 @@ def test_what_is_compiled_already_is_left_alone() -> None:
 def test_it_comes_after_the_others() -> None:
     """Compiling leaves caches behind."""
     assert only(compiled(training())).late
+
+
+def test_where_a_framework_calls_no_forward_the_outermost_layers_are_compiled() -> None:
+    """Those in lists too; a loss without parameters is none of them."""
+    module = nn.Module()
+    module.add_module("blocks", nn.ModuleList([Kind(), Kind()]))
+    module.add_module("loss", nn.CrossEntropyLoss())
+    module.add_module("head", nn.Linear(2, 2))
+
+    assert outermost_layers(module) == [*module.blocks, module.head]

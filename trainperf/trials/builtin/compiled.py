@@ -30,12 +30,18 @@ def compiled(training: Training) -> list[Trial]:
             on=switch.on,
             off=switch.off,
             title=TITLE,
-            apply=f"{'model' if parts == [training.module] else 'part'}.compile()",
+            apply=_line(training.module, parts),
             rules=RULES,
             late=True,
             finish=switch.finish,
         )
     ]
+
+
+def _line(module: nn.Module, parts: list[nn.Module]) -> str:
+    names = {id(part): name for name, part in module.named_modules()}
+    places = [names.get(id(part), "") for part in parts]
+    return "; ".join(f"model.{place}.compile()" if place else "model.compile()" for place in places)
 
 
 class _Compiled:

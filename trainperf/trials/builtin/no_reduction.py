@@ -11,15 +11,15 @@ RULES = ("allreduce_tail", "no_sync", "straggler")
 def no_reduction(training: Training) -> list[Trial]:
     """Weights of the ranks drift apart meanwhile; each gets its own back."""
     why = "" if training.distributed else "one rank has nothing to reduce"
-    if not why and not training.can_skip_reduction:
+    if not why and training.data_parallel is None:
         why = "only DistributedDataParallel lets its reduction be skipped"
     if why:
         return [cannot(ID, why, title=TITLE, kind="ceiling", rules=RULES)]
     return [
         Trial(
             ID,
-            on=lambda: training.set_reduction(reduce=False),
-            off=lambda: training.set_reduction(reduce=True),
+            on=lambda: training.set_reduction(on=False),
+            off=lambda: training.set_reduction(on=True),
             kind="ceiling",
             title=TITLE,
             rules=RULES,
