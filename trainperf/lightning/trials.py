@@ -7,8 +7,8 @@ from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
-from torch import nn
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
