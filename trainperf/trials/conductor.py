@@ -16,9 +16,10 @@ import msgspec
 
 from trainperf.core.artifacts import trials as document
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.stats.switched import LOOKS, SwitchedSpeedup, switched_speedup
+from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.compilation import graphs_built
+from trainperf.trials.results import Blocks, alike, mean_loss, recompiles, result_of
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
@@ -187,16 +188,16 @@ class Conductor:
             snapshot.restore()
             blocks = yield from self._in_turns(trial, began + for_ns)
         except _RaisedError as error:
-            return _result(trial, verdict="failed", reason=str(error))
+            return result_of(trial, verdict="failed", reason=str(error))
         finally:
             snapshot.restore()
             self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off_ns
         if blocks.graphs >= blocks.pairs:
-            return _result(trial, verdict="failed", reason=_recompiles(blocks))
+            return result_of(trial, verdict="failed", reason=recompiles(blocks))
         speedup = blocks.speedup()
-        differs = losses is not None and not _alike(losses, trial.tolerance)
-        return _result(
+        differs = losses is not None and not alike(losses, trial.tolerance)
+        return result_of(
             trial,
             verdict="loss differs" if differs else speedup.verdict,
             speedup=speedup.speedup,
@@ -227,16 +228,16 @@ class Conductor:
         self._switch(trial, on=False)
         if source is not None:
             source.replay_only(0)
-        first, second = _mean_loss(before), _mean_loss(after)
+        first, second = (mean_loss([ran.loss for ran in side]) for side in (before, after))
         return None if first is None or second is None else (first, second), after[0].ns
 
-    def _in_turns(self, trial: Trial, until_ns: float) -> Steps["_Blocks"]:
+    def _in_turns(self, trial: Trial, until_ns: float) -> Steps[Blocks]:
         """Blocks without it and with it, until it is decided or the time is over."""
         yield from self._warm(trial)
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
         steps = math.ceil(steps / trial.whole) * trial.whole
-        blocks, graphs = _Blocks(), graphs_built()
+        blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
             turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
@@ -353,7 +354,7 @@ class Conductor:
         self._tell(self.so_far())
 
     def _note(self, trial: Trial, *, verdict: document.TrialVerdict, reason: str) -> None:
-        self._results.append(_result(trial, verdict=verdict, reason=reason))
+        self._results.append(result_of(trial, verdict=verdict, reason=reason))
 
     def _spent_ns(self) -> int:
         return monotonic_ns() - self._began_ns
@@ -365,54 +366,3 @@ class Conductor:
 
 class _RaisedError(Exception):
     """A trial raised when it was switched."""
-
-
-@dataclass(slots=True)
-class _Blocks:
-    """Time per unit of work in blocks that took turns."""
-
-    off_ns: list[float] = field(default_factory=list)
-    on_ns: list[float] = field(default_factory=list)
-    graphs: int = 0
-    """That torch.compile built in them."""
-
-    @property
-    def pairs(self) -> int:
-        return min(len(self.off_ns), len(self.on_ns))
-
-    def add(self, ns: float, *, on: bool) -> None:
-        (self.on_ns if on else self.off_ns).append(ns)
-
-    def speedup(self) -> SwitchedSpeedup:
-        return switched_speedup(self.off_ns, self.on_ns)
-
-
-def _result(
-    trial: Trial, *, verdict: document.TrialVerdict, **facts: object
-) -> document.TrialResult:
-    return document.TrialResult(
-        id=trial.id,
-        kind=trial.kind,
-        title=trial.title or trial.id,
-        apply=trial.apply,
-        where=trial.where,
-        rules=trial.rules,
-        verdict=verdict,
-        **facts,  # type: ignore[arg-type] # names of its own fields
-    )
-
-
-def _recompiles(blocks: _Blocks) -> str:
-    return f"torch.compile built {blocks.graphs} graphs while it was switched {blocks.pairs} times"
-
-
-def _mean_loss(steps: Sequence[Ran]) -> float | None:
-    losses = [ran.loss for ran in steps if ran.loss is not None]
-    return sum(losses) / len(losses) if losses and len(losses) == len(steps) else None
-
-
-def _alike(losses: tuple[float, float], tolerance: float | None) -> bool:
-    first, second = losses
-    if tolerance is None:
-        return True
-    return abs(first - second) <= tolerance * max(abs(first), abs(second), 1e-2)
