@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.builtin import workers as workers_module
-from trainperf.trials.builtin.workers import Staff, choices, workers
+from trainperf.trials.builtin.workers import Staffing, choices, workers
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
@@ -96,15 +96,15 @@ def test_threads_are_given_up_for_workers_and_taken_back(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("now", "cpus", "threads", "expected"),
     [
-        (0, 2, 2, [Staff(1), Staff(2), Staff(1, 1)]),
-        (1, 2, 2, [Staff(2), Staff(1, 1)]),
-        (0, 1, 1, [Staff(1)]),
-        (4, 16, 0, [Staff(2), Staff(8), Staff(16)]),
-        (0, 8, 8, [Staff(1), Staff(4), Staff(1, 7), Staff(4, 4)]),
+        (0, 2, 2, [Staffing(1), Staffing(2), Staffing(1, 1)]),
+        (1, 2, 2, [Staffing(2), Staffing(1, 1)]),
+        (0, 1, 1, [Staffing(1)]),
+        (4, 16, 0, [Staffing(2), Staffing(8), Staffing(16)]),
+        (0, 8, 8, [Staffing(1), Staffing(4), Staffing(1, 7), Staffing(4, 4)]),
     ],
 )
 def test_numbers_are_those_that_the_machine_has_cpus_for(
-    now: int, cpus: int, threads: int, expected: list[Staff]
+    now: int, cpus: int, threads: int, expected: list[Staffing]
 ) -> None:
     """Never what the loader has."""
     assert choices(now, cpus, threads) == expected

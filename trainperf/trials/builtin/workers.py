@@ -20,7 +20,7 @@ PREFETCH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Staff:
+class Staffing:
     """Workers, and threads for the model; `None` leaves those as they are."""
 
     workers: int
@@ -48,7 +48,7 @@ def workers(training: Training) -> list[Trial]:
     return [_trial(source, loader, staff) for staff in staffs]
 
 
-def choices(now: int, cpus: int, threads: int) -> list[Staff]:
+def choices(now: int, cpus: int, threads: int) -> list[Staffing]:
     """What to try beside *now* workers.
 
     On a device: one, two, four, … workers up to all CPUs.  On the CPU the model's threads compete:
@@ -61,18 +61,18 @@ def choices(now: int, cpus: int, threads: int) -> list[Staff]:
     """
     if not threads:
         powers = [2**power for power in range(cpus.bit_length()) if 2**power <= cpus]
-        return [Staff(number) for number in powers[-4:] if number != now]
+        return [Staffing(number) for number in powers[-4:] if number != now]
     numbers = sorted({1, max(1, cpus // 2), cpus})
-    more = [Staff(number) for number in numbers if number != now]
+    more = [Staffing(number) for number in numbers if number != now]
     fewer = [
-        Staff(number, cpus - number)
+        Staffing(number, cpus - number)
         for number in numbers
         if number < cpus and cpus - number < threads
     ]
     return more[:2] + fewer[:2]
 
 
-def _trial(source: BatchSource, loader: "DataLoader[Any]", staff: Staff) -> Trial:
+def _trial(source: BatchSource, loader: "DataLoader[Any]", staff: Staffing) -> Trial:
     switch = _Staffed(source, staff, settings(loader, staff.workers))
     fewer = f", {plural(staff.threads, 'thread')}" if staff.threads else ""
     line = f"DataLoader(…, num_workers={staff.workers}, persistent_workers=True)"
@@ -107,7 +107,7 @@ def settings(loader: "DataLoader[Any]", number: int) -> dict[str, Any]:
 class _Staffed:
     """A second loader, whose workers idle between the blocks: their queue is full."""
 
-    def __init__(self, source: BatchSource, staff: Staff, settings: dict[str, Any]) -> None:
+    def __init__(self, source: BatchSource, staff: Staffing, settings: dict[str, Any]) -> None:
         self._source, self._staff, self.settings = source, staff, settings
         self._batches: Iterator[Any] | None = None
         self._threads = 0
