@@ -243,6 +243,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[PhaseLines, ...] = ()
     """Empty where the training thread was not sampled."""
     slow_steps: RecurringSteps | None = None
+    trials: Trials | None = None
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()
