@@ -72,5 +72,5 @@ class LaunchOptions:
 
 
 def _trials(given: dict[str, Any]) -> TrialLaunch:
-    lists = {name: tuple(given.pop(name)) for name in ("only", "without") if name in given}
-    return TrialLaunch(**given, **lists)
+    only, without = tuple(given.pop("only", ())), tuple(given.pop("without", ()))
+    return TrialLaunch(only=only, without=without, **given)

@@ -51,7 +51,7 @@ class BatchSource:
         self.endless = False
         """Whether the loader is begun anew where it ends, in place of the epoch's end."""
         self._rearrangement: Rearrangement | None = None
-        self._made: deque[Any] = deque()
+        self._ready: deque[Any] = deque()
         self._share = 1.0
         self._work = 0.0
         self._over = False
@@ -69,10 +69,10 @@ class BatchSource:
     def __next__(self) -> Any:  # noqa: ANN401 whatever a loader yields
         if self._over:
             raise TrialsOver
-        if not self._made:
+        if not self._ready:
             self._make()
         self._work += self._share
-        return self._made.popleft()
+        return self._ready.popleft()
 
     def end(self) -> None:
         """End the process in place of the next batch."""
@@ -91,12 +91,12 @@ class BatchSource:
     def draw_from(self, stream: Iterator[Any] | None) -> None:
         """Take batches from there; `None` ends that."""
         self._stream = stream
-        self._made.clear()
+        self._ready.clear()
 
     def rearrange(self, rearrangement: Rearrangement | None) -> None:
         """Hand on other batches with the same samples; `None` hands them on as they come."""
         self._rearrangement = rearrangement
-        self._made.clear()
+        self._ready.clear()
 
     def replay(self, batches: int) -> Iterator[Any]:
         """The last batches in their order, again and again.
@@ -125,14 +125,14 @@ class BatchSource:
         rearrangement = self._rearrangement
         if rearrangement is None:
             self._share = 1.0
-            self._made.append(self._fetch())
+            self._ready.append(self._fetch())
             return
         batches = [self._fetch()]
         with suppress(StopIteration):  # the epoch may end with a smaller pool
             while len(batches) < rearrangement.pool:
                 batches.append(self._fetch())
-        self._made.extend(rearrangement.make(batches))
-        self._share = len(batches) / len(self._made)
+        self._ready.extend(rearrangement.make(batches))
+        self._share = len(batches) / len(self._ready)
 
     def _fetch(self) -> Any:  # noqa: ANN401 whatever a loader yields
         stream = self._stream or self._beside

@@ -67,7 +67,7 @@ class Budget:
 class EarlierAttempt:
     """What an attempt came to that a trial ended, with the script it was tried in."""
 
-    results: tuple[document.Trial, ...] = ()
+    results: tuple[document.TrialResult, ...] = ()
     ended_by: dict[str, str] = field(default_factory=dict)
     """Ids of trials that are not tried again, each with what happened."""
 
@@ -120,10 +120,10 @@ class Conductor:
         self.untouched = False
         self._began_ns = monotonic_ns()
         self._training.hold_still()
-        known = {result.id for result in self._results}
-        waiting = [trial for trial in self._trials if trial.id not in known]
+        judged = {result.id for result in self._results}
+        waiting = [trial for trial in self._trials if trial.id not in judged]
         for place, trial in enumerate(waiting):
-            yield from self._one(trial, left=len(waiting) - place)
+            yield from self._tried(trial, left=len(waiting) - place)
         yield from self._sets()
         self._trying = ""
         self._tell(self.so_far())
@@ -156,7 +156,7 @@ class Conductor:
                 return
             before = now
 
-    def _one(self, trial: Trial, left: int) -> Steps[None]:
+    def _tried(self, trial: Trial, left: int) -> Steps[None]:
         """One trial, and what it came to."""
         why = self._why_not(trial)
         if why:
@@ -172,7 +172,7 @@ class Conductor:
         self._results.append(result)
         self._tell(self.so_far())
 
-    def _measured(self, trial: Trial, for_ns: float) -> Steps[document.Trial]:
+    def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
         """What a trial came to; afterwards all is as it was."""
         began = monotonic_ns()
         snapshot = self._training.snapshot()
@@ -360,8 +360,10 @@ class _Blocks:
         return switched_speedup(self.off_ns, self.on_ns)
 
 
-def _result(trial: Trial, *, verdict: document.TrialVerdict, **facts: object) -> document.Trial:
-    return document.Trial(
+def _result(
+    trial: Trial, *, verdict: document.TrialVerdict, **facts: object
+) -> document.TrialResult:
+    return document.TrialResult(
         id=trial.id,
         kind=trial.kind,
         title=trial.title or trial.id,

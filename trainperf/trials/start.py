@@ -64,9 +64,9 @@ class TrialOptions:
             guard: Of the fit.
         """
 
-        def tell(known: Trials) -> None:
+        def tell(trials: Trials) -> None:
             if run is not None:
-                write_document(known, run)
+                write_document(trials, run)
 
         conductor = Conductor(
             training,
@@ -91,8 +91,8 @@ class TrialOptions:
     def _earlier(self) -> EarlierAttempt:
         if self.launch.earlier is None:
             return EarlierAttempt()
-        known = read_document(Trials, Path(self.launch.earlier))
+        before = read_document(Trials, Path(self.launch.earlier))
         return EarlierAttempt(
-            results=() if known is None else tuple(t for t in known.trials if not t.parts),
+            results=() if before is None else tuple(t for t in before.trials if not t.parts),
             ended_by=dict(self.launch.ended_by),
         )

@@ -16,7 +16,7 @@ MEASURED: tuple[TrialVerdict, ...] = ("faster", "slower", "equal", "undecided")
 """Verdicts on a speed-up that is that of the same training."""
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one change brought in this training, on this machine.
 
     A speed-up is time per unit of work without the change over time with it, by blocks of steps
@@ -78,7 +78,7 @@ class Trials(Document, frozen=True, kw_only=True):
     schema: int = version
     baseline: Baseline | None
     """`None` while nothing has been measured."""
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialResult, ...]
     planned: int = 0
     """Trials that apply, the sets not counted."""
     trying: str = ""
@@ -90,16 +90,16 @@ class Trials(Document, frozen=True, kw_only=True):
     took_s: float = 0.0
 
     @property
-    def best(self) -> Trial | None:
+    def best(self) -> TrialResult | None:
         """The change, or set of changes, that brings most; `None` where none is faster."""
         faster = [t for t in self.trials if t.kind == "change" and t.verdict == "faster"]
         return max(faster, key=lambda trial: trial.speedup or 0.0, default=None)
 
 
-def in_order(trials: list[Trial]) -> tuple[Trial, ...]:
+def in_order(trials: list[TrialResult]) -> tuple[TrialResult, ...]:
     """Changes before ceilings, each by its speed-up; what has none comes last, as it was tried."""
     return tuple(sorted(trials, key=_rank))
 
 
-def _rank(trial: Trial) -> tuple[bool, bool, float]:
+def _rank(trial: TrialResult) -> tuple[bool, bool, float]:
     return trial.kind == "ceiling", not trial.counts, -(trial.speedup or 0.0)
