@@ -9,6 +9,7 @@ from trainperf.commands.cli import dispatch
 
 COMMANDS = (
     "run",
+    "try_",
     "report",
     "compare",
     "prove",
@@ -17,7 +18,7 @@ COMMANDS = (
     "view",
     "merge",
 )
-"""The subcommands, in the order of `trainperf --help`."""
+"""The files of the subcommands, in the order of `trainperf --help`."""
 
 
 def main() -> int:

@@ -33,7 +33,7 @@ class Command:
     """A subcommand; its file is loaded for every `--help`, so heavy imports belong into `run`."""
 
     name: str
-    """That of its file."""
+    """That of its file; where that is a keyword of Python the file's ends in `_`."""
     about: str
     """What it does, in a sentence; in ASCII, like all help texts."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -81,7 +81,8 @@ def dispatch(package: str, names: Sequence[str]) -> int:
 
 def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> CommandResult:
     # Help and errors list all commands; nothing else needs more than the one that runs.
-    commands = load(package, arguments[:1] if arguments[0] in names else names)
+    own = [name for name in names if name.removesuffix("_") == arguments[0]]
+    commands = load(package, own or names)
     name = _top_parser(commands).parse_args(arguments[:1]).command
     command = next(command for command in commands if command.name == name)
     parser = parser_of(command)
