@@ -17,6 +17,7 @@ from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, markdown_table, text_table
 from trainperf.core.formatting.units import (
+    as_fast,
     count,
     duration,
     fine_share,
@@ -152,8 +153,7 @@ def speed(gain: Speedup) -> str:
     """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no number where the interval means nothing."""
     if wide(gain.low, gain.high):
         return f"not resolved (more than {share(WIDE - 1)} either way is possible)"
-    rank = " per rank" if gain.per_rank else ""
-    return f"{times(gain.value)} as fast{rank} (95 % CI {gain.low:.3g}–{gain.high:.3g})"
+    return as_fast(gain.value, gain.low, gain.high, " per rank" if gain.per_rank else "")
 
 
 def wide(low: float, high: float) -> bool:

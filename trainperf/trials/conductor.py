@@ -18,6 +18,7 @@ from trainperf.core.artifacts import trials as document
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.switched import LOOKS, SwitchedSpeedup, switched_speedup
 from trainperf.recording.guard import Guard
+from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
 
@@ -177,7 +178,7 @@ class Conductor:
         began = monotonic_ns()
         snapshot = self._training.snapshot()
         try:
-            losses, first_ns = yield from self._on_the_same_batches(trial)
+            losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
             snapshot.restore()
             blocks = yield from self._in_turns(trial, began + for_ns)
         except _RaisedError as error:
@@ -200,14 +201,15 @@ class Conductor:
             took_s=(monotonic_ns() - began) / 1e9,
         )
 
-    def _on_the_same_batches(self, trial: Trial) -> Steps[tuple[tuple[float, float] | None, int]]:
+    def _on_the_same_batches(
+        self, trial: Trial, snapshot: Snapshot
+    ) -> Steps[tuple[tuple[float, float] | None, int]]:
         """Mean losses without and with it, and the time of its first step."""
         source = self._training.source
         batches = SAME_BATCHES * self._training.micro_batches
         batches = math.ceil(batches / trial.whole) * trial.whole
         before: list[Ran] = []
         if source is not None and trial.tolerance is not None:
-            snapshot = self._training.snapshot()
             source.draw_from(source.replay(batches))
             before = yield from self._with_loss(batches // self._training.micro_batches)
             snapshot.restore()

@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.errors import ConfigError
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.state import RESTORED, Snapshot
+from trainperf.trials.state import RESTORED, Snapshot, Stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Training:
         device: Where it is.
         source: Its batches; `None` where they cannot be taken over.
         micro_batches: Batches of a step.
+        others: Schedulers and scalers, whose state is put back too.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class Training:
         device: torch.device,
         source: BatchSource | None = None,
         micro_batches: int = 1,
+        others: Sequence[Stateful] = (),
     ) -> None:
         self.module = module
         self.optimizers = list(optimizers)
         self.device = device
         self.source = source
         self.micro_batches = micro_batches
+        self.others = list(others)
         self.restores = RESTORED
         """What is put back after each trial, in words."""
         self._autocast = ExitStack()
@@ -125,7 +128,7 @@ class Training:
 
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
-        return Snapshot(self.module, self.optimizers)
+        return Snapshot(self.module, self.optimizers, self.others)
 
     # -- the same for all -----------------------------------------------------------------------
 
