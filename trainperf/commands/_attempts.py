@@ -103,15 +103,16 @@ def _until_it_ends(options: AttemptOptions) -> TriedRun:
     """Attempts until one ends by itself, or by a trial that has ended one before."""
     ended_by: dict[str, str] = {}
     attempt = latest = _attempt(options, options.trials)
-    for _ in range(MOST_RESTARTS):
-        if attempt.trials is not None:
-            latest = attempt
-        culprit = attempt.culprit
-        if not culprit or culprit in ended_by:
+    while culprit := attempt.culprit:
+        again = culprit in ended_by or len(ended_by) == MOST_RESTARTS
+        ended_by.setdefault(culprit, attempt.why())
+        latest = attempt
+        if again:
             break
-        ended_by[culprit] = attempt.why()
         options.say(f"{culprit} ended the script ({ended_by[culprit]}): it is started again")
         attempt = _attempt(options, _remaining(options.trials, latest, ended_by))
+    if attempt.trials is not None:
+        latest = attempt
     return _result(latest, attempt, ended_by)
 
 

@@ -97,12 +97,13 @@ def _written(view: TrialsView, width: int) -> Iterator[str]:
 
 def _rows(rows: Sequence[TrialRow], scale: "_Scale | None", width: int) -> Iterator[Text]:
     """A line per trial; what is too long for it has lines of its own."""
+    room = min(_TITLE, width - (_NUMBERS - _TITLE - 2))
     for row in rows:
         title, style = row.title, _STYLES.get(row.kind, "")
-        if columns_of(title) > _TITLE:
+        if columns_of(title) > room:
             yield from (Text(line) for line in wrapped(title, width, _INDENT))
             title = ""
-        text = Text(_INDENT + title + " " * (_TITLE - columns_of(title)))
+        text = Text(_INDENT + title + " " * (room - columns_of(title)))
         text.append(f"  {row.speedup:>{_SPEEDUP}}  {row.interval:<{_INTERVAL}}  ")
         if scale:
             text.append(scale.mark(row) + "  ", style)

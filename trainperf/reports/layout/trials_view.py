@@ -1,4 +1,4 @@
-"""What was tried, in words: the same answer, rows and sentences for every renderer.
+"""Trials in words: the same answer, rows and sentences for every renderer.
 
 Every text in it is on one line, without control characters; escaping for markdown and HTML is left
 to the renderer.
@@ -170,7 +170,7 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
     if trial.reason:
         yield trial.reason
     if trial.verdict == "loss differs" and loss_change(trial):
-        yield f"loss {loss_change(trial)}"
+        yield loss_change(trial)
     if trial.low and trial.high and not resolved(trial):
         spread = math.sqrt(trial.high / trial.low) - 1
         yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
@@ -179,7 +179,9 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
 
 
 def _notes(trials: Trials) -> Iterator[str]:
-    blocks = "" if trials.baseline is None else f", {plural(trials.baseline.blocks, 'block')} as is"
+    blocks = ""
+    if trials.baseline is not None:
+        blocks = f", with {plural(trials.baseline.blocks, 'block')} of steps without a change"
     tried = sum(trial.verdict != "not applicable" for trial in trials.trials)
     yield f"{plural(tried, 'trial')} in {duration(trials.took_s)}{blocks}"
     if trials.restored:
