@@ -59,9 +59,10 @@ class Loop:
         plan = conductor.plan()
         steps = next(plan)
         while True:
+            assert steps > 0, "a block of no steps would never end"
             try:
                 steps = plan.send([self._step(conductor) for _ in range(steps)])
-            except StopIteration:  # noqa: PERF203 it ends the plan
+            except StopIteration:
                 return conductor.so_far()
 
     def _step(self, conductor: Conductor) -> Ran:
@@ -224,6 +225,14 @@ def test_without_time_a_trial_is_left_undecided_and_says_so() -> None:
     assert results["faster"].verdict == "undecided"
     assert results["faster"].speedup is None
     assert "no time" in results["faster"].reason
+
+
+def test_a_change_that_needs_no_step_to_settle_is_measured_too() -> None:
+    """Batches that are sorted together are counted from the first of them on."""
+    loop = Loop()
+    results = by_id(loop.run([loop.change("sorted", 0.8, settle=0, whole=8)]))
+
+    assert results["sorted"].verdict == "faster"
 
 
 def test_late_trials_come_after_the_others() -> None:

@@ -244,7 +244,8 @@ class Conductor:
     def _warm(self, trial: Trial) -> Steps[None]:
         """Steps with it until they take equally long: caches fill, kernels are built."""
         self._switch(trial, on=True)
-        yield trial.settle
+        if trial.settle:
+            yield trial.settle
         fastest = math.inf
         for _ in range(WARM_LOOKS):
             times = [ran.ns for ran in (yield WARM_STEPS)]
@@ -319,11 +320,12 @@ class Conductor:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
-        if part in self._guard.faults:
+        faults = self._guard.faults
+        if self._training.agree(float(part in faults)):
             self._guard.last(part, trial.off)
             if self._training.source is not None:
                 self._training.source.draw_from(None)
-            raise _RaisedError(self._guard.faults[part])
+            raise _RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
         return trial.unavailable or self._earlier.ended_by.get(trial.id, "")
