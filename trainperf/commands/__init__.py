@@ -9,7 +9,7 @@ from trainperf.commands.cli import dispatch
 
 COMMANDS = (
     "run",
-    "try_",
+    "try",
     "report",
     "compare",
     "prove",
@@ -18,7 +18,7 @@ COMMANDS = (
     "view",
     "merge",
 )
-"""The files of the subcommands, in the order of `trainperf --help`."""
+"""The subcommands, in the order of `trainperf --help`."""
 
 
 def main() -> int:

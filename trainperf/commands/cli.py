@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import NoReturn
 
 from trainperf import __version__
@@ -33,7 +34,7 @@ class Command:
     """A subcommand; its file is loaded for every `--help`, so heavy imports belong into `run`."""
 
     name: str
-    """That of its file; where that is a keyword of Python the file's ends in `_`."""
+    """That of its file, which ends in `_` where it would be a keyword of Python: `try_.py`."""
     about: str
     """What it does, in a sentence; in ASCII, like all help texts."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -44,8 +45,9 @@ class Command:
 
 
 def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
-    """The subcommands that the files *names* of *package* define."""
-    return tuple(each(package, names, "COMMAND"))
+    """The subcommands *names*, each from its file in *package*."""
+    files = [f"{name}_" if iskeyword(name) else name for name in names]
+    return tuple(each(package, files, "COMMAND"))
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
@@ -81,8 +83,7 @@ def dispatch(package: str, names: Sequence[str]) -> int:
 
 def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> CommandResult:
     # Help and errors list all commands; nothing else needs more than the one that runs.
-    own = [name for name in names if name.removesuffix("_") == arguments[0]]
-    commands = load(package, own or names)
+    commands = load(package, arguments[:1] if arguments[0] in names else names)
     name = _top_parser(commands).parse_args(arguments[:1]).command
     command = next(command for command in commands if command.name == name)
     parser = parser_of(command)

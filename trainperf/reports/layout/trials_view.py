@@ -11,7 +11,7 @@ import msgspec
 
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import duration, plural, share, times
+from trainperf.core.formatting.units import as_fast, duration, plural, share, times
 
 
 WIDE = 1.25
@@ -100,7 +100,7 @@ def speed(trial: TrialResult) -> str:
     """E.g. `1.38× as fast (95 % CI 1.33–1.43)`; empty where nothing is resolved."""
     if not resolved(trial):
         return ""
-    return f"{times(trial.speedup or 1.0)} as fast (95 % CI {_ends(trial)})"
+    return as_fast(trial.speedup or 1.0, trial.low or 0.0, trial.high or 0.0)
 
 
 def resolved(trial: TrialResult) -> bool:
