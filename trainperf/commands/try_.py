@@ -2,11 +2,9 @@
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult
-from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import ConfigError
 from trainperf.reports import NAMES
 
@@ -55,8 +53,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    from trainperf.commands._attempts import AttemptOptions, TriedRun, try_out
-    from trainperf.commands._trial_progress import trial_progress
+    from trainperf.commands._attempts import AttemptOptions, try_out
+    from trainperf.commands._trial_output import shown, trial_progress
     from trainperf.commands.run import command_of
     from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 
@@ -70,7 +68,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
     command = command_of(given.script, given.arguments)
     launch = LaunchOptions(audit_at=given.audit_at, loader_anatomy=given.loader_anatomy)
     with trial_progress() as progress:
-        tried: TriedRun = try_out(
+        tried = try_out(
             AttemptOptions(
                 command=command,
                 out=given.out,
@@ -85,7 +83,7 @@ def _run(given: argparse.Namespace) -> CommandResult:
         if tried.warning:
             progress.say(tried.warning)
         progress.say(f"the run is {tried.path}")
-    text = _shown(tried.trials, given.format)
+    text = shown(tried.trials, given.format)
     return CommandResult(text=text, code=INTERRUPTED if tried.interrupted else 0)
 
 
@@ -106,15 +104,3 @@ def _check(given: argparse.Namespace) -> None:
     both = sorted({*given.only} & {*given.without})
     if both:
         raise ConfigError(f"--only and --without {both[0]}: give one of the two")
-
-
-def _shown(trials: Trials, form: str) -> str:
-    from trainperf.reports.layout.json import trials_json
-    from trainperf.reports.layout.terminal import styled, width_of
-    from trainperf.reports.trials import lines, trials_markdown
-
-    if form == "json":
-        return trials_json(trials)
-    if form == "markdown":
-        return trials_markdown(trials)
-    return styled(lines(trials, width_of(sys.stdout)), sys.stdout)

@@ -1,4 +1,4 @@
-"""Progress of trials while they run: a bar on a terminal, a line per trial elsewhere."""
+"""Trials on the terminal: a bar while they run, or a line per trial elsewhere; then the answer."""
 
 import sys
 from collections.abc import Iterator
@@ -10,7 +10,10 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.formatting.units import times
+from trainperf.reports.layout.json import trials_json
+from trainperf.reports.layout.terminal import styled, width_of
 from trainperf.reports.layout.trials_view import resolved
+from trainperf.reports.trials import lines, trials_markdown
 
 
 class TrialProgress:
@@ -65,6 +68,15 @@ def trial_progress() -> Iterator[TrialProgress]:
         *columns, console=Console(stderr=True), transient=True, refresh_per_second=2
     ) as bar:
         yield TrialProgress(bar)
+
+
+def shown(trials: Trials, form: str) -> str:
+    """What was tried, for stdout, in one of the forms of `--format`."""
+    if form == "json":
+        return trials_json(trials)
+    if form == "markdown":
+        return trials_markdown(trials)
+    return styled(lines(trials, width_of(sys.stdout)), sys.stdout)
 
 
 def _tried(trials: Trials) -> list[TrialResult]:
