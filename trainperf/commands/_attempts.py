@@ -88,15 +88,15 @@ def try_out(options: AttemptOptions) -> TriedRun:
     """
     options = replace(options, out=unused_folder(options.out))
     options.out.mkdir(parents=True)
+    tried = None
     try:
         with sigterm_as_interrupt():
             tried = _until_it_ends(options)
-    except BaseException:
-        shutil.rmtree(options.out)
-        raise
-    for run in run_directories(options.out) - {tried.path}:
-        shutil.rmtree(run)
-    return tried
+        return tried
+    finally:
+        leftovers = {options.out} if tried is None else _run_directories(options.out) - {tried.path}
+        for folder in leftovers:
+            shutil.rmtree(folder)
 
 
 def _until_it_ends(options: AttemptOptions) -> TriedRun:
@@ -178,14 +178,14 @@ def last_error(output: str) -> str:
     return last if len(last) <= _LONGEST_WHY else f"{last[:_LONGEST_WHY]}…"
 
 
-def run_directories(folder: Path) -> set[Path]:
+def _run_directories(folder: Path) -> set[Path]:
     """All run directories in a folder."""
     return {path for path in folder.glob(f"{run_directory.NAME}*") if path.is_dir()}
 
 
 def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
     """Start the script and wait for its end."""
-    before = run_directories(options.out)
+    before = _run_directories(options.out)
     launch = replace(options.launch, dirpath=str(options.out.resolve()), trials=trials)
     silent_s, interrupted = None, False
     with _started(options.command, options.out, launch) as process:
@@ -208,7 +208,7 @@ def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
 
 def _new_run(out: Path, before: set[Path]) -> Path | None:
     """The first one that was not there before: a script may train more than once."""
-    return min(run_directories(out) - before, key=lambda run: run.stat().st_ctime_ns, default=None)
+    return min(_run_directories(out) - before, key=lambda run: run.stat().st_ctime_ns, default=None)
 
 
 @contextmanager
