@@ -291,6 +291,9 @@ class Conductor:
                 return
             tried = [*chosen, trial]
             both = together(tried)
+            if both.id in self._earlier.ended_by:
+                self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
+                continue
             self._announce(both)
             result = yield from self._measured(both, self._budget.trial_ns)
             self._results.append(
