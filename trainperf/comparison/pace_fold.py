@@ -1,5 +1,4 @@
-"""Paced steps of a run, in constant memory: its steady steps, the machine's pace around each, and
-how much of each was waiting for a processor.
+"""Paced steps of a run, in constant memory: the pace around each, and how far it was waiting.
 
 Steps are thinned as everywhere; timings of the pace are few and thinned on their own, so that a
 long run keeps them.
