@@ -152,7 +152,7 @@ class Conductor:
         """Steps until they take equally long."""
         before = math.inf
         for _ in range(WARM_LOOKS):
-            now = median(ran.ns for ran in (yield WARM_STEPS))
+            now = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
             if max(now / before, before / now) <= STEADY:
                 return
             before = now
@@ -281,6 +281,9 @@ class Conductor:
                 return
             tried = [*chosen, trial]
             both = together(tried)
+            if both.id in self._earlier.ended_by:
+                self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
+                continue
             self._announce(both)
             result = yield from self._measured(both, self._budget.trial_ns)
             self._results.append(
