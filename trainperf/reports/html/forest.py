@@ -61,21 +61,19 @@ def ticks(axis: Axis) -> Markup:
 def drawn_on(axis: Axis, estimate: Estimate, *, from_one: bool = False) -> Markup:
     """An estimate as a bar over its interval, and a spot; a ring where it has no interval.
 
-    With *from_one* the bar reaches from no change to the estimate, and the interval is a line.
+    With *from_one* the bar reaches from no change to the estimate, and the interval lies across its
+    end.
     """
-    marks = []
     at, one = axis.at(estimate.value or 1.0), axis.at(1.0)
-    if from_one and estimate.value:
+    marks = []
+    if estimate.value and from_one:
         marks.append(reach(min(at, one), max(at, one), f"gained {estimate.kind}"))
     if estimate.low is not None and estimate.high is not None:
         kind = "whisker" if from_one else estimate.kind
         marks.append(reach(axis.at(estimate.low), axis.at(estimate.high), kind))
-    if estimate.value:
-        ring = "" if estimate.low is not None else " ring"
-        kind = "mark" if from_one else estimate.kind
-        marks.append(
-            Markup(f'<span class="spot {kind}{ring}" style="left:{at * 100:.1f}%"></span>')
-        )
+    if estimate.value and not from_one:
+        kind = estimate.kind if estimate.low is not None else f"{estimate.kind} ring"
+        marks.append(Markup(f'<span class="spot {kind}" style="left:{at * 100:.1f}%"></span>'))
     return track(marks, one)
 
 
