@@ -76,11 +76,7 @@ def _row(row: TrialRow, axis: Axis, of: str) -> Markup:
         _what(row),
         drawn_on(axis, _estimate(row, of), from_one=True),
         tag("div", *speed, kind="speed"),
-        tag(
-            "div",
-            text(f"{row.mark} {row.verdict}"),
-            kind="" if of else _KINDS.get(row.kind, "even"),
-        ),
+        tag("div", text(f"{row.mark} {row.verdict}"), kind=kind),
         kind="trial",
     )
 
