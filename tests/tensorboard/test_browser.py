@@ -14,7 +14,7 @@ from support.browser import PAGE, Tab
 from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import TRACE, a_report, a_run, steps_of, write_capture
-from support.tried import TRIED
+from support.verdicts import TRIED
 
 from trainperf.core.artifacts import write_document
 

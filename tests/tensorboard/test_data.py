@@ -7,7 +7,7 @@ import pytest
 from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
-from support.tried import trial, tried
+from support.verdicts import trial, tried
 
 from trainperf.core.artifacts import write_document
 from trainperf.core.errors import RunError

@@ -15,10 +15,11 @@ from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.phases import Tag
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
-from trainperf.lightning.actions import Action
+from trainperf.lightning.actions import Action, overrides
 from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.optimizer_updates import Updates
 from trainperf.lightning.run_info import LoggedProbe, configuration, objects, period
+from trainperf.lightning.trials import FitTrials, HearUpdates
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
@@ -72,6 +73,9 @@ class Session:
         self._extensions = extensions or Extensions()
         self._lines = lines
         self._updates = Updates(trainer)
+        self.trials: FitTrials | None = None
+        self.hear_updates: HearUpdates = lambda _: lambda: None
+        """How to be called before each update."""
         self._step = 0
         self._batch_is_step = False
         self.chosen = Chosen()
@@ -96,7 +100,8 @@ class Session:
         watched = objects(trainer, mask)
         watched.run = self.run if self.writes else None
         self._accumulation = trainer.accumulate_grad_batches
-        loggers = trainer.loggers if trainer.is_global_zero else ()
+        thrown_away = self.trials is not None and self.trials.ends
+        loggers = trainer.loggers if trainer.is_global_zero and not thrown_away else ()
         self.chosen = start_fit(
             self.monitor,
             FitPlan(
@@ -112,10 +117,11 @@ class Session:
                 software={"lightning": str(pl.__version__)},
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
                 notes=self._notes,
-                actions_ns=self._user_hooks_ns,
+                actions_ns=self.boundaries.hooks_ns,
                 measures=self._measures,
                 lines=self._lines,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
+                trials=self._trials,
                 reasons=lambda _: _iterator_reasons(module),
                 extensions=self._extensions,
                 totals=self.totals,
@@ -128,22 +134,13 @@ class Session:
         self._connect(self.chosen.marks, self.chosen.tail)
         self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
+        self.boundaries.accumulates = self._manual or self._accumulation > 1
         self.boundaries.counts = True
         self.relay.renew()  # marks and the loop's kind are known only now
         self._updates.start(trainer, module)
         self._step = self._updates.counter.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
-
-    def _user_hooks_ns(self) -> dict[str, int]:
-        """Host time of every hook but those of trainperf's callbacks, which are `overhead_s`."""
-        ours = tuple(
-            Action("Callback", callback.state_key, "").label
-            for callback in self._trainer.callbacks
-            if _is_ours(callback)
-        )
-        hooks_ns = self.boundaries.hooks_ns()
-        return {label: ns for label, ns in hooks_ns.items() if not label.startswith(ours)}
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -218,6 +215,16 @@ class Session:
 
     # -- inside -------------------------------------------------------------------------------
 
+    def _trials(self, chosen: Chosen) -> list[Probe]:
+        if self.trials is None:
+            return []
+
+        def resumes() -> None:
+            self._step = self._updates.counter.completed + self._updates.hooked
+
+        run = self.run if self.writes else None
+        return self.trials.probes(chosen, run, self.monitor.guard, self.hear_updates, resumes)
+
     def _stop_listening(self) -> None:
         """After a fault of ours no step is measured any more: a part of one would be no step."""
         self.relay.silence()
@@ -235,6 +242,8 @@ class Session:
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""
         self._accumulation = accumulation
+        self.boundaries.accumulates = True
+        self.relay.renew()
         if self.chosen.loss is not None:
             self.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 
@@ -253,24 +262,22 @@ class Session:
             rank_zero_info("trainperf: %s", BATCH_IS_STEP)
 
     def _bracket(self, name: str) -> Bracket | None:
-        return self.boundaries.bracket(name, overridden=self._overridden(Action.parse(name)))
+        action = Action.parse(name)
+        owners = [each for each in self._trainer.callbacks if each.state_key == action.owner]
+        return self.boundaries.bracket(
+            name, overridden=self._overridden(action, owners), ours=any(map(_is_ours, owners))
+        )
 
-    def _overridden(self, action: Action) -> bool:
-        """Whether a hook is more than Lightning's own no-op."""
+    def _overridden(self, action: Action, owners: "list[pl.Callback]") -> bool:
+        """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""
         trainer = self._trainer
         if action.kind == "Callback":
-            owners = [c for c in trainer.callbacks if c.state_key == action.owner]
-            return any(_differs(owner, pl.Callback, action.hook) for owner in owners)
+            return any(overrides(owner, pl.Callback, action.hook) for owner in owners)
         if action.kind == "LightningModule":
-            return _differs(trainer.lightning_module, pl.LightningModule, action.hook)
+            return overrides(trainer.lightning_module, pl.LightningModule, action.hook)
         if action.kind == "LightningDataModule":
-            return _differs(trainer.datamodule, pl.LightningDataModule, action.hook)
+            return overrides(trainer.datamodule, pl.LightningDataModule, action.hook)
         return False
-
-
-def _differs(owner: object, base: type, hook: str) -> bool:
-    function = getattr(owner, hook, None)
-    return getattr(function, "__func__", function) is not getattr(base, hook, None)
 
 
 def _local(base: str) -> Path:

@@ -38,6 +38,7 @@ from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile,
 from trainperf.recording.sinks.base import Outputs, Writer
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.state import Stateful
 from trainperf.trials.training import Training
 
 
@@ -126,7 +127,11 @@ def start(
     def trials(chosen: Chosen) -> list[Probe]:
         if options.trials is None or not isinstance(objects.module, torch.nn.Module):
             return []
-        training = Training(objects.module, objects.optimizers, objects.device, source)
+        candidates = (*objects.schedulers, objects.scaler)
+        others = [other for other in candidates if isinstance(other, Stateful)]
+        training = Training(
+            objects.module, objects.optimizers, objects.device, source, others=others
+        )
         return [options.trials.probe(training, chosen.clock, objects.run, monitor.guard)]
 
     with _discarded_on_error(objects.run):

@@ -18,6 +18,7 @@ from trainperf.core.artifacts import trials as document
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.switched import LOOKS, SwitchedSpeedup, switched_speedup
 from trainperf.recording.guard import Guard
+from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
 
@@ -151,7 +152,7 @@ class Conductor:
         """Steps until they take equally long."""
         before = math.inf
         for _ in range(WARM_LOOKS):
-            now = median(ran.ns for ran in (yield WARM_STEPS))
+            now = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
             if max(now / before, before / now) <= STEADY:
                 return
             before = now
@@ -177,7 +178,7 @@ class Conductor:
         began = monotonic_ns()
         snapshot = self._training.snapshot()
         try:
-            losses, first_ns = yield from self._on_the_same_batches(trial)
+            losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
             snapshot.restore()
             blocks = yield from self._in_turns(trial, began + for_ns)
         except _RaisedError as error:
@@ -200,14 +201,15 @@ class Conductor:
             took_s=(monotonic_ns() - began) / 1e9,
         )
 
-    def _on_the_same_batches(self, trial: Trial) -> Steps[tuple[tuple[float, float] | None, int]]:
+    def _on_the_same_batches(
+        self, trial: Trial, snapshot: Snapshot
+    ) -> Steps[tuple[tuple[float, float] | None, int]]:
         """Mean losses without and with it, and the time of its first step."""
         source = self._training.source
         batches = SAME_BATCHES * self._training.micro_batches
         batches = math.ceil(batches / trial.whole) * trial.whole
         before: list[Ran] = []
         if source is not None and trial.tolerance is not None:
-            snapshot = self._training.snapshot()
             source.draw_from(source.replay(batches))
             before = yield from self._with_loss(batches // self._training.micro_batches)
             snapshot.restore()
@@ -242,7 +244,8 @@ class Conductor:
     def _warm(self, trial: Trial) -> Steps[None]:
         """Steps with it until they take equally long: caches fill, kernels are built."""
         self._switch(trial, on=True)
-        yield trial.settle
+        if trial.settle:
+            yield trial.settle
         fastest = math.inf
         for _ in range(WARM_LOOKS):
             times = [ran.ns for ran in (yield WARM_STEPS)]
@@ -278,6 +281,9 @@ class Conductor:
                 return
             tried = [*chosen, trial]
             both = together(tried)
+            if both.id in self._earlier.ended_by:
+                self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
+                continue
             self._announce(both)
             result = yield from self._measured(both, self._budget.trial_ns)
             self._results.append(
@@ -314,11 +320,12 @@ class Conductor:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
-        if part in self._guard.faults:
+        faults = self._guard.faults
+        if self._training.agree(float(part in faults)):
             self._guard.last(part, trial.off)
             if self._training.source is not None:
                 self._training.source.draw_from(None)
-            raise _RaisedError(self._guard.faults[part])
+            raise _RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
         return trial.unavailable or self._earlier.ended_by.get(trial.id, "")

@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,6 +15,17 @@ RESTORED = "weights, buffers, gradients, optimizer, random generators"
 """What a snapshot holds, in words."""
 
 
+@runtime_checkable
+class Stateful(Protocol):
+    """Anything whose state can be put back, e.g. a scheduler of learning rates."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
+        """Put it back."""
+
+
 class Snapshot:
     """A copy of that state; `restore` puts it back, bit by bit, as often as one likes.
 
@@ -23,9 +35,15 @@ class Snapshot:
     Args:
         module: Whose parameters, buffers and gradients are kept.
         optimizers: Whose state and options are kept.
+        others: Schedulers and scalers.
     """
 
-    def __init__(self, module: nn.Module, optimizers: Iterable[Optimizer]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizers: Iterable[Optimizer],
+        others: Iterable[Stateful] = (),
+    ) -> None:
         self._tensors = [(tensor, _copy(tensor)) for tensor in _tensors(module)]
         self._gradients = [
             (parameter, None if parameter.grad is None else _copy(parameter.grad))
@@ -33,6 +51,7 @@ class Snapshot:
         ]
         self._training = [(part, part.training) for part in module.modules()]
         self._optimizers = [_OptimizerState(optimizer) for optimizer in optimizers]
+        self._others = [(other, copy.deepcopy(other.state_dict())) for other in others]
         self._python = random.getstate()
         self._numpy = np.random.get_state()  # noqa: NPY002 the user's own
         self._torch = torch.get_rng_state()
@@ -49,6 +68,8 @@ class Snapshot:
             part.training = training
         for state in self._optimizers:
             state.restore()
+        for other, kept_state in self._others:
+            other.load_state_dict(copy.deepcopy(kept_state))
         random.setstate(self._python)
         np.random.set_state(self._numpy)  # noqa: NPY002 the user's own
         torch.set_rng_state(self._torch)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.errors import ConfigError
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.state import RESTORED, Snapshot
+from trainperf.trials.state import RESTORED, Snapshot, Stateful
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Training:
         device: Where it is.
         source: Its batches; `None` where they cannot be taken over.
         micro_batches: Batches of a step.
+        others: Schedulers and scalers, whose state is put back too.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class Training:
         device: torch.device,
         source: BatchSource | None = None,
         micro_batches: int = 1,
+        others: Sequence[Stateful] = (),
     ) -> None:
         self.module = module
         self.optimizers = list(optimizers)
         self.device = device
         self.source = source
         self.micro_batches = micro_batches
+        self.others = list(others)
         self.restores = RESTORED
         """What is put back after each trial, in words."""
         self._autocast = ExitStack()
@@ -75,6 +79,9 @@ class Training:
         if self.source is not None:
             self.source.go_beside(None)
             self.source.endless = False
+
+    def step_ended(self) -> None:
+        """A step was closed, and another may begin.  Runs every step."""
 
     def end(self) -> None:
         """End the process: what follows would save what the trials have trained."""
@@ -123,9 +130,26 @@ class Training:
         """The user's callbacks, each of which can be silenced."""
         return []
 
+    def logging_interval(self) -> int | None:
+        """Steps between two points in the loggers; `None` where the loop has no such setting."""
+        return None
+
+    def set_logging_interval(self, steps: int) -> None:
+        """Log every so many steps; nothing happens where there is no such setting."""
+
+    @property
+    def data_parallel(self) -> DistributedDataParallel | None:
+        """What reduces the gradients over the ranks; `None` without DDP."""
+        return self.module if isinstance(self.module, DistributedDataParallel) else None
+
+    def set_reduction(self, *, on: bool) -> None:
+        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
+        if self.data_parallel is not None:
+            self.data_parallel.require_backward_grad_sync = on
+
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
-        return Snapshot(self.module, self.optimizers)
+        return Snapshot(self.module, self.optimizers, self.others)
 
     # -- the same for all -----------------------------------------------------------------------
 

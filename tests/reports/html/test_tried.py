@@ -6,7 +6,7 @@ from pathlib import Path
 from support.cases import CASES
 from support.pages import ELEMENTS, Page
 from support.runs import make_run_dir
-from support.tried import SDPA, TRIED, trial, tried
+from support.verdicts import SDPA, TRIED, trial, tried
 
 from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts import write_document

@@ -1,8 +1,8 @@
 """Speed-up of a change that is switched on and off in one process, from blocks that take turns.
 
 Neighbouring blocks meet the same machine, so each pair of them gives one ratio.  The interval is
-looked at after 8, 16, 32, … pairs; each look has an equal part of the error (Bonferroni), so all
-of them together are right with 95 %.
+looked at after 8, 16, 32, … pairs and once when the time is over; each look has an equal part of
+the error (Bonferroni), so all of them together are right with 95 %.
 """
 
 import math
@@ -66,7 +66,7 @@ def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> Switche
     if number < 2:
         raise ValueError(f"{number} pairs: at least 2 are needed")
     middle, per_pair, freedom = trimmed_mean(log_ratios)
-    quantile = float(stdtrit(freedom, 1 - ALPHA / len(LOOKS) / 2))
+    quantile = float(stdtrit(freedom, 1 - ALPHA / (len(LOOKS) + 1) / 2))
     reach = quantile * math.sqrt(per_pair / number + INSTANCE**2)
     return SwitchedSpeedup(
         speedup=math.exp(middle),

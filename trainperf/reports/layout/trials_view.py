@@ -1,4 +1,4 @@
-"""What was tried, in words: the same answer, rows and sentences for every renderer.
+"""Trials in words: the same answer, rows and sentences for every renderer.
 
 Every text in it is on one line, without control characters; escaping for markdown and HTML is left
 to the renderer.
@@ -11,7 +11,7 @@ import msgspec
 
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import duration, plural, share, times
+from trainperf.core.formatting.units import as_fast, duration, plural, share, times
 
 
 _MARKS: dict[TrialVerdict, str] = {
@@ -23,7 +23,6 @@ _MARKS: dict[TrialVerdict, str] = {
     "failed": "✕",
     "not applicable": "–",
 }
-
 _CEILING = "≤"
 
 WIDE = 1.25
@@ -34,9 +33,6 @@ NOTHING_TO_GAIN = 1.02
 
 SLOW_FIRST_STEP = 10.0
 """A first step is mentioned from so many usual steps on."""
-
-
-_SAME_BATCHES = " on the same batches"
 
 
 class AppliedLine(msgspec.Struct, frozen=True, array_like=True):
@@ -120,7 +116,7 @@ def speed(trial: TrialResult) -> str:
     """E.g. `1.38× as fast (95 % CI 1.33–1.43)`; empty where nothing is resolved."""
     if not resolved(trial):
         return ""
-    return f"{times(trial.speedup or 1.0)} as fast (95 % CI {_ends(trial)})"
+    return as_fast(trial.speedup or 1.0, trial.low or 0.0, trial.high or 0.0)
 
 
 def resolved(trial: TrialResult) -> bool:
@@ -132,9 +128,13 @@ def resolved(trial: TrialResult) -> bool:
 
 def loss_change(trial: TrialResult) -> str:
     """E.g. `2.31 → 2.52 on the same batches`; empty where it was not compared."""
+    return f"{_losses(trial)} on the same batches" if _losses(trial) else ""
+
+
+def _losses(trial: TrialResult) -> str:
     if trial.loss_before is None or trial.loss_after is None:
         return ""
-    return f"{trial.loss_before:.4g} → {trial.loss_after:.4g}{_SAME_BATCHES}"
+    return f"{trial.loss_before:.4g} → {trial.loss_after:.4g}"
 
 
 def ceiling_sentence(trial: TrialResult) -> str:
@@ -175,7 +175,7 @@ def _row(trial: TrialResult, trials: Trials) -> TrialRow:
         speedup=times(trial.speedup or 1.0) if shown else "",
         interval=f"[{_ends(trial)}]" if shown else "",
         verdict=ceiling_sentence(trial) if ceiling else trial.verdict,
-        loss=loss_change(trial).removesuffix(_SAME_BATCHES),
+        loss=_losses(trial),
         lines=tuple(_lines(trial, trials.trials)),
         note=plain("; ".join(_row_notes(trial, usual_s))),
         mark=_CEILING if trial.kind == "ceiling" else _MARKS[trial.verdict],
@@ -194,7 +194,7 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
     if trial.reason:
         yield trial.reason
     if trial.verdict == "loss differs" and loss_change(trial):
-        yield f"loss {loss_change(trial)}"
+        yield loss_change(trial)
     if trial.low and trial.high and not resolved(trial):
         spread = math.sqrt(trial.high / trial.low) - 1
         yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
@@ -203,7 +203,9 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
 
 
 def _notes(trials: Trials, *, running: bool) -> Iterator[str]:
-    blocks = "" if trials.baseline is None else f", {plural(trials.baseline.blocks, 'block')} as is"
+    blocks = ""
+    if trials.baseline is not None:
+        blocks = f", with {plural(trials.baseline.blocks, 'block')} of steps without a change"
     tried = sum(trial.verdict != "not applicable" for trial in trials.trials)
     yield f"{plural(tried, 'trial')} in {duration(trials.took_s)}{blocks}"
     if trials.restored:
