@@ -37,7 +37,7 @@ from trainperf.reports.comparison import (
 from trainperf.reports.html.components import SIDES, missing, not_measured
 from trainperf.reports.html.forest import (
     FARTHEST,
-    Estimate,
+    RatioMark,
     drawn_on,
     ratio_axis,
     reach,
@@ -254,9 +254,9 @@ def _forest(comparison: Comparison) -> Markup:
     return Markup(table(head, rows, words=(0, 3, 5)) + paragraph(caption, "soft small"))
 
 
-def _estimate(change: ReadingChange) -> Estimate:
+def _estimate(change: ReadingChange) -> RatioMark:
     kind = _KINDS.get(change.verdict or "", "even")
-    return Estimate(value=change.ratio, low=change.low, high=change.high, kind=kind)
+    return RatioMark(value=change.ratio, low=change.low, high=change.high, kind=kind)
 
 
 _MOST_REPEATS = 5

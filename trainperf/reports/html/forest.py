@@ -23,7 +23,7 @@ _APART = 0.08
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RatioMark:
     """A ratio, its 95 % interval, and a class of the style for its verdict."""
 
     value: float | None
@@ -32,7 +32,7 @@ class Estimate:
     kind: str
 
 
-def ratio_axis(estimates: Sequence[Estimate], farthest: float = FARTHEST) -> Axis:
+def ratio_axis(estimates: Sequence[RatioMark], farthest: float = FARTHEST) -> Axis:
     """The axis on which all of them are drawn, those beyond *farthest* at its edge."""
     ends = [
         end for each in estimates for end in (each.low, each.high, each.value) if end is not None
@@ -58,7 +58,7 @@ def ticks(axis: Axis) -> Markup:
     return Markup(f'<div class="forest">{"".join(spans)}</div>')
 
 
-def drawn_on(axis: Axis, estimate: Estimate, *, from_one: bool = False) -> Markup:
+def drawn_on(axis: Axis, estimate: RatioMark, *, from_one: bool = False) -> Markup:
     """An estimate as a bar over its interval, and a spot; a ring where it has no interval.
 
     With *from_one* the bar reaches from no change to the estimate, and the interval lies across its

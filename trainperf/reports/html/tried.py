@@ -6,7 +6,7 @@ from trainperf.core.artifacts.trials import MEASURED, Trials, TrialVerdict
 from trainperf.core.formatting.html.figures import Axis
 from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, tag, text
 from trainperf.reports.html.components import heading, labelled
-from trainperf.reports.html.forest import Estimate, drawn_on, ratio_axis, ticks
+from trainperf.reports.html.forest import RatioMark, drawn_on, ratio_axis, ticks
 from trainperf.reports.layout.finding_view import NEXT, FindingRow
 from trainperf.reports.layout.trials_view import (
     AppliedLine,
@@ -93,9 +93,9 @@ def _line(line: AppliedLine) -> Markup:
     return tag("p", tag("code", text(line.line)), Markup(where), kind="small")
 
 
-def _estimate(row: TrialRow, of: str) -> Estimate:
+def _estimate(row: TrialRow, of: str) -> RatioMark:
     kind = of or _KINDS.get(row.kind, "even")
-    return Estimate(value=row.value, low=row.low, high=row.high, kind=kind)
+    return RatioMark(value=row.value, low=row.low, high=row.high, kind=kind)
 
 
 def _folded(name: str, reasons: Sequence[str]) -> Markup:
