@@ -64,17 +64,17 @@ def drawn_on(axis: Axis, estimate: RatioMark, *, from_one: bool = False) -> Mark
     With *from_one* the bar reaches from no change to the estimate, and the interval lies across its
     end.
     """
-    at, one = axis.at(estimate.value or 1.0), axis.at(1.0)
+    at, same = axis.at(estimate.value or 1.0), axis.at(1.0)
     marks = []
     if estimate.value and from_one:
-        marks.append(reach(min(at, one), max(at, one), f"gained {estimate.kind}"))
+        marks.append(reach(min(at, same), max(at, same), f"gained {estimate.kind}"))
     if estimate.low is not None and estimate.high is not None:
         kind = "whisker" if from_one else estimate.kind
         marks.append(reach(axis.at(estimate.low), axis.at(estimate.high), kind))
     if estimate.value and not from_one:
         kind = estimate.kind if estimate.low is not None else f"{estimate.kind} ring"
         marks.append(Markup(f'<span class="spot {kind}" style="left:{at * 100:.1f}%"></span>'))
-    return track(marks, one)
+    return track(marks, same)
 
 
 def track(marks: Iterable[Markup], unity: float) -> Markup:

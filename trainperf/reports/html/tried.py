@@ -1,4 +1,4 @@
-"""What was tried in a run: each change and each ceiling with its interval, on one axis."""
+"""Trials on the page of a run: each change and each ceiling with its interval, on one axis."""
 
 from collections.abc import Sequence
 
