@@ -5,6 +5,7 @@ groups: when one is due, every probe starts copying what the device holds, a fen
 device's queue, and the group is written once the fence has been reached, which nobody waits for.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -93,7 +94,12 @@ class Monitor:
         """Steps written that no meter has observed."""
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
         self._sample: Callable[[Draft], None] = self.guard.each(())
-        self._lookers: list[Probe] = []
+        self._sample_ns = 0
+        """Host time from which on a sample may be due."""
+        self._own_schedules: list[Probe] = []
+        self._timed: Callable[[Draft], None] = self.guard.each(())
+        self._timed_ns = sys.maxsize
+        """Host time from which on a probe with a schedule of its own is due."""
         self._sample_limit = CostLimit(SAMPLE_SHARE)
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
@@ -142,7 +148,9 @@ class Monitor:
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
         self._sample = self.guard.each(overriding(probes, "sample"))
-        self._lookers = [probe for probe in probes if overriding([probe], "look")]
+        self._timed = self.guard.each(overriding(probes, "look"))
+        self._own_schedules = [probe for probe in probes if overriding([probe], "look")]
+        self._timed_ns = 0 if self._own_schedules else sys.maxsize
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         closers = overriding(probes, "close")
         self.recorder.on_close = self.guard.each(closers) if closers else None
@@ -171,21 +179,27 @@ class Monitor:
         draft.facts[self._overhead] = spent + self._clock() - begun
 
     def _look(self, draft: Draft, now: int) -> None:
-        """Sample what is sampled, and flush, if either is due."""
-        if now >= self._sample_limit.next_ns and self._sample_due.due(now):
+        """Do what is due: each part is asked only if it may be."""
+        if now >= self._sample_ns:
+            self._sample_ns = self._sample_if_due(draft, now)
+        if now >= self._timed_ns:
+            self._timed(draft)
+            self._timed_ns = min([probe.due_ns for probe in self._own_schedules])
+        schedule, steps = self._flush_schedule, len(self.recorder.closed)
+        crowded = self._device is not None and self._device.crowded
+        may_flush = steps >= schedule.every or now >= schedule.late_ns
+        if crowded or (may_flush and schedule.due(steps, now)):
+            self._flush()
+        self._look_ns = min(self._sample_ns, self._timed_ns, schedule.late_ns)
+
+    def _sample_if_due(self, draft: Draft, now: int) -> int:
+        """Returns the host time of the next look."""
+        if self._sample_due.due(now):
             begun = self._clock()
             self._sample(draft)
             ended = self._clock()
             self._sample_limit.done(ended, ended - begun)
-        crowded = self._device is not None and self._device.crowded
-        if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
-            self._flush()
-        for probe in self._lookers:
-            if now >= probe.due_ns:
-                self.guard.run(probe.name, partial(probe.look, draft))
-        sample_ns = max(self._sample_due.next_ns, self._sample_limit.next_ns)
-        due_ns = (probe.due_ns for probe in self._lookers if probe.name not in self.guard.faults)
-        self._look_ns = min(sample_ns, self._flush_schedule.late_ns, *due_ns)
+        return max(self._sample_due.next_ns, self._sample_limit.next_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""

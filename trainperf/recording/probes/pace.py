@@ -38,6 +38,8 @@ class PaceProbe(Probe):
     def look(self, draft: Draft) -> None:
         """Time the work."""
         now = self.recorder.now_ns()
+        if now < self.due_ns:
+            return
         draft.facts[self._column] = pace_ns(self.recorder.now_ns)
         spent = self.recorder.now_ns() - now  # the work runs twice, and first with cold caches
         self._least_ns = min(self._least_ns, spent or math.inf)
