@@ -77,8 +77,8 @@ def for_trainer(*, has_logger: bool) -> list[Contender]:
 def _traceml() -> list[Contender]:
     """TraceML as its guide has it, where it is installed: its callback, under `traceml run`.
 
-    It patches torch for the rest of the process: where one process takes turns with itself, what its
-    patches cost the blocks without it is missing from its ratio.
+    It patches torch for the rest of the process: where one process takes turns with itself, what
+    its patches cost the blocks without it is missing from its ratio.
     """
     if find_spec("traceml_ai") is None:
         return []

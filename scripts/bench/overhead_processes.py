@@ -155,7 +155,14 @@ def _child(
     command = [sys.executable, "-m", "scripts.bench.overhead_processes"]
     if contender.launcher:
         command = [*contender.launcher, "--logs-dir", place, __file__, "--args"]
-    command += ["--child", contender.name, "--setting", setting.name, "--threads", str(options.threads)]
+    command += [
+        "--child",
+        contender.name,
+        "--setting",
+        setting.name,
+        "--threads",
+        str(options.threads),
+    ]
     command += ["--blocks", str(options.blocks), "--steps", str(options.steps)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=installed())
