@@ -21,7 +21,7 @@ from trainperf.lightning import (
     TokenThroughputMonitor,
     TrainPerf,
 )
-from trainperf.lightning.callback import Measurement
+from trainperf.lightning.measurement import Measurement
 from trainperf.meters import METERS
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NOT_REQUESTED
@@ -34,7 +34,7 @@ BATCH = {"x": torch.ones(2, 4), "attention_mask": MASK}
 ON_A_CPU = {
     DataWaitMonitor: set(),
     H2DMonitor: set(),
-    StepTimeMonitor: {"gc_ns", "recompiles", "pace_ns"},
+    StepTimeMonitor: {"gc_ns", "recompiles", "pace_ns", "waited_ns"},
     GradScalerMonitor: set(),
     TokenThroughputMonitor: {"samples", "tokens_effective", "tokens_padded", "cache_keys"},
     AllReduceTailMonitor: set(),

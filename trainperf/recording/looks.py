@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from trainperf.core.machine.clocks import HostClock
 from trainperf.recording.guard import Guard
@@ -30,6 +31,8 @@ class Looks:
         self._look: Callable[[Draft], None] = guard.each(overriding(probes, "look"))
         self._own = [probe for probe in probes if overriding([probe], "look")]
         self._own_ns = 0 if self._own else sys.maxsize
+        for probe in list(self._own):
+            guard.when_faulty(probe.name, partial(self._own.remove, probe))
 
     def after(self, draft: Draft, now: int) -> int:
         """Look at what is due after this step; returns the host time of the next look."""
@@ -37,7 +40,7 @@ class Looks:
             self._sample_ns = self._sampled(draft, now)
         if now >= self._own_ns:
             self._look(draft)
-            self._own_ns = min([probe.due_ns for probe in self._own])
+            self._own_ns = min([probe.due_ns for probe in self._own], default=sys.maxsize)
         return min(self._sample_ns, self._own_ns)
 
     def _sampled(self, draft: Draft, now: int) -> int:

@@ -46,6 +46,7 @@ class BatchSource:
     def __init__(self, loader: object = None) -> None:
         self.loader = loader
         self._loops: Iterator[Any] = iter(())
+        self._replayed: Iterator[Any] | None = None
         self._stream: Iterator[Any] | None = None
         self._beside: Iterator[Any] | None = None
         self.endless = False
@@ -62,6 +63,11 @@ class BatchSource:
         """This source as the iterator of an epoch, in place of the loop's own."""
         self._loops = iterator
         return self
+
+    def release(self) -> Iterator[Any]:
+        """The loop's own iterator, to be put back into its place."""
+        loops, self._loops = self._loops, iter(())
+        return loops
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -96,6 +102,11 @@ class BatchSource:
     def rearrange(self, rearrangement: Rearrangement | None) -> None:
         """Hand on other batches with the same samples; `None` hands them on as they come."""
         self._rearrangement = rearrangement
+        self._ready.clear()
+
+    def replay_only(self, batches: int) -> None:
+        """Hand on the last batches again and again, whatever else is said; 0 ends that."""
+        self._replayed = self.replay(batches) if batches else None
         self._ready.clear()
 
     def replay(self, batches: int) -> Iterator[Any]:
@@ -135,7 +146,7 @@ class BatchSource:
         self._share = len(batches) / len(self._ready)
 
     def _fetch(self) -> Any:  # noqa: ANN401 whatever a loader yields
-        stream = self._stream or self._beside
+        stream = self._replayed or self._stream or self._beside
         if stream is not None:
             return next(stream)
         try:

@@ -1,5 +1,6 @@
 """Training as trials see it: what they may touch; each adapter fills in what is its own."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -79,6 +81,9 @@ class Training:
             self.source.go_beside(None)
             self.source.endless = False
 
+    def step_ended(self) -> None:
+        """A step was closed, and another may begin.  Runs every step."""
+
     def end(self) -> None:
         """End the process: what follows would save what the trials have trained."""
         if self.source is not None:
@@ -102,8 +107,10 @@ class Training:
                 optimizer.register_step_pre_hook(_drop_gradients) for optimizer in self.optimizers
             ]
 
-    autocast_line = 'with torch.autocast("cpu", torch.bfloat16): loss = …'
-    """How to keep autocast."""
+    @property
+    def autocast_line(self) -> str:
+        """How to keep autocast."""
+        return f'with torch.autocast("{self.device.type}", torch.bfloat16): loss = …'
 
     @property
     def computes_in_half(self) -> bool:
@@ -126,15 +133,53 @@ class Training:
         """The user's callbacks, each of which can be silenced."""
         return []
 
+    def logging_interval(self) -> int | None:
+        """Steps between two points in the loggers; `None` where the loop has no such setting."""
+        return None
+
+    def set_logging_interval(self, steps: int) -> None:
+        """Log every so many steps; nothing happens where there is no such setting."""
+
+    @property
+    def data_parallel(self) -> DistributedDataParallel | None:
+        """What reduces the gradients over the ranks; `None` without DDP."""
+        return self.module if isinstance(self.module, DistributedDataParallel) else None
+
+    def set_reduction(self, *, on: bool) -> None:
+        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
+        if self.data_parallel is not None:
+            self.data_parallel.require_backward_grad_sync = on
+
+    def parts_to_compile(self) -> list[nn.Module]:
+        """Parts whose `compile()` makes the model a compiled one.
+
+        Here: the module itself.  Where a framework calls another method of it than `forward`, its
+        `outermost_layers`.
+        """
+        return [self.module]
+
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
         return Snapshot(self.module, self.optimizers, self.others)
 
     # -- the same for all -----------------------------------------------------------------------
 
+    @property
+    def distributed(self) -> bool:
+        """Whether more than one rank trains."""
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+    @property
+    def ranks_here(self) -> int:
+        """Ranks on this machine, which share its CPUs; all, where nobody tells."""
+        ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+        if ranks.isdigit():
+            return max(1, int(ranks))
+        return dist.get_world_size() if self.distributed else 1
+
     def agree(self, value: float) -> float:
         """The largest of a value over all ranks, so that every rank decides alike."""
-        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if not self.distributed:
             return value
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
@@ -151,6 +196,17 @@ class Training:
             self.module.register_forward_pre_hook(enter),
             self.module.register_forward_hook(leave, always_call=True),
         ]
+
+
+def outermost_layers(module: nn.Module) -> list[nn.Module]:
+    """The outermost parts of it that compute with parameters; not containers, losses or metrics."""
+    layers = []
+    for child in module.children():
+        if next(child.parameters(), None) is None:
+            continue
+        is_container = type(child).forward is nn.Module.forward
+        layers += outermost_layers(child) if is_container else [child]
+    return layers
 
 
 def _remove(hooks: list[RemovableHandle]) -> None:
