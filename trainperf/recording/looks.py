@@ -18,7 +18,7 @@ SAMPLE_SHARE = 1e-3
 """Of the time, for all that is sampled together."""
 
 
-class Looks:
+class ProbeLooks:
     """Calls `sample` and `look` of the probes when they are due.  Each part is asked only then."""
 
     def __init__(self, guard: Guard, clock: HostClock, probes: Sequence[Probe] = ()) -> None:

@@ -23,7 +23,7 @@ from trainperf.meters.fold import Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
 from trainperf.recording.live_readings import OwnFacts, OwnMeters, Window, switched_off
-from trainperf.recording.looks import Looks
+from trainperf.recording.looks import ProbeLooks
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
@@ -87,7 +87,7 @@ class Monitor:
         self._unfolded: list[Row] = []
         """Steps written that no meter has observed."""
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
-        self._looks = Looks(self.guard, clock)
+        self._looks = ProbeLooks(self.guard, clock)
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
@@ -134,7 +134,7 @@ class Monitor:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
-        self._looks = Looks(self.guard, self._clock, probes)
+        self._looks = ProbeLooks(self.guard, self._clock, probes)
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         closers = overriding(probes, "close")
         self.recorder.on_close = self.guard.each(closers) if closers else None
