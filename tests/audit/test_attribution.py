@@ -79,6 +79,36 @@ def test_forward_and_backward_are_told_apart_and_named_alike() -> None:
     assert all(line and line.rsplit(":")[0].endswith("test_attribution.py") for line in lines)
 
 
+class Counting(nn.Module):
+    """As torchmetrics has it: the hash is that of a state which every batch replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0.0
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.total))
+
+    def forward(self, given: Tensor) -> Tensor:
+        """One more batch."""
+        self.total += 1.0
+        return given.detach().abs().sum()
+
+
+def test_a_module_whose_hash_changes_is_audited() -> None:
+    """A metric is found again by what it is, not by what it holds."""
+    model, metric = Model(), Counting()
+
+    def step() -> None:
+        result = model(batch())
+        metric(result)
+        result.sum().backward()
+
+    audit = audit_step(step)
+
+    assert {use.module for use in audit.operators if "abs" in use.name} == {"Counting"}
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_what_checkpointing_repeats_counts_apart(*, reentrant: bool) -> None:
     """It is work of the hardware, not of the model."""

@@ -53,7 +53,8 @@ class Attribution:
     def __init__(self, root: nn.Module | None = None, shield: Shield = as_it_is) -> None:
         self._root = root
         self._shield = shield
-        self._names: dict[nn.Module, str] = {}
+        self._names: dict[int, tuple[str, nn.Module]] = {}
+        """By identity: a metric of torchmetrics is a module whose hash changes with its state."""
         self._running: list[nn.Module] = []
         self._updating = 0
         self._sites: dict[int, Site] = {}
@@ -89,7 +90,7 @@ class Attribution:
         computing = torch.is_grad_enabled()
         if in_backward and not (computing and (self._running or "checkpoint" in owners)):
             return "backward", self._origin(line)
-        module = self._names[self._running[-1]] if self._running else None
+        module = self._names[id(self._running[-1])][0] if self._running else None
         site = Site(module=module, line=line, logs="logging" in owners)
         updates = "update" in owners or bool(self._updating)
         part: Part = "recompute" if in_backward else "forward"
@@ -107,10 +108,10 @@ class Attribution:
     def _learn(self, root: nn.Module) -> None:
         kept = getattr(root, "_orig_mod", root)  # what torch.compile wraps
         for path, module in root.named_modules(prefix=type(kept).__name__):
-            self._names.setdefault(module, path.replace("._orig_mod", ""))
+            self._names.setdefault(id(module), (path.replace("._orig_mod", ""), module))
 
     def _enter_module(self, module: nn.Module, *_: object) -> None:
-        if module not in self._names:
+        if id(module) not in self._names:
             self._learn(module)
         self._running.append(module)
 
