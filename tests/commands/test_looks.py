@@ -1,5 +1,7 @@
 """A pair of trainings that is ended early has whole periods of what comes back, or says so."""
 
+from dataclasses import replace as with_options
+
 from msgspec.structs import replace
 
 from trainperf.commands._comparison import ComparisonOptions
@@ -11,16 +13,24 @@ from trainperf.core.stats.sequential import Looks
 TURN = TurnTime(steps=10, steady=9, steady_ns=10e6, whole_ns=10e6)
 
 
-def ended_after(turn: TurnTime) -> tuple[int, bool]:
+SHOWN = ComparisonOptions(form="text", looks=Looks(most=10))
+
+
+def ended_after(
+    turn: TurnTime, after: TurnTime | None = None, shown: ComparisonOptions = SHOWN
+) -> tuple[int, bool]:
     """Turns of either side with which a pair ends, and whether it has whole periods.
 
-    No turn takes longer than another, so the pair can show no more from early on.
+    No turn takes longer than another of its side, so the pair is settled early on.
     """
-    proof = _Proof(shown=ComparisonOptions(form="text", looks=Looks(most=10)))
+    proof = _Proof(shown=shown)
     number = next(
-        number for number in range(1, 1000) if proof.enough(1, ([turn] * number, [turn] * number))
+        number
+        for number in range(1, 1000)
+        if proof.enough(1, ([turn] * number, [after or turn] * number))
     )
-    return number, proof.whole_periods
+    assert proof.periods is not None
+    return number, proof.periods.contained
 
 
 def test_a_pair_has_what_comes_back_every_500_steps_twice() -> None:
@@ -33,14 +43,31 @@ def test_a_pair_has_what_comes_back_every_500_steps_twice() -> None:
 
 def test_a_pair_ends_with_a_period() -> None:
     """Only in the turn in which one has just ended: validation has its share of the steps."""
-    at = [Periods(steps=steps, step_s=0.01, period=70, turn=10) for steps in range(10, 400, 10)]
-
-    assert [state.steps for state in at if state.contained and state.may_end] == [
-        150,
-        220,
-        290,
-        360,
+    at = [
+        Periods(steps=steps, turns_s=0.01 * steps, period=70, turn=10)
+        for steps in range(10, 400, 10)
     ]
+
+    assert [state.steps for state in at if state.may_end(120.0)] == [150, 220, 290, 360]
+
+
+def test_a_clear_change_does_not_wait_for_epochs_of_500_steps() -> None:
+    """30 % less per step is clear after some turns; the gate passes the fit too, and waits."""
+    turn = replace(TURN, period=500)
+    faster = replace(turn, steady_ns=7e6, whole_ns=7e6)
+
+    number, whole = ended_after(turn, faster)
+
+    assert (number < 20, whole) == (True, False)
+    assert ended_after(turn, faster, with_options(SHOWN, most_slower=0.05)) == (101, True)
+
+
+def test_a_clear_change_waits_for_periods_that_are_near() -> None:
+    """As long again as it took to be clear: some ten turns, of which 80 steps need nine."""
+    turn = replace(TURN, period=80)
+    faster = replace(turn, steady_ns=7e6, whole_ns=7e6)
+
+    assert ended_after(turn, faster) == (17, True)
 
 
 def test_an_epoch_of_an_hour_is_not_waited_for() -> None:

@@ -1,6 +1,7 @@
 """`trainperf prove`: two trainings in turns, and whether the second is faster."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from support.docs import SCRIPT
 from support.loops import read
 
 from trainperf.commands import main
+from trainperf.commands._paired_runs import _end
 from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.phases import Gap, Tag
 
@@ -149,6 +151,22 @@ def test_no_stopped_child_is_left_of_a_training_that_is_ended(tmp_path: Path) ->
             return
         time.sleep(0.05)
     raise AssertionError(child.read_text())
+
+
+@pytest.mark.parametrize(("program", "signalled"), [("", 0), ("import time; time.sleep(60)", 1)])
+def test_a_process_group_is_signalled_only_while_it_is_known_to_be_ours(
+    program: str, signalled: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After its training was waited for, its number may be somebody else's."""
+    groups: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, _: groups.append(group))
+    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as training:
+        if not signalled:
+            training.wait()
+        _end([training], signal.SIGTERM)
+        _end([training], signal.SIGTERM)
+
+    assert groups == [training.pid] * signalled
 
 
 def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.comparison.clocks import gate, reconciled, remedy
-from trainperf.comparison.compare import compare
+from trainperf.comparison.clocks import gate, headline, reconciled, remedy
+from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import Clock, ClockChange, Comparison, Speedup
+from trainperf.comparison.results import Clock, ClockChange, Comparison, FirstSteps, Speedup
 from trainperf.core.phases import Gap, Tag
 from trainperf.core.stats.verdict import SpeedVerdict
 
@@ -41,7 +41,7 @@ def planted(
 def changed(tmp_path: Path, before: Mapping[str, float], after: Mapping[str, float]) -> Comparison:
     """One run with the first settings against one with the second."""
     sides = [[planted(tmp_path / name, **what)] for name, what in (("a", before), ("b", after))]
-    return compare(*sides, noise=QUIET)
+    return compare(*sides, method=Method(noise=QUIET))
 
 
 def verdicts(comparison: Comparison) -> dict[str, str]:
@@ -81,6 +81,26 @@ def test_a_median_that_gains_more_than_the_work_is_not_the_headline(tmp_path: Pa
     assert comparison.headline.speedup.value == pytest.approx(1.5)
 
 
+def test_of_first_steps_the_steady_step_is_the_headline(tmp_path: Path) -> None:
+    """Both are faster, and what comes back less often may cost what the steps gain."""
+    sides = [[planted(tmp_path / name, step_ms)] for name, step_ms in (("a", 10), ("b", 7))]
+
+    whole = compare(*sides, method=Method(noise=QUIET))
+    first = compare(
+        *sides, method=Method(noise=QUIET, first_steps=FirstSteps(steps=412, period=500))
+    )
+
+    assert [clock.verdict for clock in first.clocks] == ["faster", "faster"]
+    assert (whole.primary, first.primary) == ("fit_step_s", "step_s")
+
+
+def test_first_steps_that_are_slower_as_a_whole_are_not_faster() -> None:
+    """The steady step leads only where the fit went the same way."""
+    clocks = clock_changes(("fit", "slower", 0.8), ("steady step", "faster", 1.3))
+
+    assert headline(clocks, whole=False)[0] == "slower"
+
+
 def test_a_change_that_the_fit_does_not_show_is_the_steps(tmp_path: Path) -> None:
     """Two per cent of noise hide 6 % of the fit, of which validation is most."""
     comparison = changed(
@@ -104,7 +124,7 @@ def test_what_is_equal_is_shown_on_both_clocks(tmp_path: Path) -> None:
 def test_an_undecided_comparison_says_what_it_would_take(tmp_path: Path) -> None:
     """Repeats by the noise, and the duration of a proof by the runs' own cycles."""
     sides = [[planted(tmp_path / name, pause_ms=100)] for name in "ab"]
-    comparison = compare(*sides, noise=0.01)
+    comparison = compare(*sides, method=Method(noise=0.01))
 
     assert comparison.verdict == "undecided"
     assert comparison.remedy is not None
@@ -130,7 +150,7 @@ def test_the_gate_passes_only_what_it_excludes(
     """A slowdown beyond the limit is shown, excluded or neither, by either clock."""
     sides = [[planted(tmp_path / name, **what)] for name, what in (("a", {}), ("b", after))]
 
-    assert gate(compare(*sides, noise=noise), limit) == outcome
+    assert gate(compare(*sides, method=Method(noise=noise)), limit) == outcome
 
 
 def test_an_undecided_gate_says_what_it_would_take_though_the_verdict_is_decided(
@@ -138,7 +158,7 @@ def test_an_undecided_gate_says_what_it_would_take_though_the_verdict_is_decided
 ) -> None:
     """4 % slower is shown, 5 % is not excluded: repeats for the limit, not for the margin."""
     sides = [[planted(tmp_path / name, step_ms=step)] for name, step in (("a", 10), ("b", 10.4))]
-    comparison = compare(*sides, noise=0.01)
+    comparison = compare(*sides, method=Method(noise=0.01))
     of_gate, of_margin = remedy(comparison, sides, 0.05), remedy(comparison, sides)
 
     assert comparison.verdict == "slower"

@@ -79,7 +79,7 @@ CLASSIFIED: dict[tuple[str, str], Role] = {
     ("LightningModule", "on_validation_model_eval"): Role.VALIDATION,
     ("LightningModule", "on_validation_model_zero_grad"): Role.VALIDATION_BEGINS,
     ("LightningModule", "optimizer_step"): Role.OPTIMIZER,
-    ("LightningModule", "optimizer_zero_grad"): Role.OPTIMIZER,
+    ("LightningModule", "optimizer_zero_grad"): Role.ZERO_GRAD,
     ("LightningModule", "transfer_batch_to_device"): Role.COPY,
     ("Strategy", "backward"): Role.NOTHING,
     ("Strategy", "batch_to_device"): Role.H2D,

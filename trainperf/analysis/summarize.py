@@ -176,6 +176,7 @@ def _summary(folds: _RunFolds, documents: Documents, now_s: float | None) -> Sum
         loader=documents.loader,
         lines=phase_lines(lines, folds.times.steady()),
         slow_steps=folds.times.slow_steps(lines),
+        trials=documents.trials,
         warnings=(
             *warnings_of(run, replay, facts),
             *disagreements(traces),

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from trainperf.analysis.summary.loss_parity import TOLERANCE
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import Gate, gate, remedy
-from trainperf.comparison.compare import compare
+from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import Repeats
-from trainperf.comparison.results import Comparison
+from trainperf.comparison.results import Comparison, FirstSteps
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
@@ -56,8 +56,8 @@ class ComparisonOptions:
     """What the gate does where the slowdown is neither shown nor excluded."""
     looks: Looks | None = None
     """The plan, where pairs in turns were compared after every pair."""
-    first_steps: int | None = None
-    """Steps that trainings had which were ended early; see `Comparison.first_steps`."""
+    first_steps: FirstSteps | None = None
+    """What trainings had which were ended before whole periods."""
     ending: str = ""
     """A sentence for people: how many pairs it took, and why it ended."""
 
@@ -102,15 +102,14 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
 
 def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Comparison:
     """The comparison with these options, and what would decide its gate."""
-    comparison = compare(
-        before,
-        after,
-        loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
+    method = Method(
         noise=ASSUMED_NOISE if options.noise is None else options.noise,
         margin=MARGIN if options.margin is None else options.margin,
         looks=options.looks,
+        first_steps=options.first_steps,
+        loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
     )
-    comparison = replace(comparison, first_steps=options.first_steps)
+    comparison = compare(before, after, method)
     limit = options.most_slower
     if limit is None or options.looks is not None or not comparison.clocks:
         return comparison

@@ -10,7 +10,7 @@ from trainperf.commands._paired_runs import PairOfRuns, PairOptions, run_pairs
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import gate
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import Comparison
+from trainperf.comparison.results import Comparison, FirstSteps
 from trainperf.core.formatting.escape import encodable
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.interleaving import TurnsSoFar
@@ -20,8 +20,9 @@ from trainperf.core.stats.sequential import (
     ASSUMED_PAIRS,
     ASSUMED_SPREAD,
     Looks,
+    PairState,
     TurnTimes,
-    pair_is_over,
+    pair_state,
     pairs_to_decide,
 )
 from trainperf.reports.comparison import answer
@@ -31,7 +32,8 @@ PERIODS = 2
 """Whole periods that a pair has of what comes back, e.g. validations, before it is ended early."""
 
 _PERIODS_S = 120.0
-"""Periods that take longer are not waited for: the answer is over the first steps then."""
+"""Periods that take longer are not waited for: the answer is over the first steps then.  Nor are
+those that would more than double a first pair with a clear change, unless a gate has to hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +95,11 @@ class _Proof:
     ended: bool = False
     """Whether a pair was ended before its trainings were through."""
     settled_pair: int = 0
-    """The latest pair that can show no more by the steps it has had."""
-    whole_periods: bool = False
-    """Whether the pair that was ended last has `PERIODS` of what comes back."""
+    """The latest pair that shows a clear change, or can show no more."""
+    patience_s: float = _PERIODS_S
+    """How long the steps of `PERIODS` may take to be waited for, in that pair."""
+    periods: "Periods | None" = None
+    """What came back in the pair that was looked at last."""
     interrupted: bool = False
 
     @property
@@ -104,21 +108,23 @@ class _Proof:
         return self.shown.looks or Looks(most=1)
 
     def enough(self, number: int, turns: TurnsSoFar) -> bool:
-        """Whether a pair can be ended: it can show no more, and has whole periods."""
-        if self.settled_pair < number and self._shows_no_more(number, turns):
-            self.settled_pair = number
-        if self.settled_pair < number:
-            return False
-        periods = Periods.of(turns)
-        self.whole_periods = periods.contained
-        return periods.may_end
+        """Whether a pair can be ended: it is settled, and has whole periods if they are awaited."""
+        self.periods = periods = Periods.of(turns)
+        since_s = (monotonic_ns() - self.pair_begun_ns) / 1e9
+        costs_s = (max(0.0, since_s - periods.turns_s), periods.turns_s)
+        state = self._state(number, turns, costs_s)
+        if self.settled_pair < number and state != "unsettled":
+            self.settled_pair, self.patience_s = number, _PERIODS_S
+        # A gate passes the fit too, which an epoch start may slow.
+        if state == "clear" and self.shown.most_slower is None:
+            self.patience_s = min(self.patience_s, sum(costs_s) + periods.turns_s)
+        return self.settled_pair == number and periods.may_end(self.patience_s)
 
-    def _shows_no_more(self, number: int, turns: TurnsSoFar) -> bool:
+    def _state(self, number: int, turns: TurnsSoFar, costs_s: tuple[float, float]) -> PairState:
         """By its turns so far, the first quarter being warm-up."""
-        turns_s = sum(turn.steps * turn.whole_ns for side in turns for turn in side) / 1e9
         settled = [side[max(1, len(side) // 4) :] for side in turns]
         if any(sum(turn.steady for turn in side) < 2 * LEAST_STEPS for side in settled):
-            return False
+            return "unsettled"
         before, after = settled
         clocks = [
             TurnTimes(
@@ -130,10 +136,7 @@ class _Proof:
                 after=[turn.whole_ns for turn in after],
             ),
         ]
-        since_s = (monotonic_ns() - self.pair_begun_ns) / 1e9
-        return pair_is_over(
-            clocks, self.looks, first=number == 1, costs_s=(max(0.0, since_s - turns_s), turns_s)
-        )
+        return pair_state(clocks, self.looks, first=number == 1, costs_s=costs_s)
 
     def add(self, pair: PairOfRuns) -> bool:
         """Look at one pair more; whether it is the last."""
@@ -141,10 +144,10 @@ class _Proof:
             self.paths[side].append(path)
             self.runs[side].append(read_run(path))
         self.ended = self.ended or pair.ended
-        if pair.ended and not self.whole_periods:
+        if pair.ended and self.periods is not None and not self.periods.contained:
             steps = min(side[-1].summary.run.steps for side in self.runs)
-            least = min(steps, self.shown.first_steps or steps)
-            self.shown = replace(self.shown, first_steps=least)
+            first = FirstSteps(steps=steps, period=self.periods.period)
+            self.shown = replace(self.shown, first_steps=first.least(self.shown.first_steps))
         self.interrupted = pair.interrupted
         comparison = compared(*self.runs, self.shown)
         self.comparable = comparison.headline is not None
@@ -192,8 +195,8 @@ class _Proof:
         sentence = f"{why}, in {duration(self._spent_s())}"
         if self.ended:
             sentence += (
-                "; trainings were ended when more of their steps would have shown nothing new, so "
-                "what happens less often is not included (--to-the-end)"
+                "; trainings were ended when the change was clear or more steps would have shown "
+                "nothing new, so what happens less often is not included (--to-the-end)"
             )
         if self.pairs <= ASSUMED_PAIRS:
             sentence += (
@@ -209,8 +212,8 @@ class Periods:
 
     steps: int
     """Of each training."""
-    step_s: float
-    """Mean time of a step on both sides together."""
+    turns_s: float
+    """Time of all of them, of both sides together."""
     period: int
     """Steps after which it comes back; 0 if nothing is known to."""
     turn: int
@@ -223,7 +226,7 @@ class Periods:
         steps = min(sum(turn.steps for turn in side) for side in turns)
         return cls(
             steps=steps,
-            step_s=sum(turn.steps * turn.whole_ns for turn in all_turns) / 1e9 / max(1, steps),
+            turns_s=sum(turn.steps * turn.whole_ns for turn in all_turns) / 1e9,
             period=max((turn.period for turn in all_turns), default=0),
             turn=max((turn.steps for turn in all_turns), default=0),
         )
@@ -233,12 +236,12 @@ class Periods:
         """Whether there were at least `PERIODS`; what ends one comes in the turn after it."""
         return 0 < PERIODS * self.period < self.steps
 
-    @property
-    def may_end(self) -> bool:
-        """Whether one has just ended, or waiting for them is out of the question."""
+    def may_end(self, patience_s: float) -> bool:
+        """Whether one has just ended, or all their steps would take longer than that."""
         if self.contained:
             return (self.steps % self.period or self.period) <= self.turn
-        return not self.period or PERIODS * self.period * self.step_s > _PERIODS_S
+        step_s = self.turns_s / max(1, self.steps)
+        return not self.period or PERIODS * self.period * step_s > patience_s
 
 
 def is_decided(comparison: Comparison, limit: float | None = None) -> bool:

@@ -164,6 +164,7 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
             if code is None:
                 continue
             del running[side]
+            _end_group(training)
             referee.gone(side)
             if code:
                 raise RunError(_failure(folders[side], code))
@@ -173,19 +174,26 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
 
 
 def _end(trainings: Sequence[Training], how: signal.Signals) -> None:
-    """End those that run, first as asked, then by force, and whatever they have left running.
-
-    A training that dies in the other's turn cannot continue its children: they would stay stopped.
-    """
-    running = [training for training in trainings if training.poll() is None]
+    """End those not known to have ended, first as asked, then by force, each with its group."""
+    # Nobody has waited for these: their numbers are their own, also of one that ended just now.
+    running = [training for training in trainings if training.returncode is None]
     for training in running:
-        training.send_signal(how)
+        with suppress(ProcessLookupError):
+            os.kill(training.pid, how)
     for training in running:
         with suppress(subprocess.TimeoutExpired):
             training.wait(_GRACE_S)
-    for training in trainings:
-        with suppress(ProcessLookupError, PermissionError):  # the second if all of it is zombies
-            os.killpg(training.pid, signal.SIGKILL)
+        _end_group(training)
+
+
+def _end_group(training: Training) -> None:
+    """End whatever a training has left running, as soon as its end is noticed.
+
+    A training that dies in the other's turn cannot continue its children: they would stay stopped.
+    Later the system may have given the number of an empty group to somebody else.
+    """
+    with suppress(ProcessLookupError, PermissionError):  # the second if all of it is zombies
+        os.killpg(training.pid, signal.SIGKILL)
 
 
 @contextmanager

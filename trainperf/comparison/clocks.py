@@ -28,14 +28,20 @@ validation or epochs come back less often."""
 _MOVED = frozenset({"faster", "slower"})
 
 
-def headline(clocks: Sequence[ClockChange]) -> tuple[SpeedVerdict, ClockChange]:
+def headline(
+    clocks: Sequence[ClockChange], *, whole: bool = True
+) -> tuple[SpeedVerdict, ClockChange]:
     """The verdict on both clocks, and the clock that stands for it: the one that moved.
 
-    The fit comes first, because it is what a training costs.  *Equal* has to hold for both.
+    The fit comes first, because it is what a training costs.  Where it is not *whole*, because what
+    comes back has not, the steady step does if both moved the same way: that one will stand.
+    *Equal* has to hold for both.
     """
-    for clock in clocks:
-        if clock.verdict in _MOVED:
-            return clock.verdict, clock
+    moved = [clock for clock in clocks if clock.verdict in _MOVED]
+    if moved:
+        agreed = len({clock.verdict for clock in moved}) == 1
+        decides = moved[-1] if agreed and not whole else moved[0]
+        return decides.verdict, decides
     undecided = [clock for clock in clocks if clock.verdict == "undecided"]
     return ("undecided", undecided[0]) if undecided else ("equal", clocks[0])
 

@@ -23,6 +23,7 @@ from trainperf.comparison.results import (
     Clock,
     ClockChange,
     Comparison,
+    FirstSteps,
     Noise,
     ReadingChange,
     Side,
@@ -56,33 +57,29 @@ class Method:
     """How intervals are made, and judged."""
 
     noise: float = ASSUMED_NOISE
-    """Assumed from run to run where nothing was repeated."""
+    """Relative standard deviation from run to run, assumed where nothing was repeated."""
     margin: float = MARGIN
-    """Up to which speeds count as equal."""
+    """Relative change, either way, up to which speeds count as equal."""
     looks: Looks | None = None
-    """The plan of a sequential comparison."""
+    """The plan, where runs that took turns are compared after every pair."""
+    first_steps: FirstSteps | None = None
+    """What the runs have, where they were ended before what comes back."""
+    loss_tolerance: float = TOLERANCE
+    """Relative difference up to which losses match."""
 
 
-def compare(
-    before: Repeats,
-    after: Repeats,
-    *,
-    loss_tolerance: float = TOLERANCE,
-    noise: float = ASSUMED_NOISE,
-    margin: float = MARGIN,
-    looks: Looks | None = None,
-) -> Comparison:
+_DEFAULTS = Method()
+
+
+def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comparison:
     """Compare the repeats of one run with those of another.
 
     Args:
         before: Repeats of the baseline.
         after: Repeats of the changed run.
-        loss_tolerance: Relative difference of the losses up to which they match.
-        noise: Relative standard deviation from run to run, assumed where nothing was repeated.
-        margin: Relative change, either way, up to which speeds count as equal.
-        looks: The plan, where runs that took turns are compared after every pair.
+        method: How intervals are made and judged.
     """
-    method = Method(noise=noise, margin=margin, looks=looks)
+    margin, first_steps = method.margin, method.first_steps
     baseline, changed = before[0].summary, after[0].summary
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or no_repeat(before) or no_repeat(after)
@@ -97,8 +94,8 @@ def compare(
     if any(interval.source == "pace" for _, interval in intervals.values()):
         clocks = reconciled(clocks)
     losses = ([run.losses for run in side] for side in (after, before))
-    parity = compare_losses(*losses, tolerance=loss_tolerance)
-    verdict, decides = headline(clocks) if clocks else (None, None)
+    parity = compare_losses(*losses, tolerance=method.loss_tolerance)
+    verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
     readings = _as_judged(changes(before, after, method), clocks)
     comparison = Comparison(
@@ -108,6 +105,7 @@ def compare(
         reason=problem or deciding.why,
         primary=deciding.name if decides is None else decides.reading,
         speedup=None if decides is None else decides.speedup,
+        first_steps=first_steps,
         margin=margin,
         clocks=clocks,
         noise=None if interval is None else _noise(interval, before, after),
@@ -117,7 +115,7 @@ def compare(
         explained=trace_differences(before[0].captures, after[0].captures),
     )
     # Whoever plans the looks knows what would decide.
-    if not clocks or comparison.verdict != "undecided" or looks is not None:
+    if not clocks or comparison.verdict != "undecided" or method.looks is not None:
         return comparison
     return replace(comparison, remedy=remedy(comparison, (before, after)))
 

@@ -58,7 +58,7 @@ FIT_BETTER: Mapping[str, str] = {
 MOST_CELLS = 4096
 """Cycles that are kept one by one; of longer runs neighbours are added up."""
 
-_APART = int(Tag.WARMUP | Tag.PROFILED | Tag.AUDITED | Tag.RECOMPILED | Tag.OUT_OF_TURN)
+_APART = int(Tag.WARMUP | Tag.PROFILED | Tag.AUDITED | Tag.RECOMPILED | Tag.OUT_OF_TURN | Tag.TRIAL)
 """Tags of steps that are no part of the fit clock, with the gaps that follow them."""
 
 _Column = npt.NDArray[np.float64]

@@ -127,6 +127,24 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     """Of each training of that estimate."""
 
 
+class FirstSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """Where trainings were ended before something that comes back was certain to be in them twice.
+
+    The fit clock speaks of these steps alone then: what comes back may cost more, or less.
+    """
+
+    steps: int
+    """Of each training at least."""
+    period: int = 0
+    """Steps after which an epoch, a validation or a checkpoint comes back; 0 if none was known."""
+
+    def least(self, other: "FirstSteps | None") -> "FirstSteps":
+        """Of several pairs: the fewest steps, and the longest period."""
+        if other is None:
+            return self
+        return FirstSteps(steps=min(self.steps, other.steps), period=max(self.period, other.period))
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One run compared with another."""
 
@@ -139,10 +157,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     primary: str | None
     """The reading of the clock that decides."""
     speedup: Speedup | None = None
-    """By the clock that decides: the one that the change moved, the fit first."""
-    first_steps: int | None = None
-    """Steps of each training at least, where trainings were ended before something that comes back
-    was certain to be in them twice; `None` otherwise."""
+    """By the clock that decides: the one that the change moved, the fit first; of `first_steps`
+    the steady step, if both moved the same way."""
+    first_steps: FirstSteps | None = None
+    """What the verdict is over, where it is not over all that comes back; `None` otherwise."""
     margin: float = MARGIN
     """Relative change, either way, up to which speeds count as equal."""
     clocks: tuple[ClockChange, ...] = ()

@@ -65,6 +65,7 @@ class Tag(IntFlag):
     PARTIAL_GROUP = 512
     OUT_OF_TURN = 1024
     TURN_BOUNDARY = 2048
+    TRIAL = 4096
 
     @property
     def label(self) -> str:

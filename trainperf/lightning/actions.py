@@ -17,6 +17,7 @@ class Role(Enum):
     BACKWARD_BEGINS = auto()
     BACKWARD_ENDS = auto()
     OPTIMIZER = auto()
+    ZERO_GRAD = auto()
     HOOK = auto()
     LAST_HOOK = auto()
     BATCH = auto()
@@ -65,7 +66,7 @@ _TABLE: dict[tuple[str, str], Role] = {
     ("LightningModule", "on_before_backward"): Role.BACKWARD_BEGINS,
     ("*", "on_after_backward"): Role.BACKWARD_ENDS,
     ("LightningModule", "optimizer_step"): Role.OPTIMIZER,
-    ("LightningModule", "optimizer_zero_grad"): Role.OPTIMIZER,
+    ("LightningModule", "optimizer_zero_grad"): Role.ZERO_GRAD,
     ("LightningModule", "lr_scheduler_step"): Role.OPTIMIZER,
     ("", "optimizer_step"): Role.OPTIMIZER,  # manual optimization
     ("LightningModule", "on_train_batch_end"): Role.LAST_HOOK,

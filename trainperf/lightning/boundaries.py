@@ -8,16 +8,19 @@ action, inside the guard.
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import cast
 
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.lightning.actions import Action, Role, role_of
-from trainperf.recording.guard import Guard
+from trainperf.recording.guard import Guard, NoBracket
 from trainperf.recording.probes.device_marks import Mark
 from trainperf.recording.recorder import Recorder
-from trainperf.recording.timeline import HookBracket, PhaseBracket
+from trainperf.recording.timeline import DirectBracket, HookBracket, PhaseBracket
 
 
 Act = Callable[[], object]
+Leave = Callable[..., object]
+"""Takes what `__exit__` is given, or nothing."""
 Bracket = AbstractContextManager[None]
 
 _BEFORE_STEPS = frozenset(
@@ -60,6 +63,8 @@ class Boundaries:
         self._raw_step = False
         self.manual = False
         """Whether `training_step` runs backward and optimizers by itself."""
+        self.accumulates = True
+        """Whether gradients may be zeroed outside an optimizer's step.  Renew brackets after it."""
         self.counts = True
         """Whether training actions make steps.  Brackets made before a change must be renewed."""
         self.fetches_inside = False
@@ -72,6 +77,7 @@ class Boundaries:
             Role.COPY: self._copy,
             Role.FORWARD: self._forward,
             Role.OPTIMIZER: lambda _action, _overridden: PhaseBracket(recorder, Phase.OPTIMIZER),
+            Role.ZERO_GRAD: self._zero_grad,
             Role.BATCH: self._batch,
             Role.EPOCH: lambda _action, _overridden: EpochBracket(recorder),
             Role.VALIDATION_BEGINS: self._plain(self._validation_begins, None),
@@ -88,12 +94,17 @@ class Boundaries:
             Role.BACKWARD_ENDS: self._hook_then(self._backward_ends, None),
         }
 
-    def bracket(self, name: str, *, overridden: bool) -> Bracket | None:
-        """The bracket for an action, to be cached by its name; `None` when it means nothing."""
+    def bracket(self, name: str, *, overridden: bool, ours: bool = False) -> Bracket | None:
+        """The bracket for an action, to be cached by its name; `None` when it means nothing.
+
+        A hook of *ours* is told apart from the users': nobody asks how long each of them took.
+        """
         action = Action.parse(name)
         role = role_of(action, overridden=overridden)
         if role is Role.NOTHING or (not self.counts and role not in _BEFORE_STEPS):
             return None
+        if ours and role is Role.HOOK:
+            return PhaseBracket(self._recorder, Phase.CALLBACKS)
         return self._makers[role](action, overridden)
 
     def hooks_ns(self) -> dict[str, int]:
@@ -121,18 +132,21 @@ class Boundaries:
         return lambda _action, _overridden: bracket
 
     def _hook_then(
-        self, before: Act | None, after: Act | None
+        self, before: Act | None, after: Leave | None
     ) -> Callable[[Action, bool], Bracket | None]:
-        """A bracket that means something and may have a user's hook inside."""
+        """A bracket that means something and may have a user's hook inside.
+
+        Unguarded: what it calls of others is guarded by itself.
+        """
 
         def make(action: Action, overridden: bool) -> Bracket:  # noqa: FBT001 a table of makers
             if overridden:
                 return self._around_hook(action, before, after)
-            return self._guard.bracket(self.part, before, after)
+            return _direct(before, after)
 
         return make
 
-    def _around_hook(self, action: Action, before: Act | None, after: Act | None) -> Bracket:
+    def _around_hook(self, action: Action, before: Act | None, after: Leave | None) -> Bracket:
         hook = self._hooks.setdefault(action.label, HookBracket(self._recorder, Phase.CALLBACKS))
         if before is None and after is None:
             return hook
@@ -152,7 +166,8 @@ class Boundaries:
     def _fetch(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
         del action, overridden
         if self.mark is None and not self.fetches_inside:
-            return self._guard.bracket(self.part, self._asks_for_batch, self._recorder.leave)
+            fetched = PhaseBracket(self._recorder, Phase.DATA_WAIT).__exit__
+            return _direct(self._asks_for_batch, fetched)
         return self._guard.bracket(self.part, self._fetch_begins, self._fetch_ends)
 
     def _copy(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
@@ -176,6 +191,11 @@ class Boundaries:
         if not self.fetches_inside:
             return None
         return self._guard.bracket(self.part, self._micro_batch_begins, None)
+
+    def _zero_grad(self, action: Action, overridden: bool) -> Bracket | None:  # noqa: FBT001 a table
+        del action, overridden
+        # Otherwise Lightning's closure does it, which the optimizer calls inside its own bracket.
+        return PhaseBracket(self._recorder, Phase.OPTIMIZER) if self.accumulates else None
 
     def _puts(self, mark: Mark) -> Callable[[], object]:
         def put() -> None:
@@ -219,7 +239,7 @@ class Boundaries:
         if self.mark is not None:
             self.mark(_FORWARD_ENDS)
 
-    def _backward_begins(self) -> None:
+    def _backward_begins(self, *_: object) -> None:
         if self.before_backward is not None:
             self.before_backward()
         self._recorder.enter(_BACKWARD)
@@ -257,6 +277,11 @@ class Boundaries:
     def _shutdown(self) -> None:
         if self._recorder.ground != Gap.SHUTDOWN:
             self._recorder.rest(Gap.SHUTDOWN)
+
+
+def _direct(enter: Act | None, leave: Leave | None) -> Bracket:
+    bracket = DirectBracket(enter or NoBracket.__enter__, leave or NoBracket.__exit__)
+    return cast("Bracket", bracket)
 
 
 class EpochBracket:

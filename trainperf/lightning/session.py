@@ -112,7 +112,7 @@ class Session:
                 software={"lightning": str(pl.__version__)},
                 log_every=self._log_every or trainer.log_every_n_steps or 50,
                 notes=self._notes,
-                actions_ns=self._user_hooks_ns,
+                actions_ns=self.boundaries.hooks_ns,
                 measures=self._measures,
                 lines=self._lines,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
@@ -128,22 +128,13 @@ class Session:
         self._connect(self.chosen.marks, self.chosen.tail)
         self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
+        self.boundaries.accumulates = self._manual or self._accumulation > 1
         self.boundaries.counts = True
         self.relay.renew()  # marks and the loop's kind are known only now
         self._updates.start(trainer, module)
         self._step = self._updates.counter.completed
         if self._manual:
             self._updates.hear(trainer.optimizers, self.boundaries, self.monitor.guard)
-
-    def _user_hooks_ns(self) -> dict[str, int]:
-        """Host time of every hook but those of trainperf's callbacks, which are `overhead_s`."""
-        ours = tuple(
-            Action("Callback", callback.state_key, "").label
-            for callback in self._trainer.callbacks
-            if _is_ours(callback)
-        )
-        hooks_ns = self.boundaries.hooks_ns()
-        return {label: ns for label, ns in hooks_ns.items() if not label.startswith(ours)}
 
     def on_train_batch_end(
         self, trainer: object, module: object, outputs: object, batch: object, batch_idx: int
@@ -235,6 +226,8 @@ class Session:
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""
         self._accumulation = accumulation
+        self.boundaries.accumulates = True
+        self.relay.renew()
         if self.chosen.loss is not None:
             self.chosen.loss.rescale(float(accumulation), since=self.recorder.index)
 
@@ -253,13 +246,16 @@ class Session:
             rank_zero_info("trainperf: %s", BATCH_IS_STEP)
 
     def _bracket(self, name: str) -> Bracket | None:
-        return self.boundaries.bracket(name, overridden=self._overridden(Action.parse(name)))
+        action = Action.parse(name)
+        owners = [each for each in self._trainer.callbacks if each.state_key == action.owner]
+        return self.boundaries.bracket(
+            name, overridden=self._overridden(action, owners), ours=any(map(_is_ours, owners))
+        )
 
-    def _overridden(self, action: Action) -> bool:
-        """Whether a hook is more than Lightning's own no-op."""
+    def _overridden(self, action: Action, owners: "list[pl.Callback]") -> bool:
+        """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""
         trainer = self._trainer
         if action.kind == "Callback":
-            owners = [c for c in trainer.callbacks if c.state_key == action.owner]
             return any(_differs(owner, pl.Callback, action.hook) for owner in owners)
         if action.kind == "LightningModule":
             return _differs(trainer.lightning_module, pl.LightningModule, action.hook)

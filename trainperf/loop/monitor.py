@@ -26,6 +26,7 @@ from typing_extensions import Self
 
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
+from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Phase
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
@@ -42,6 +43,9 @@ from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.base import Sink, Writer
+from trainperf.trials import Trial, TrialOptions
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.start import MINUTES
 
 
 log = logging.getLogger("trainperf")
@@ -99,6 +103,11 @@ class LoopMonitor:
             raise ConfigError(f"log_every_n_steps={log_every_n_steps}: must be at least 1; try 50")
         demand_mask(tokens)
         self.monitor = Monitor(clock)
+        launch = LaunchOptions.of_this_process()
+        trials = launch.trials if launch is not None else None
+        if launch is not None and launch.trials is not None and launch.dirpath is not None:
+            dirpath = launch.dirpath
+        self._source: BatchSource | None = None
         self._objects = Objects(device=torch.device("cpu"), mask=tokens)
         self._options = LoopOptions(
             base=Path(dirpath) if dirpath is not None else None,
@@ -108,6 +117,7 @@ class LoopMonitor:
             lines=lines and clock is monotonic_ns,
             started_at=wall_clock_anchor(),
             extensions=Extensions.of(meters=meters, sinks=sinks, probes=probes),
+            trials=None if trials is None else TrialOptions(launch=trials, ends=True),
         )
         self.run: Path | None = None
         """The run directory, once the first epoch has begun."""
@@ -193,6 +203,28 @@ class LoopMonitor:
         self._options = replace(self._options, loader_anatomy=True)
         return self
 
+    def trials(self, own: Sequence[Trial] = (), *, minutes: float = MINUTES) -> Self:
+        """Ask for trials: changes are switched on and off, to see what they bring.
+
+        After each one the weights, the optimizer and the random generators are put back, and the
+        fit goes on where it was.  Results are in `trials.json`.
+
+        Args:
+            own: Trials of your own, tried before the built-in ones.
+            minutes: For all of them together.
+
+        Raises:
+            ConfigError: The first epoch has begun already, or a trial is refused.
+        """
+        self._demand_not_started("trials")
+        if self._options.trials is None:  # under `trainperf try` its options hold
+            self._options = replace(self._options, trials=TrialOptions.of(own, minutes))
+        else:
+            self._options = replace(
+                self._options, trials=replace(self._options.trials, own=tuple(own))
+            )
+        return self
+
     # -- the loop -----------------------------------------------------------------------------
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
@@ -203,6 +235,8 @@ class LoopMonitor:
             return
         fetch_begins, fetch_ends = self._brackets.fetch_begins, self._brackets.fetch_ends
         iterator = iter(loader)
+        if self._source is not None:
+            iterator = self._source.over(iterator)
         try:
             while True:
                 if self._batch is not _NO_BATCH:
@@ -301,6 +335,7 @@ class LoopMonitor:
     def _start(self, loader: object) -> None:
         fit = start(self.monitor, self._objects, self._options, loader, self._notes)
         self.run, self._rank, self._chosen, self._audit = fit.run, fit.rank, fit.chosen, fit.audit
+        self._source = fit.source
         self._brackets = PhaseContexts(self.monitor.recorder, self.monitor.guard, self._chosen)
 
     def _unended_batch(self) -> None:

@@ -36,6 +36,10 @@ from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
 from trainperf.recording.sinks.base import Outputs, Writer
+from trainperf.trials import TrialOptions
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.state import Stateful
+from trainperf.trials.training import Training
 
 
 log = logging.getLogger("trainperf")
@@ -71,6 +75,8 @@ class LoopOptions:
     """Whether the loader is looked into."""
     audit_at: int | None = None
     """Number of the step that is audited."""
+    trials: TrialOptions | None = None
+    """What is tried, if anything is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,8 @@ class StartedFit:
     rank: int
     chosen: Chosen
     audit: AuditProbe | None = None
+    source: BatchSource | None = None
+    """Through which its batches come, where changes are tried."""
 
 
 def start(
@@ -101,6 +109,7 @@ def start(
     run = shared_run_directory(base, rank, objects.world_size)
     objects.run = run if rank == 0 else None
     audit = _audit(objects, options, monitor)
+    source = BatchSource(loader) if options.trials is not None else None
     outputs = Outputs(run=run, rank=rank, writer=options.writer)
     say = partial(_say, written=run is not None)
 
@@ -115,6 +124,16 @@ def start(
             own.append(audit)
         return [*own, *_profiler(objects, options, outputs, monitor)]
 
+    def trials(chosen: Chosen) -> list[Probe]:
+        if options.trials is None or not isinstance(objects.module, torch.nn.Module):
+            return []
+        candidates = (*objects.schedulers, objects.scaler)
+        others = [other for other in candidates if isinstance(other, Stateful)]
+        training = Training(
+            objects.module, objects.optimizers, objects.device, source, others=others
+        )
+        return [options.trials.probe(training, chosen.clock, objects.run, monitor.guard)]
+
     with _discarded_on_error(objects.run):
         chosen = start_fit(
             monitor,
@@ -127,12 +146,13 @@ def start(
                 lines=options.lines,
                 notes=notes,
                 probes=probes,
+                trials=trials,
                 reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},
                 extensions=options.extensions,
                 first_answer=say if options.aloud and rank == 0 else None,
             ),
         )
-    return StartedFit(run=run, rank=rank, chosen=chosen, audit=audit)
+    return StartedFit(run=run, rank=rank, chosen=chosen, audit=audit, source=source)
 
 
 @contextmanager

@@ -48,6 +48,8 @@ class FitPlan:
     """Whether the training thread is sampled, on the rank that writes what is looked at once."""
     probes: Callable[[Chosen], list[Probe]] = lambda _: []
     """Probes of the adapter, which may talk to the chosen ones."""
+    trials: Callable[[Chosen], list[Probe]] = lambda _: []
+    """The probe that takes the fit through its trials, if there are any."""
     reasons: Callable[[Chosen], dict[str, str]] = lambda _: {}
     """Why facts are missing, beyond what the choice of probes tells."""
     extensions: Extensions = field(default_factory=Extensions)
@@ -82,7 +84,7 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     monitor.start(
         RunParts(
             info=info,
-            probes=[*chosen.probes, *turns],
+            probes=[*chosen.probes, *plan.trials(chosen), *turns],
             sinks=[*default_sinks(plan.outputs), *plan.extensions.sinks],
             device=chosen.clock,
             log_every=plan.log_every,

@@ -93,6 +93,7 @@ class Monitor:
         """Steps written that no meter has observed."""
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
         self._sample: Callable[[Draft], None] = self.guard.each(())
+        self._lookers: list[Probe] = []
         self._sample_limit = CostLimit(SAMPLE_SHARE)
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
@@ -141,8 +142,10 @@ class Monitor:
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
         self._sample = self.guard.each(overriding(probes, "sample"))
+        self._lookers = [probe for probe in probes if overriding([probe], "look")]
         self._resolve = self.guard.each(overriding(probes, "resolve"))
-        self.recorder.on_close = self.guard.each(overriding(probes, "close"))
+        closers = overriding(probes, "close")
+        self.recorder.on_close = self.guard.each(closers) if closers else None
         self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
         self.started = True
         self._tell("begin", self._parts.info)
@@ -177,8 +180,12 @@ class Monitor:
         crowded = self._device is not None and self._device.crowded
         if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
             self._flush()
+        for probe in self._lookers:
+            if now >= probe.due_ns:
+                self.guard.run(probe.name, partial(probe.look, draft))
         sample_ns = max(self._sample_due.next_ns, self._sample_limit.next_ns)
-        self._look_ns = min(sample_ns, self._flush_schedule.late_ns)
+        due_ns = (probe.due_ns for probe in self._lookers if probe.name not in self.guard.faults)
+        self._look_ns = min(sample_ns, self._flush_schedule.late_ns, *due_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""

@@ -127,7 +127,7 @@ class Recorder(Timeline):
             self.draft.micro_batches += 1
             self.draft.complete = self.draft.complete or complete
 
-    def last_hook_done(self) -> None:
+    def last_hook_done(self, *_: object) -> None:
         """The step's last hook has returned: from here it is the framework's own time."""
         stack = self._stack
         if (stack[0] if stack else self._slot) >= FIRST_GAP:

@@ -9,6 +9,7 @@ from trainperf.comparison.results import (
     ClockChange,
     Comparison,
     Difference,
+    FirstSteps,
     ReadingChange,
     Speedup,
 )
@@ -16,6 +17,7 @@ from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.table import Table, markdown_table, text_table
 from trainperf.core.formatting.units import (
+    as_fast,
     count,
     duration,
     fine_share,
@@ -83,31 +85,63 @@ class Row:
 
 
 def answer(comparison: Comparison) -> str:
-    """The verdict in one sentence, with the clock that the change moved first."""
+    """The verdict in a sentence, with the clock that the change moved first, and its limit."""
     names = f"{comparison.after.name} against {comparison.before.name}"
     decides = comparison.headline
     if decides is None:
         return f"{names}: not comparable: {comparison.reason}."
+    first = comparison.first_steps
     others = [clock for clock in comparison.clocks if clock is not decides]
     clocks = "; ".join(
         [
-            f"the {decides.clock} {speed(decides.speedup)}",
-            *(_other(clock, comparison.margin) for clock in others),
+            f"{_name(decides, first)} {speed(decides.speedup)}",
+            *(f"{_name(clock, first)} {_other(clock, comparison.margin)}" for clock in others),
         ]
     )
-    if comparison.first_steps is not None:
-        names += f" over the first {comparison.first_steps:,} steps"
+    if first is not None:
+        names += f" over the first {first.steps:,} steps"
+    limit = "" if first is None else _limit(comparison, first)
     if comparison.verdict == "loss differs":
-        return f"{names}: loss differs, so speed does not count ({clocks})."
-    return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}."
+        return f"{names}: loss differs, so speed does not count ({clocks}).{limit}"
+    return f"{names}: {_verdict(comparison.verdict, comparison.margin)}, {clocks}.{limit}"
+
+
+def _name(clock: ClockChange, first: FirstSteps | None) -> str:
+    return "the fit of these steps" if clock.clock == "fit" and first else f"the {clock.clock}"
+
+
+def _limit(comparison: Comparison, first: FirstSteps) -> str:
+    """What the fit clock does not have, and a sign that it matters."""
+    if not first.period:
+        return ""
+    reached = "were not reached" if first.steps <= first.period else "came only once"
+    limit = (
+        f" Epochs, validation or checkpoints, every {first.period:,} steps, {reached}: the whole "
+        "fit may differ."
+    )
+    lost_s, gained_s = (_longer_s(comparison, name) for name in (FIRST_STEP_S, STEP_S))
+    if lost_s <= 0 or gained_s >= 0 or lost_s < -gained_s * first.period:
+        return limit
+    return (
+        f"{limit} The first step took {duration(lost_s)} longer, more than the next "
+        f"{first.period:,} gain: watch for an epoch that begins like that."
+    )
+
+
+def _longer_s(comparison: Comparison, name: str) -> float:
+    """What a step takes more than before; 0 where it was not measured."""
+    change = next((each for each in comparison.readings if each.name == name), None)
+    if change is None or change.before is None or change.after is None:
+        return 0.0
+    return change.after - change.before
 
 
 def _other(clock: ClockChange, margin: float) -> str:
-    """E.g. `the steady step is equal (within 2 %), 1.00× as fast (95 % CI 0.99–1.01)`."""
+    """E.g. `is equal (within 2 %), 1.00× as fast (95 % CI 0.99–1.01)`."""
     verdict = _verdict(clock.verdict, margin)
     if wide(clock.speedup.low, clock.speedup.high):
-        return f"the {clock.clock} is {verdict}"
-    return f"the {clock.clock} is {verdict}, {speed(clock.speedup)}"
+        return f"is {verdict}"
+    return f"is {verdict}, {speed(clock.speedup)}"
 
 
 def _verdict(verdict: str, margin: float) -> str:
@@ -119,8 +153,7 @@ def speed(gain: Speedup) -> str:
     """E.g. `1.23× as fast (95 % CI 1.20–1.26)`; no number where the interval means nothing."""
     if wide(gain.low, gain.high):
         return f"not resolved (more than {share(WIDE - 1)} either way is possible)"
-    rank = " per rank" if gain.per_rank else ""
-    return f"{times(gain.value)} as fast{rank} (95 % CI {gain.low:.3g}–{gain.high:.3g})"
+    return as_fast(gain.value, gain.low, gain.high, " per rank" if gain.per_rank else "")
 
 
 def wide(low: float, high: float) -> bool:

@@ -13,6 +13,7 @@ from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
 from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
+from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.phases import Tag
 from trainperf.traces.results import TraceStep, TraceTotals
 
@@ -82,6 +83,36 @@ TRACED = TraceTotals(
     sync_calls=1.0,
 )
 WAITING = replace(PLAIN, phases_ms={**HEALTHY_MS, "data_wait": 25.0}, config={"num_workers": 0})
+
+
+def tried(planted: Planted, *trials: TrialResult) -> Planted:
+    """The same with what was tried in it."""
+    document = Trials(baseline=None, trials=trials)
+    return replace(planted, documents=(*planted.documents, document))
+
+
+def trial(id_: str, verdict: TrialVerdict, speedup: float, *rules: str) -> TrialResult:
+    """A change that was measured to five per cent either way."""
+    return TrialResult(
+        id=id_,
+        kind="change",
+        title=id_,
+        verdict=verdict,
+        speedup=speedup,
+        low=speedup * 0.95,
+        high=speedup * 1.05,
+        loss_before=2.5,
+        loss_after=2.5,
+        apply=f"{id_}=True",
+        rules=rules,
+    )
+
+
+AMP = {
+    verdict: trial("autocast_bf16", verdict, speedup, "matmul_precision")
+    for verdict, speedup in (("faster", 1.4), ("slower", 0.7), ("equal", 1.0), ("undecided", 1.0))
+}
+FULL = Planted(config={"precision": "32-true", "batch_size": 8})
 
 
 def losing(level: float, noise: float = 0.0, batch: int = 8) -> Planted:
@@ -202,6 +233,17 @@ ELSE: dict[str, tuple[str, str, Planted]] = {
     ),
     "no contraction was seen": ("tensor_cores", "unknown", GPU),
     "fp32": ("mixed_precision", "not_applicable", Planted(config={"precision": "32-true"})),
+    "AMP was slower when it was tried": (
+        "mixed_precision",
+        "not_applicable",
+        tried(FULL, AMP["slower"]),
+    ),
+    "AMP was tried for too short": ("mixed_precision", "unknown", tried(FULL, AMP["undecided"])),
+    "only the optimizer was tried": (
+        "small_operators",
+        "unknown",
+        tried(PLAIN, trial("optimizer_fused", "equal", 1.0, "optimizer_not_fused")),
+    ),
     "nothing to compare with": ("mixed_precision", "unknown", PASSES["mixed_precision"]),
     "no scaler": (
         "overflows",
@@ -301,6 +343,57 @@ def test_a_lower_precision_that_saves_time_but_no_memory_fails(tmp_path: Path) -
 
     assert found.status == "fail"
     assert found.evidence[-1] == "peak memory 20.0 GiB and 20.0 GiB"
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("faster", "pass"), ("slower", "fail")])
+def test_a_trial_in_the_run_in_fp32_decides_before_two_runs_do(
+    verdict: str, status: str, tmp_path: Path
+) -> None:
+    """It switched AMP on and off in one process; the runs would have said the opposite."""
+    name = "mixed_precision"
+    after = (FAILS if verdict == "faster" else PASSES)[name]
+    found = checked(name, tmp_path, after, tried(BASELINES[name], AMP[verdict]))
+
+    assert found.status == status
+    assert found.evidence[0].startswith(f"autocast_bf16 was tried: {verdict}, ")
+
+
+def test_a_run_in_fp32_passes_where_amp_was_tried_and_faster(tmp_path: Path) -> None:
+    """With its loss and its line; memory is not claimed."""
+    found = checked("mixed_precision", tmp_path, tried(FULL, AMP["faster"]))
+
+    assert found.status == "pass"
+    assert found.evidence == (
+        "autocast_bf16 was tried: faster, 1.40× as fast (95 % CI 1.33–1.47)",
+        "loss 2.5 without and 2.5 with it",
+        "memory was not measured",
+        "to keep it: autocast_bf16=True",
+    )
+
+
+def test_amp_that_changes_the_loss_does_not_pass(tmp_path: Path) -> None:
+    """However fast."""
+    differs = msgspec.structs.replace(AMP["faster"], verdict="loss differs", loss_after=3.5)
+    found = checked("mixed_precision", tmp_path, tried(FULL, differs))
+
+    assert found.status == "not_applicable"
+    assert "loss 2.5 without and 3.5 with it" in found.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "speedup", "status"),
+    [("faster", 1.3, "fail"), ("equal", 1.0, "pass"), ("slower", 0.8, "pass")],
+)
+def test_fusing_fails_only_where_a_trial_of_it_was_faster(
+    verdict: TrialVerdict, speedup: float, status: str, tmp_path: Path
+) -> None:
+    """A finding about launches gives way to what was measured of its advice."""
+    compiled = trial("compile", verdict, speedup, "host_bound", "launch_bound")
+    found = checked("small_operators", tmp_path, tried(FAILS["small_operators"], compiled))
+
+    assert found.status == status
+    assert found.action == ("compile=True" if status == "fail" else "")
+    assert found.evidence[0].startswith(f"compile was tried: {verdict}, ")
 
 
 def test_a_baseline_of_another_batch_decides_nothing_about_precision(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from trainperf.core.stats.sequential import (
     Looks,
     TurnTimes,
     nominal_levels,
-    pair_is_over,
+    pair_state,
     pairs_to_decide,
     sequential_interval,
 )
@@ -101,40 +101,41 @@ def turns(ratio: float, scatter: float, number: int) -> TurnTimes:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "scatter", "number", "first", "over"),
+    ("ratio", "scatter", "number", "first", "state"),
     [
-        (1.3, 0.01, 8, True, True),  # a large change
-        (1.3, 0.01, 8, False, False),  # of which another pair has to tell
-        (1.3, 0.01, 7, True, False),  # no look here
-        (1.3, 0.2, 8, True, False),  # too much scatter to say so
-        (1.05, 0.01, 8, True, False),  # processes may differ by as much
-        (1.0, 0.01, 16, False, True),  # as precise as one pair need be
-        (1.0, 0.3, 16, False, False),  # more turns still help more than another start
-        (1.0, 0.001, 4, True, False),
+        (1.3, 0.01, 8, True, "clear"),  # a large change
+        (1.3, 0.01, 16, True, "clear"),  # although it can show no more either
+        (1.3, 0.01, 8, False, "unsettled"),  # of which another pair has to tell
+        (1.3, 0.01, 7, True, "unsettled"),  # no look here
+        (1.3, 0.2, 8, True, "unsettled"),  # too much scatter to say so
+        (1.05, 0.01, 8, True, "unsettled"),  # processes may differ by as much
+        (1.0, 0.01, 16, False, "exhausted"),  # as precise as one pair need be
+        (1.0, 0.3, 16, False, "unsettled"),  # more turns still help more than another start
+        (1.0, 0.001, 4, True, "unsettled"),
     ],
 )
 def test_a_pair_ends_when_more_of_its_turns_would_be_wasted(
-    ratio: float, scatter: float, number: int, *, first: bool, over: bool
+    ratio: float, scatter: float, number: int, *, first: bool, state: str
 ) -> None:
     """For a change that is large already, or where only new processes can show more."""
     clocks = [turns(ratio, scatter, number)]
 
-    assert pair_is_over(clocks, TEN, first=first, costs_s=(10.0, 10.0)) is over
+    assert pair_state(clocks, TEN, first=first, costs_s=(10.0, 10.0)) == state
 
 
 def test_a_clock_that_is_still_uncertain_keeps_the_pair_going() -> None:
     """Steady steps are precise long before validation every twentieth is."""
     clocks = [turns(1.0, 0.001, 16), turns(1.0, 0.3, 16)]
 
-    assert not pair_is_over(clocks, TEN, first=True, costs_s=(10.0, 10.0))
+    assert pair_state(clocks, TEN, first=True, costs_s=(10.0, 10.0)) == "unsettled"
 
 
 def test_a_pair_is_longer_where_starting_another_takes_long() -> None:
     """A start of a minute and turns of ten seconds: as many turns more are cheaper."""
     clocks = [turns(1.0, 0.05, 16)]
 
-    assert not pair_is_over(clocks, TEN, first=False, costs_s=(60.0, 10.0))
-    assert pair_is_over(clocks, TEN, first=False, costs_s=(1.0, 10.0))
+    assert pair_state(clocks, TEN, first=False, costs_s=(60.0, 10.0)) == "unsettled"
+    assert pair_state(clocks, TEN, first=False, costs_s=(1.0, 10.0)) == "exhausted"
 
 
 def test_work_that_recurs_is_no_scatter() -> None:

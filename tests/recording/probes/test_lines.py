@@ -200,11 +200,11 @@ def test_its_cost_is_charged_to_the_steps(tmp_path: Path) -> None:
     """As overhead of trainperf."""
     probe = started(tmp_path)
     recorder = probe.recorder
-    recorder.on_close = probe.close
     until(lambda: probe._taken)
     recorder.boundary()
     recorder.micro_batch_done(complete=True)
     recorder.boundary()
+    probe.resolve(recorder.closed)
     probe.detach()
     assert (recorder.closed[0].facts[0] or 0) > 0
 

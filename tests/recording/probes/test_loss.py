@@ -38,23 +38,11 @@ def test_a_loss_is_known_when_the_step_ends() -> None:
 
 
 def test_a_loss_made_under_inference_mode_is_read() -> None:
-    """Nobody counts its changes, so it is not kept for later."""
+    """It takes part in no autograd."""
     with torch.inference_mode():
         values = [torch.tensor(float(number)) for number in range(40)]
 
     assert losses(*values).facts("loss") == list(range(40))
-
-
-def test_the_last_micro_batch_holds_where_only_the_first_could_wait() -> None:
-    """It is read at once, and the first with those of other steps, later."""
-    fit = HostFit(LossProbe())
-    for number in range(60):
-        first = torch.tensor(float(number))
-        fit.micro_batch(None, first, complete=False)
-        fit.micro_batch(None, -1.0 if number > 40 else torch.tensor(-1.0))
-    fit.finish()
-
-    assert set(fit.facts("loss")) == {-1.0}
 
 
 def test_no_graph_is_kept() -> None:
@@ -157,38 +145,6 @@ def test_beside_a_device_a_loss_on_the_host_is_read_with_its_group() -> None:
     fit.finish()
 
     assert fit.facts("loss") == [0, 1, 2, 3, 4, 5]
-
-
-def test_a_loss_of_its_own_in_each_step_is_read_with_the_next_ones() -> None:
-    """Kept until the group is written; each step has its own."""
-    fit = losses(*(torch.tensor(float(number)) for number in range(120)))
-
-    assert fit.facts("loss") == list(range(120))
-
-
-def test_the_last_micro_batch_holds_where_losses_begin_to_be_kept_within_a_step() -> None:
-    """The earlier ones of that step were read at once."""
-    fit = HostFit(LossProbe())
-    for number in range(90):
-        fit.micro_batch(None, torch.tensor(float(number)), complete=number % 3 == 2)
-    fit.finish()
-
-    assert fit.facts("loss") == list(range(2, 90, 3))
-
-
-def test_a_kept_loss_that_was_written_to_is_not_measured() -> None:
-    """A wrong number is worse than none; from then on each is read at once."""
-    fit = HostFit(LossProbe())
-    for number in range(120):
-        loss = torch.tensor(float(number))
-        fit.micro_batch(None, loss)
-        if number % 30 == 29:
-            loss.zero_()
-
-    recorded = fit.finish().facts("loss")
-    assert recorded[29] is None
-    assert recorded[:29] == list(range(29))
-    assert recorded[60:] == list(range(60, 120))
 
 
 @pytest.mark.parametrize(

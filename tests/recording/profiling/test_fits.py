@@ -80,15 +80,7 @@ def test_two_cycles_leave_two_traces_with_steps_and_phases_marked(tmp_path: Path
         for step in trace.steps():
             phases = [name for name in trace.phases(step) if name != "callbacks"]
             # Lightning runs forward and backward inside the optimizer's step.
-            assert phases == [
-                "data_wait",
-                "h2d",
-                "optimizer",
-                "forward",
-                "optimizer",
-                "backward",
-                "loop",
-            ]
+            assert phases == ["data_wait", "h2d", "optimizer", "forward", "backward", "loop"]
     assert ran.tagged(Tag.PROFILED) == [*range(5, 11), *range(15, 21)]
     assert ran.gap_places(Gap.PROFILER_DUMP) == [4, 6, 9, 14, 16, 19]
     assert not any(WORKER_PATTERN.match(name) for name in traces)

@@ -7,7 +7,9 @@ from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.results import (
     ClockChange,
     Comparison,
+    FirstSteps,
     Noise,
+    ReadingChange,
     Side,
     Speedup,
     TraceDifference,
@@ -77,18 +79,51 @@ def test_what_took_less_than_is_known_is_said_so() -> None:
     assert (row.before, row.after, row.ratio) == ("< 1.00 ms", "3.00 ms", "> +2.00 ms")
 
 
-def test_a_verdict_of_the_first_steps_says_so() -> None:
-    """Validation every 500 steps is not in the first 160."""
+@pytest.mark.parametrize(
+    ("first", "limit"),
+    [
+        (FirstSteps(steps=160), ""),
+        (FirstSteps(steps=160, period=500), "every 500 steps, were not reached: the whole fit may"),
+        (FirstSteps(steps=160, period=90), "every 90 steps, came only once: the whole fit may"),
+    ],
+)
+def test_a_verdict_of_the_first_steps_says_so(first: FirstSteps, limit: str) -> None:
+    """And what is known to come back, and is not in them twice."""
     noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
     gain = Speedup(value=1.0, low=0.99, high=1.01, per_rank=False)
     clock = ClockChange(clock="fit", reading="fit_step_s", verdict="equal", speedup=gain)
     equal = msgspec.structs.replace(
-        comparison(noise), verdict="equal", primary="fit_step_s", clocks=(clock,), first_steps=160
+        comparison(noise), verdict="equal", primary="fit_step_s", clocks=(clock,), first_steps=first
     )
 
     assert answer(equal).startswith(
-        "b against a over the first 160 steps: equal (within 2.0 %), the fit"
+        "b against a over the first 160 steps: equal (within 2.0 %), the fit of these steps 1.00×"
     )
+    assert limit in answer(equal)
+    assert ("Epochs, validation or checkpoints" in answer(equal)) == bool(limit)
+
+
+@pytest.mark.parametrize(("first_step_s", "told"), [(4.0, True), (2.0, False)])
+def test_a_first_step_that_outweighs_an_epoch_is_pointed_out(
+    first_step_s: float, *, told: bool
+) -> None:
+    """Workers that restart at every epoch take it back: 6 ms gained 500 times is 3 s."""
+    noise = Noise(relative=0.02, assumed=True, source="assumed", resolution=0.06)
+    gain = Speedup(value=1.4, low=1.3, high=1.5, per_rank=False)
+    clock = ClockChange(clock="steady step", reading="step_s", verdict="faster", speedup=gain)
+    readings = (
+        ReadingChange(name="step_s", unit="s", before=0.020, after=0.014),
+        ReadingChange(name="first_step_s", unit="s", before=0.03, after=first_step_s),
+    )
+    faster = msgspec.structs.replace(
+        comparison(noise),
+        verdict="faster",
+        clocks=(clock,),
+        first_steps=FirstSteps(steps=160, period=500),
+        readings=readings,
+    )
+
+    assert ("The first step took 3.97 s longer" in answer(faster)) == told
 
 
 def test_an_interval_that_means_nothing_has_no_numbers() -> None:

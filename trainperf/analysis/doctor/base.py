@@ -3,7 +3,7 @@
 *Unknown* means that nobody looked: the action then says how to look.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Literal
@@ -14,8 +14,9 @@ from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.rules.operators.base import audited
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.findings import Finding
-from trainperf.core.formatting.units import at_most
+from trainperf.core.formatting.units import as_fast, at_most
 from trainperf.core.loop_kind import LoopKind
 from trainperf.core.readings import FLOPS_PER_S
 
@@ -94,13 +95,24 @@ def unknown(why: str, action: str) -> Outcome:
     return Outcome(status="unknown", evidence=(why,), action=action)
 
 
-def fails_on(*ids: str) -> Callable[[Check], Check]:
-    """Decorator: a finding of the rules *ids* fails the check, which does not look again then."""
+def fails_on(*ids: str, tried: bool = False) -> Callable[[Check], Check]:
+    """Decorator: a finding of the rules *ids* fails the check, which does not look again then.
+
+    With *tried* the check is about what their advice brings: a trial of it that was faster fails
+    the check first, and a rule whose trials were all equal or slower does not fail it.
+    """
 
     def decorated(check: Check) -> Check:
         @wraps(check)
         def checked(case: Case) -> Outcome:
-            return failed_by(case, ids) or check(case)
+            if not tried:
+                return failed_by(case, ids) or check(case)
+            trials = trials_of(case, ids)
+            faster = [trial for trial in trials if trial.verdict == "faster"]
+            if faster:
+                return failed(faster[0].apply or faster[0].title, *map(measured, faster))
+            open_ids = tuple(rule for rule in ids if rule not in settled(trials))
+            return failed_by(case, open_ids) or check(case)
 
         return checked
 
@@ -122,6 +134,33 @@ def _claim(finding: Finding) -> str:
     bound = finding.gain_upper_bound
     gain = f": {at_most(bound)}" if bound is not None and bound > 1 else ""
     return f"{finding.title}{where}{gain}"
+
+
+def trials_of(case: Case, ids: tuple[str, ...]) -> list[TrialResult]:
+    """Single changes that were measured in this very training, by the rules *ids* they belong to.
+
+    A trial that failed, or that changed the loss, measured nothing about the same training.
+    """
+    trials = case.summary.trials
+    return [
+        trial
+        for trial in (trials.trials if trials is not None else ())
+        if trial.kind == "change" and trial.counts and not trial.parts and {*ids} & {*trial.rules}
+    ]
+
+
+def settled(trials: Sequence[TrialResult]) -> set[str]:
+    """Rules whose advice was tried, and shown to be equal or slower."""
+    undecided = {rule for t in trials if t.verdict in ("faster", "undecided") for rule in t.rules}
+    return {rule for trial in trials for rule in trial.rules} - undecided
+
+
+def measured(trial: TrialResult) -> str:
+    """E.g. `AMP in bf16 was tried: faster, 1.38× as fast (95 % CI 1.33–1.43)`."""
+    speedup, low, high = trial.speedup, trial.low, trial.high
+    if speedup is None or low is None or high is None:
+        return f"{trial.title} was tried: {trial.verdict}"
+    return f"{trial.title} was tried: {trial.verdict}, {as_fast(speedup, low, high)}"
 
 
 def to_audit(case: Case) -> str:

@@ -1,14 +1,19 @@
 """Checks of the audited step: reads, layouts, launches, tensor cores."""
 
+import msgspec
+
 from trainperf.analysis.doctor.base import (
     Case,
     Outcome,
     failed,
     fails_on,
+    measured,
     not_applicable,
     not_judged,
     passed,
+    settled,
     to_audit,
+    trials_of,
     unknown,
 )
 from trainperf.analysis.rules.host.base import reads
@@ -69,13 +74,29 @@ def layouts(case: Case) -> Outcome:
     return passed(f"{plural(sum(use.calls for use in copies), 'copy call')} per step{much}")
 
 
-@fails_on("launch_bound", "host_bound", "elementwise_chain", "attention", "optimizer_not_fused")
+_FUSED = ("launch_bound", "host_bound", "elementwise_chain")
+"""Rules about all small operators of a step, whose advice fuses them."""
+
+_SMALL = (*_FUSED, "attention", "optimizer_not_fused")
+
+
+@fails_on(*_SMALL, tried=True)
 def small_operators(case: Case) -> Outcome:
     """Small ops could not be batched or fused to any gain.
 
-    Fails on `launch_bound`, `host_bound`, `elementwise_chain`, `attention` and
-    `optimizer_not_fused`.  Unknown without an audit, a trace or a GPU.
+    Fails on a trial of fusing them that was faster, and on `launch_bound`, `host_bound`,
+    `elementwise_chain`, `attention` and `optimizer_not_fused`, but not on one of them whose trials
+    were all equal or slower.  Unknown without a trial of all of them, an audit, a trace or a GPU.
     """
+    trials, looked = trials_of(case, _SMALL), _launched(case)
+    facts = tuple(map(measured, trials))
+    if looked.status == "unknown" and settled(trials) & {*_FUSED}:
+        return passed(*facts)
+    return msgspec.structs.replace(looked, evidence=(*facts, *looked.evidence))
+
+
+def _launched(case: Case) -> Outcome:
+    """How many calls a step has, and what launching them takes."""
     audit, summary = case.evidence.documents.audit, case.summary
     bound = summary.value(HOST_BOUND_FRACTION) if summary.run.steady_steps else None
     dimensions, why = summary.dimensions, not_judged(case)

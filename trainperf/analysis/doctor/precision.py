@@ -6,12 +6,14 @@ from trainperf.analysis.doctor.base import (
     failed,
     failed_by,
     fails_on,
+    measured,
     not_applicable,
     passed,
     reason,
     unknown,
 )
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.trials import TrialResult
 from trainperf.core.formatting.units import duration, scale_factor, share, size, times
 from trainperf.core.readings import LOSS_SCALE, MEMORY_PEAK_BYTES, OVERFLOW_RATE, STEP_S
 
@@ -20,26 +22,75 @@ def mixed_precision(case: Case) -> Outcome:
     """AMP/bf16 really reduces step time and memory.
 
     Fails on `autocast_casts` and `half_sensitive`, and when, against the same training in fp32, the
-    step is not faster by the intervals or peak memory is not lower.  Unknown without a baseline in
-    fp32.
+    step is not faster by the intervals or peak memory is not lower; a trial of autocast in the fp32
+    run decides before the comparison does.  A run in fp32 passes where such a trial of its own was
+    faster.  Unknown without a trial and without a baseline in fp32.
     """
-    summary, base = case.summary, case.baseline
-    used = precision(summary)
+    used = precision(case.summary)
     if used is None:
-        return not_applicable("the run computes in fp32")
+        return _in_fp32(case.summary)
     bad = failed_by(case, ("autocast_casts", "half_sensitive"))
     if bad is not None:
         return bad
-    if base is None:
+    if case.baseline is None:
         return unknown(f"{used} without a run in fp32 to compare with", "--baseline a run in fp32")
-    before = base.summary
+    return _against(case.baseline.summary, case.summary, used)
+
+
+def _against(before: Summary, summary: Summary, used: str) -> Outcome:
+    """By what was tried in the run in fp32, else by the two runs."""
     if precision(before) is not None:
         difference = f"the baseline computes in {precision(before)} too"
         return unknown(difference, "--baseline a run in fp32")
     if _work(summary) != _work(before):
         difference = f"{_described(summary)} here, {_described(before)} in the baseline"
         return unknown(difference, "--baseline a run of the same model and batch")
-    return _compared(summary, before, used)
+    trial = _autocast(before, used)
+    if trial is None or trial.verdict == "undecided":
+        return _compared(summary, before, used)
+    return _kept(trial) if trial.verdict == "faster" else failed(_STAY.format(used), *_facts(trial))
+
+
+_STAY = "stay in fp32, or find out what {} converts: it does not pay here"
+
+
+def _in_fp32(summary: Summary) -> Outcome:
+    """Right if lower precision was tried and brought nothing; it pays where it was faster."""
+    trial = _autocast(summary)
+    if trial is None:
+        return not_applicable("the run computes in fp32")
+    if trial.verdict == "faster":
+        return _kept(trial)
+    if trial.verdict == "undecided":
+        return unknown(measured(trial), f"trainperf try --only {trial.id} --minutes 5 SCRIPT")
+    return not_applicable(f"the run computes in fp32, rightly: {', '.join(_facts(trial))}")
+
+
+def _autocast(summary: Summary, used: str = "") -> TrialResult | None:
+    """The trial of autocast, in that precision or in any, that came to something; the best."""
+    trials = summary.trials.trials if summary.trials is not None else ()
+    return next(
+        (
+            trial
+            for trial in trials
+            if trial.id.startswith("autocast_")
+            and (trial.counts or trial.verdict == "loss differs")
+            and (not used or ("bf16" in trial.id) == ("bf" in used))
+        ),
+        None,
+    )
+
+
+def _kept(trial: TrialResult) -> Outcome:
+    return passed(*_facts(trial), f"to keep it: {trial.apply}" if trial.apply else "")
+
+
+def _facts(trial: TrialResult) -> tuple[str, ...]:
+    """Speed, loss and memory."""
+    loss = ""
+    if trial.loss_before is not None and trial.loss_after is not None:
+        loss = f"loss {trial.loss_before:.4g} without and {trial.loss_after:.4g} with it"
+    return (measured(trial), loss, "memory was not measured")
 
 
 def _compared(after: Summary, before: Summary, used: str) -> Outcome:
@@ -58,8 +109,7 @@ def _compared(after: Summary, before: Summary, used: str) -> Outcome:
         small = (peaks[1] or 0.0) < (peaks[0] or 0.0)
     if fast and small:
         return passed(speedup, memory)
-    action = f"stay in fp32, or find out what {used} converts: it does not pay here"
-    return failed(action, speedup, memory)
+    return failed(_STAY.format(used), speedup, memory)
 
 
 def precision(summary: Summary) -> str | None:

@@ -49,6 +49,7 @@ _OWNED = int(
     | Tag.PARTIAL_GROUP
     | Tag.OUT_OF_TURN
     | Tag.TURN_BOUNDARY
+    | Tag.TRIAL
 )
 """Steps that other rules speak about."""
 _CAUSES = (Tag.AFTER_VALIDATION, Tag.AFTER_CHECKPOINT)

@@ -14,6 +14,7 @@ from trainperf.analysis.roofline.time_split import Dimensions
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.artifacts.trials import Trials
 from trainperf.core.findings import Finding
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
@@ -243,6 +244,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[PhaseLines, ...] = ()
     """Empty where the training thread was not sampled."""
     slow_steps: RecurringSteps | None = None
+    trials: Trials | None = None
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()

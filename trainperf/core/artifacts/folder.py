@@ -9,6 +9,7 @@ from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.lines import SampledLines
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
 
 
@@ -22,6 +23,7 @@ class Documents:
     compilation: Compilation | None = None
     loader: LoaderAnatomy | None = None
     lines: SampledLines | None = None
+    trials: Trials | None = None
     problems: dict[str, str] = field(default_factory=dict)
     """Name of a file that cannot be read, to why."""
 
@@ -44,5 +46,6 @@ def read_documents(run: Path) -> Documents:
         compilation=read(Compilation),
         loader=read(LoaderAnatomy),
         lines=read(SampledLines),
+        trials=read(Trials),
         problems=problems,
     )

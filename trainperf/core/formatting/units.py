@@ -105,6 +105,11 @@ def times(factor: float) -> str:
     return f"{factor:.0f}×" if factor >= 9.995 else f"{factor:.2f}×"
 
 
+def as_fast(speedup: float, low: float, high: float, of: str = "") -> str:
+    """A measured speed-up with its interval, e.g. `1.23× as fast (95 % CI 1.20–1.26)`."""
+    return f"{times(speedup)} as fast{of} (95 % CI {low:.3g}–{high:.3g})"
+
+
 def at_most(factor: float) -> str:
     """An upper bound of a gain, e.g. `at most 1.58× faster`."""
     return f"at most {times(factor)} faster"

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +117,7 @@ def sequential_interval(
     level = looks.level(len(pairs))
     log_ratios = [second.log - first.log for first, second in pairs]
     sampled = median(_sampled(first, second) for first, second in pairs)
-    middle, per_pair, freedom = _trimmed(log_ratios)
+    middle, per_pair, freedom = trimmed_mean(log_ratios)
     if len(pairs) <= ASSUMED_PAIRS:
         freedom, spread = ASSUMED_FREEDOM, max(per_pair, ASSUMED_SPREAD**2 + sampled)
     else:
@@ -142,8 +143,11 @@ def _sampled(first: Estimate, second: Estimate) -> float:
     return min(sampled_apart(first, second), first.sampling + second.sampling)
 
 
-def _trimmed(log_ratios: Sequence[float]) -> tuple[float, float, int]:
-    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen)."""
+def trimmed_mean(log_ratios: Sequence[float]) -> tuple[float, float, int]:
+    """Trimmed mean, variance of one pair that belongs to it, and its degrees of freedom (Yuen).
+
+    With a single pair its variance is 0, with no degree of freedom.
+    """
     number, cut = len(log_ratios), int(TRIMMED * len(log_ratios))
     if number == 1:
         return log_ratios[0], 0.0, 0
@@ -201,15 +205,19 @@ STABLE_TURNS = 16
 """Turns of each side below which their scatter is not believed."""
 
 
-def pair_is_over(
+PairState = Literal["unsettled", "clear", "exhausted"]
+"""Whether one pair of processes shows a change clearly, or can show no more than it has."""
+
+
+def pair_state(
     clocks: Sequence[TurnTimes], looks: Looks, *, first: bool, costs_s: tuple[float, float]
-) -> bool:
+) -> PairState:
     """Whether more turns of this pair of processes would be wasted.
 
-    It is over when a new pair would add more in the same time: by then its turns have taken
+    It is exhausted when a new pair would add more in the same time: by then its turns have taken
     `start · (error / spread)²`, where *spread* is the least by which processes differ.  That is the
     optimum of sampling in two stages (Cochran, *Sampling Techniques*, 1977, section 10.6).
-    The first pair is over too when a clock shows a change larger than processes are assumed to
+    The first pair is clear when a clock shows a change larger than processes are assumed to
     differ.  Looks are at 8, 16, 32, … turns, and their errors sum to less than the first pair's.
     No verdict is made here: the interval is computed from what the pair recorded.
 
@@ -221,15 +229,18 @@ def pair_is_over(
     """
     number = min(times.number for times in clocks)
     if number < FIRST_LOOK or number & (number - 1):
-        return False
+        return "unsettled"
     estimates = [times.log_ratio() for times in clocks]
+    if first and _shows_change(estimates, looks.level(1), number):
+        return "clear"
     start_s, turns_s = costs_s
     scatter = max(error for _, error in estimates) / LEAST_SPREAD
-    if number >= STABLE_TURNS and turns_s >= start_s * scatter**2:
-        return True
-    if not first:
-        return False
-    level = looks.level(1)
+    exhausted = number >= STABLE_TURNS and turns_s >= start_s * scatter**2
+    return "exhausted" if exhausted else "unsettled"
+
+
+def _shows_change(estimates: Sequence[tuple[float, float]], level: float, number: int) -> bool:
+    """Of any clock, more than two processes are assumed to differ by."""
     between = float(stdtrit(ASSUMED_FREEDOM, 1 - level / 2)) * ASSUMED_SPREAD
     # The level halves with every look, so that all of them together stay below the first pair's.
     share = level * FIRST_LOOK / (2 * number)

@@ -27,6 +27,8 @@ class Probe:
     counts: ClassVar[tuple[str, ...]] = ()
     """Those of them that are 0 in a step in which nothing happened, not unknown."""
 
+    due_ns: int = 0
+    """Host time from which on `look` is called, for a probe that has one."""
     recorder: Recorder
     shield: Shield = staticmethod(as_it_is)
     """To wrap the hooks that `attach` gives to torch; set by the monitor before it."""
@@ -52,6 +54,9 @@ class Probe:
 
     def sample(self, draft: Draft) -> None:
         """Called at a low rate, and for the last step: read what is too expensive every step."""
+
+    def look(self, draft: Draft) -> None:
+        """Called after a step, from the host time `due_ns` on: read what has its own schedule."""
 
     def seal(self) -> None:
         """A group of steps ends here: start copying what the device holds for them."""

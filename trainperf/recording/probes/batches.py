@@ -29,6 +29,7 @@ class SamplesProbe(Probe):
         super().attach(recorder)
         self._samples = recorder.column("samples")
         self._keys = recorder.column("cache_keys")
+        self._shape: Sequence[int] = ()
         self._shapes: set[Sequence[int]] = set()
 
     def micro_batch(self, batch: Batch, loss: object) -> None:
@@ -41,14 +42,14 @@ class SamplesProbe(Probe):
             first = next(iter(batch.values()), None)
         elif isinstance(batch, list | tuple) and batch:
             first = batch[0]
-        if isinstance(first, torch.Tensor) and first.shape:
-            shape: Sequence[int] = first.shape
-        else:  # a scalar says nothing about the batch
+        shape: Sequence[int] = first.shape if isinstance(first, torch.Tensor) else ()
+        if not shape:  # a scalar says nothing about the batch
             shape = next((tensor.shape for tensor in tensors(batch) if tensor.ndim), ())
         if shape:
             samples = draft.facts[self._samples]
             draft.facts[self._samples] = shape[0] if samples is None else samples + shape[0]
-            if len(self._shapes) < MOST_SHAPES:
+            if shape != self._shape and len(self._shapes) < MOST_SHAPES:
+                self._shape = shape
                 self._shapes.add(shape)
 
     def sample(self, draft: Draft) -> None:

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from trainperf.core.artifacts import write_document
 from trainperf.core.artifacts.compilation import Compilation, Compiled, CompiledStep
-from trainperf.core.phases import FIRST_GAP, Tag
-from trainperf.recording.probes.base import Probe, add
+from trainperf.core.phases import Tag
+from trainperf.recording.probes.base import Batch, Probe, add
 from trainperf.recording.probes.dynamo_log import UTILITIES, DynamoRecords, by_times, utilities
 from trainperf.recording.recorder import Draft, Recorder
 
@@ -42,8 +42,8 @@ class CompileProbe(Probe):
         self._omitted = 0
         self._breaks: Counter[tuple[str, str]] = Counter()
         self._walls_ns: dict[int, int] = {}
-        self._building = False
-        """Something was built in the open step."""
+        self._building: set[int] = set()
+        """Steps in which something was built and whose time is not known yet."""
 
     def attach(self, recorder: Recorder) -> None:
         """Note what there is already."""
@@ -57,22 +57,17 @@ class CompileProbe(Probe):
         self._look(None)
         self._write()
 
-    def close(self, draft: Draft) -> None:
-        """Compare with the step before, unless a gap has ended it.  Runs every step."""
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Compare with the micro-batch before.  Runs every micro-batch."""
         if self._counters is None:
             utils = sys.modules.get(UTILITIES)
             self._counters = None if utils is None else utils.counters
         # Empty until something was compiled: one look and no more in most fits.
         # Then `[...]` would run the counter's Python code for a missing key, every step.
-        if (
-            self._counters
-            and self.recorder.slot < FIRST_GAP
-            and self._counters["frames"].get("total", 0) != self._frames
-        ):
-            self._charge(draft)
-        if self._building:
-            self._building = False
-            self._walls_ns[draft.index] = sum(draft.host_ns)
+        if self._counters and self._counters["frames"].get("total", 0) != self._frames:
+            draft = self.recorder.draft
+            if draft is not None:
+                self._charge(draft)
 
     def gap(self, begins: bool) -> None:  # noqa: FBT001 as in the base
         """What was built so far is the open step's; what is built in a gap is nobody's."""
@@ -84,6 +79,11 @@ class CompileProbe(Probe):
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
         """Write what is known by now, if anything is new.  Runs every flush."""
+        for draft in drafts if self._building else ():
+            if draft.index in self._building:
+                self._building.discard(draft.index)
+                self._walls_ns[draft.index] = sum(draft.host_ns)
+                self._new = True
         self._write()
 
     def _charge(self, draft: Draft) -> None:
@@ -111,7 +111,8 @@ class CompileProbe(Probe):
         self._breaks += self._records.breaks()
         self._built += graphs
         self._new = True
-        self._building = self._building or (step is not None and graphs > 0)
+        if step is not None and graphs:
+            self._building.add(step)
 
     def _write(self) -> None:
         if self._run is None or not self._new:

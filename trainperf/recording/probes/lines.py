@@ -1,12 +1,13 @@
 """Sampler of the training thread: which lines of the user's code a fit spends its time in.
 
 A thread looks at the training thread's stack, at a rate that its own measured cost limits.  The
-loop itself runs none of it but a few additions as a step closes.
+loop itself runs none of it.
 """
 
 import _thread
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainperf.core.artifacts import write_document
@@ -104,11 +105,11 @@ class LinesProbe(Probe):
         thread.join(timeout=1.0)
         write_document(self.document(), self._run)
 
-    def close(self, draft: Draft) -> None:
-        """Charge the step with what sampling it cost.  Runs every step."""
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Charge the last step with what sampling has cost since.  Every flush."""
         cost_ns = self._cost_ns
-        if cost_ns != self._charged_ns:
-            add(draft, self._overhead, cost_ns - self._charged_ns)
+        if drafts:
+            add(drafts[-1], self._overhead, cost_ns - self._charged_ns)
             self._charged_ns = cost_ns
 
     def seal(self) -> None:

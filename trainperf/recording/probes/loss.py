@@ -12,18 +12,13 @@ from trainperf.recording.probes.device_ring import Ring
 from trainperf.recording.recorder import Draft, Recorder
 
 
-SURE = 16
-"""Losses that tell whether each is a tensor of its own."""
-
-
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
     *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
-    the host is kept and read with those of the next steps, which is cheaper than there and then,
-    because a step's work has filled the caches; one with a graph is read at once.  With an
-    *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
-    on a device is copied there.
+    the host is read there and then: keeping fifty of them takes fresh memory in every step, which
+    costs a short step five times as much.  With an *asynchronous* device it may still be on its
+    way, and is kept until the device has passed.  One on a device is copied there.
     """
 
     name = "loss"
@@ -36,10 +31,6 @@ class LossProbe(RingProbe):
         self._read: dict[int, float] = {}
         self._asynchronous = asynchronous
         self._on_its_way: dict[int, torch.Tensor] = {}
-        self._kept: dict[int, tuple[torch.Tensor, int]] = {}
-        self._fresh: float = 0
-        """Losses in a row that were each a tensor of its own: then one can be read later."""
-        self._last: torch.Tensor | None = None
 
     def attach(self, recorder: Recorder) -> None:
         """Begin to feed *recorder*."""
@@ -57,29 +48,12 @@ class LossProbe(RingProbe):
         if isinstance(value, torch.Tensor):
             if self._asynchronous or not value.is_cpu:
                 self._later(draft, value.detach())
-            elif self._can_wait(value):
-                self._kept[draft.index] = value, value._version  # noqa: SLF001 torch's only count of changes
-                self._read.pop(draft.index, None)  # an earlier micro-batch's
             elif value.ndim == 0:  # which makes no list
                 self._read[draft.index] = value.tolist()  # type: ignore[assignment]
-                self._compare(value)
             elif value.numel() == 1:
                 self._read[draft.index] = value.detach().reshape(-1).tolist()[0]
         elif isinstance(value, float):  # the loop has read it already
             self._read[draft.index] = value
-
-    def _can_wait(self, value: torch.Tensor) -> bool:
-        """Whether it can be read later: it has no graph, and whether it is written to is known."""
-        if self._fresh < SURE or value.ndim:
-            return False
-        return not value.requires_grad and not value.is_inference()
-
-    def _compare(self, value: torch.Tensor) -> None:
-        """Whether the loop writes every loss into the same tensor, which must be read at once."""
-        if value.requires_grad:
-            return
-        self._fresh = self._fresh + 1 if value is not self._last else -math.inf
-        self._last = value if self._fresh < SURE else None
 
     def _later(self, draft: Draft, value: torch.Tensor) -> None:
         """Have the value ready when the device has come here."""
@@ -102,10 +76,8 @@ class LossProbe(RingProbe):
         self._row = None
 
     def resolve(self, drafts: Sequence[Draft]) -> None:
-        """Hand each step the loss that was copied, or kept, for it."""
+        """Hand each step the loss that was copied, or read, for it."""
         super().resolve(drafts)
-        if self._kept:
-            self._take(drafts)
         for draft in drafts:
             kept = self._on_its_way.pop(draft.index, None)
             if kept is not None:
@@ -113,23 +85,6 @@ class LossProbe(RingProbe):
             value = self._read.pop(draft.index, None)
             if value is not None:
                 self._fill(draft, value)
-
-    def _take(self, drafts: Sequence[Draft]) -> None:
-        """Read what was kept for these steps, in one go: a read of its own takes each 4 µs.
-
-        One that was written to since is not read: nobody knows what it was.
-        """
-        sound: dict[int, torch.Tensor] = {}
-        for draft in drafts:
-            value, version = self._kept.pop(draft.index, (None, 0))
-            if value is not None and value._version == version:  # noqa: SLF001 as above
-                sound[draft.index] = value
-            elif value is not None:
-                self._fresh = -math.inf
-        if sound:
-            values = torch.stack([*sound.values()]).tolist()
-            # What was read at once since is a later micro-batch's.
-            self._read = {**dict(zip(sound, values, strict=True)), **self._read}
 
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """The last micro-batch's holds."""

@@ -9,7 +9,7 @@ import math
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
@@ -21,8 +21,8 @@ INTERRUPTED = 4
 class PaceProbe(Probe):
     """Times the work at the end of a step, now and then.
 
-    Its time falls to the next step's data wait and is counted as our overhead.  No measure of a
-    device: for loops on a CPU.
+    Among our own work after a step, and counted as such.  No measure of a device: for loops on a
+    CPU.
     """
 
     name = "pace"
@@ -32,17 +32,14 @@ class PaceProbe(Probe):
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("pace_ns")
-        self._overhead = recorder.column("overhead_ns")
         self._limit = CostLimit()
         self._least_ns = math.inf
 
-    def close(self, draft: Draft) -> None:
-        """Time the work if it is due.  Runs every step."""
+    def look(self, draft: Draft) -> None:
+        """Time the work."""
         now = self.recorder.now_ns()
-        if now < self._limit.next_ns:
-            return
         draft.facts[self._column] = pace_ns(self.recorder.now_ns)
         spent = self.recorder.now_ns() - now  # the work runs twice, and first with cold caches
-        add(draft, self._overhead, spent)
         self._least_ns = min(self._least_ns, spent or math.inf)
         self._limit.done(now, round(min(spent, INTERRUPTED * self._least_ns)))
+        self.due_ns = self._limit.next_ns

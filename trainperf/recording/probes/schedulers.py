@@ -31,10 +31,10 @@ class SchedulersProbe(Probe):
         super().attach(recorder)
         self._begun = [_stepped(scheduler) for scheduler in self._schedulers]
 
-    def close(self, draft: Draft) -> None:
-        """Count the step.  Runs every step."""
-        self._updates += 1
-        self._micro_batches += draft.micro_batches
+    def resolve(self, drafts: Sequence[Draft]) -> None:
+        """Count the steps.  Every flush."""
+        self._updates += len(drafts)
+        self._micro_batches += sum(draft.micro_batches for draft in drafts)
 
     def config(self) -> dict[str, Scalar]:
         """What was counted so far."""

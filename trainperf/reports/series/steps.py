@@ -31,6 +31,7 @@ WHY = {
     "partial_group": "fewer micro-batches than usual were accumulated",
     "out_of_turn": "its batch was made in the other run's turn, or the other run was over",
     "turn_boundary": "the first of a turn, or the last, after which the device was waited for",
+    "trial": "with a change on trial, or settling after it was switched",
 }
 """What a tag says about a step, for somebody who points at it."""
 

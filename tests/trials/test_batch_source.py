@@ -1,0 +1,94 @@
+"""Batches are held, replayed and rearranged, and the loop's loader keeps its position."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from trainperf.core.errors import ConfigError
+from trainperf.trials.batch_source import BatchSource, Rearrangement, TrialsOver
+
+
+def loader(samples: int = 12, **settings: object) -> "DataLoader[tuple[torch.Tensor, ...]]":
+    """Pairs of numbers in order."""
+    return DataLoader(TensorDataset(torch.arange(samples)), batch_size=2, **settings)  # type: ignore[arg-type]
+
+
+def values(batches: object) -> list[list[int]]:
+    """The numbers in each batch."""
+    return [batch[0].tolist() for batch in batches]  # type: ignore[attr-defined]
+
+
+def test_it_hands_on_what_comes_and_ends_with_the_epoch() -> None:
+    """While nothing is tried nobody notices it."""
+    source = BatchSource()
+
+    assert list(source.over(iter([1, 2, 3]))) == [1, 2, 3]
+
+
+def test_the_last_batches_are_replayed_in_their_order() -> None:
+    """Then the loop goes on with the next one."""
+    source = BatchSource()
+    batches = source.over(iter(range(100)))
+    list(islice(batches, 5))
+    source.draw_from(source.replay(2))
+
+    assert list(islice(batches, 4)) == [3, 4, 3, 4]
+    source.draw_from(None)
+    assert next(batches) == 5
+
+
+def test_a_second_pass_has_the_same_batches_and_leaves_the_first_where_it_was() -> None:
+    """It begins anew at its end; the loop loses no batch."""
+    first = loader()
+    source = BatchSource(first)
+    batches = source.over(iter(first))
+    assert values(islice(batches, 2)) == [[0, 1], [2, 3]]
+    source.go_beside(source.second_pass())
+
+    assert values(islice(batches, 7))[-1] == [0, 1]
+    source.go_beside(None)
+    assert values(batches) == [[4, 5], [6, 7], [8, 9], [10, 11]]
+
+
+def test_a_stream_of_samples_has_no_second_pass() -> None:
+    """It would take samples from the first."""
+
+    class Stream(IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(4))
+
+    with pytest.raises(ConfigError, match="would lose the samples"):
+        BatchSource(DataLoader(Stream())).second_pass()
+
+
+def test_rearranged_batches_count_as_many_as_they_were_made_of() -> None:
+    """A batch made of four is the work of four."""
+    source = BatchSource()
+    batches = source.over(iter(range(8)))
+    source.rearrange(Rearrangement(lambda pool: [sum(pool)], pool=4))
+
+    assert [next(batches), next(batches)] == [6, 22]
+    assert source.take_work() == 8
+
+
+def test_an_endless_source_begins_anew_where_the_loader_ends() -> None:
+    """Where there is no second pass, the epoch goes on."""
+    source = BatchSource([1, 2])
+    batches = source.over(iter([1, 2]))
+    source.endless = True
+
+    assert list(islice(batches, 5)) == [1, 2, 1, 2, 1]
+
+
+def test_the_process_ends_in_place_of_the_next_batch() -> None:
+    """With exit code 0: nothing went wrong."""
+    source = BatchSource()
+    batches = source.over(iter([1]))
+    source.end()
+
+    with pytest.raises(TrialsOver) as raised:
+        next(batches)
+    assert raised.value.code == 0

@@ -1,0 +1,252 @@
+"""The plan of trials, run on a training whose steps take planted times."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.recording.guard import Guard
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.conductor import Budget, Conductor, EarlierAttempt, Ran
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial, cannot
+
+
+MS = 1_000_000
+
+
+@dataclass
+class Loop:
+    """A toy training: a step takes what the changes that are on leave of it."""
+
+    step_ns: int = 10 * MS
+    noise: float = 0.01
+    factors: dict[str, float] = field(default_factory=dict)
+    """Name of a change to what it makes of a step's time."""
+    losses: dict[str, float] = field(default_factory=dict)
+    on: set[str] = field(default_factory=set)
+    switched: list[str] = field(default_factory=list)
+    told: list[Trials] = field(default_factory=list)
+    training: Training = field(init=False)
+
+    def __post_init__(self) -> None:
+        module = torch.nn.Linear(2, 2)
+        source = BatchSource([1, 2, 3, 4])
+        source.held.extend([1, 2, 3, 4])
+        source.over(self._batches())
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        self.training = Training(module, [optimizer], torch.device("cpu"), source)
+        self._random = random.Random(1)  # noqa: S311 planted noise
+
+    def change(self, name: str, factor: float, **fields: object) -> Trial:
+        """A change under which a step takes so many times as long."""
+        self.factors[name] = factor
+        return Trial(name, on=self._switch(name), off=self._switch(name, on=False), **fields)  # type: ignore[arg-type]
+
+    def run(self, trials: list[Trial], minutes: float = 10.0, **options: object) -> Trials:
+        """Carry out the plan, and what it came to."""
+        conductor = Conductor(
+            self.training,
+            trials,
+            Budget(total_ns=round(minutes * 60e9)),
+            self.told.append,
+            Guard(),
+            **options,  # type: ignore[arg-type]
+        )
+        plan = conductor.plan()
+        steps = next(plan)
+        while True:
+            assert steps > 0, "a block of no steps would never end"
+            try:
+                steps = plan.send([self._step(conductor) for _ in range(steps)])
+            except StopIteration:  # noqa: PERF203 it ends the plan
+                return conductor.so_far()
+
+    def _step(self, conductor: Conductor) -> Ran:
+        ns = float(self.step_ns)
+        for name in self.on:
+            ns *= self.factors[name]
+        loss = 1.0 + sum(self.losses.get(name, 0.0) for name in self.on)
+        ns *= 1 + self._random.gauss(0, self.noise)
+        return Ran(round(ns), 1.0, loss if conductor.reads_loss else None)
+
+    def _switch(self, name: str, *, on: bool = True) -> Callable[[], None]:
+        def act() -> None:
+            (self.on.add if on else self.on.discard)(name)
+            self.switched.append(f"{name} {'on' if on else 'off'}")
+
+        return act
+
+    @staticmethod
+    def _batches() -> Iterator[int]:
+        while True:
+            yield 0
+
+
+def by_id(trials: Trials) -> dict[str, TrialResult]:
+    """Results by the names of their trials."""
+    return {result.id: result for result in trials.trials}
+
+
+def test_a_planted_speedup_comes_back_in_its_interval() -> None:
+    """A step takes four fifths of its time: 1.25 times as fast."""
+    loop = Loop(noise=0.05)
+    result = by_id(loop.run([loop.change("faster", 0.8)]))["faster"]
+
+    assert result.verdict == "faster"
+    assert result.low is not None
+    assert result.high is not None
+    assert result.low <= 1.25 <= result.high
+
+
+def test_a_change_that_slows_and_one_that_does_nothing_are_told_apart() -> None:
+    """Both verdicts are decided ones."""
+    loop = Loop()
+    results = by_id(loop.run([loop.change("slower", 1.3), loop.change("same", 1.0)]))
+
+    assert results["slower"].verdict == "slower"
+    assert results["same"].verdict == "equal"
+
+
+def test_results_are_ranked_by_what_was_measured_and_ceilings_come_after() -> None:
+    """What has no number comes last among the changes."""
+    loop = Loop()
+    trials = loop.run(
+        [
+            loop.change("ceiling", 0.2, kind="ceiling", tolerance=None),
+            loop.change("small", 0.9),
+            loop.change("large", 0.6),
+            cannot("none", "no such thing here"),
+        ]
+    )
+
+    single = [result.id for result in trials.trials if not result.parts]
+    assert single == ["large", "small", "none", "ceiling"]
+
+
+def test_a_change_that_learns_something_else_is_no_gain() -> None:
+    """However fast it is."""
+    loop = Loop(losses={"cheat": 0.5})
+    trials = loop.run([loop.change("cheat", 0.5)])
+
+    assert by_id(trials)["cheat"].verdict == "loss differs"
+    assert trials.best is None
+
+
+def test_the_set_is_measured_not_multiplied() -> None:
+    """Two changes that save the same time bring together what one brings."""
+    loop = Loop()
+    first, second = loop.change("first", 0.5), loop.change("second", 0.6)
+    third = loop.change("third", 0.7)
+    original = loop._step
+
+    def overlapping(conductor: Conductor) -> Ran:
+        hidden = "second" in loop.on and "first" in loop.on
+        if hidden:
+            loop.on.remove("second")
+        ran = original(conductor)
+        if hidden:
+            loop.on.add("second")
+        return ran
+
+    loop._step = overlapping  # type: ignore[method-assign]
+    trials = loop.run([first, second, third])
+
+    best = trials.best
+    assert best is not None
+    assert set(best.parts) == {"first", "third"}
+    assert best.speedup == pytest.approx(1 / 0.35, rel=0.03)
+
+
+def test_of_one_group_at_most_one_is_in_a_set() -> None:
+    """Two precisions exclude each other."""
+    loop = Loop()
+    trials = loop.run(
+        [loop.change("bf16", 0.7, group="precision"), loop.change("fp16", 0.8, group="precision")]
+    )
+
+    assert not [result for result in trials.trials if result.parts]
+
+
+def test_a_trial_that_raises_is_undone_and_the_next_is_measured() -> None:
+    """What it had done before it raised is undone too."""
+    loop = Loop()
+
+    def broken() -> None:
+        loop.on.add("broken")
+        raise RuntimeError("no kernel for this")
+
+    loop.factors["broken"] = 3.0
+    trial = Trial("broken", on=broken, off=lambda: loop.on.discard("broken"))
+    results = by_id(loop.run([trial, loop.change("next", 0.8)]))
+
+    assert results["broken"].verdict == "failed"
+    assert "no kernel for this" in results["broken"].reason
+    assert results["next"].verdict == "faster"
+
+
+def test_what_ended_an_earlier_attempt_is_not_tried_again_and_the_rest_is_kept() -> None:
+    """Neither is what was measured already."""
+    loop = Loop()
+    before = TrialResult(id="first", kind="change", title="", verdict="equal", speedup=1.0)
+    earlier = EarlierAttempt(results=(before,), ended_by={"second": "out of memory"})
+    trials = [loop.change(name, 0.8) for name in ("first", "second", "third")]
+    results = by_id(loop.run(trials, earlier=earlier))
+
+    assert results["first"] == before
+    assert (results["second"].verdict, results["second"].reason) == ("failed", "out of memory")
+    assert results["third"].verdict == "faster"
+    assert not {name.split()[0] for name in loop.switched} & {"first", "second"}
+
+
+def test_everything_is_off_and_the_weights_are_as_they_were_at_the_end() -> None:
+    """Also where a change spoils them."""
+    loop = Loop()
+    weights = loop.training.module.weight.detach().clone()
+
+    def spoil() -> None:
+        with torch.no_grad():
+            loop.training.module.weight.add_(1)
+
+    loop.run([loop.change("faster", 0.8), Trial("spoils", on=spoil, off=lambda: None)])
+
+    assert not loop.on
+    assert torch.equal(loop.training.module.weight, weights)
+
+
+def test_without_time_a_trial_is_left_undecided_and_says_so() -> None:
+    """No number is made up for it."""
+    loop = Loop()
+    results = by_id(loop.run([loop.change("faster", 0.8)], minutes=0.0))
+
+    assert results["faster"].verdict == "undecided"
+    assert results["faster"].speedup is None
+    assert "no time" in results["faster"].reason
+
+
+def test_a_change_that_needs_no_step_to_settle_is_measured_too() -> None:
+    """Batches that are sorted together are counted from the first of them on."""
+    loop = Loop()
+    results = by_id(loop.run([loop.change("sorted", 0.8, settle=0, whole=8)]))
+
+    assert results["sorted"].verdict == "faster"
+
+
+def test_late_trials_come_after_the_others() -> None:
+    """They may leave something behind."""
+    loop = Loop()
+    loop.run([loop.change("compile", 0.9, late=True), loop.change("early", 0.9)])
+
+    assert loop.switched[0] == "early on"
+
+
+def test_the_document_names_the_trial_that_is_running() -> None:
+    """If the process dies, the reader knows of what."""
+    loop = Loop()
+    loop.run([loop.change("faster", 0.8)])
+
+    assert loop.told[0].trying == "faster"
+    assert loop.told[-1].trying == ""

@@ -1,0 +1,179 @@
+"""Source of a training's batches while changes are tried: they can be held, replayed, rearranged.
+
+It stands between the loop and its loader.  While nothing is tried it hands on what comes.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from torch.utils.data import DataLoader, IterableDataset
+
+from trainperf.audit.loader.probe_loader import order
+from trainperf.core.errors import ConfigError
+
+
+HELD = 16
+"""Batches that are kept at most, to be replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rearrangement:
+    """Other batches with the same samples, e.g. cut to their longest sequence, or sorted."""
+
+    make: Callable[[list[Any]], list[Any]]
+    """From *pool* batches to batches that hold the same samples."""
+    pool: int = 1
+
+
+class TrialsOver(SystemExit):
+    """The run was started for its trials, and they are over."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+
+class BatchSource:
+    """The batches of one loop.
+
+    Args:
+        loader: What they come from, for a second pass beside the loop's own; `None` if unknown.
+    """
+
+    def __init__(self, loader: object = None) -> None:
+        self.loader = loader
+        self._loops: Iterator[Any] = iter(())
+        self._stream: Iterator[Any] | None = None
+        self._beside: Iterator[Any] | None = None
+        self.endless = False
+        """Whether the loader is begun anew where it ends, in place of the epoch's end."""
+        self._rearrangement: Rearrangement | None = None
+        self._ready: deque[Any] = deque()
+        self._share = 1.0
+        self._work = 0.0
+        self._over = False
+        self.held: deque[Any] = deque(maxlen=HELD)
+        """The last batches that the loader gave."""
+
+    def over(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        """This source as the iterator of an epoch, in place of the loop's own."""
+        self._loops = iterator
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:  # noqa: ANN401 whatever a loader yields
+        if self._over:
+            raise TrialsOver
+        if not self._ready:
+            self._make()
+        self._work += self._share
+        return self._ready.popleft()
+
+    def end(self) -> None:
+        """End the process in place of the next batch."""
+        self._over = True
+
+    def take_work(self) -> float:
+        """Batches of the loader that the loop has been given since the last call."""
+        work, self._work = self._work, 0.0
+        return work
+
+    def go_beside(self, stream: Iterator[Any] | None) -> None:
+        """Take batches from there where nothing else is said; `None` is the loop's own iterator."""
+        self._beside = stream
+        self.draw_from(None)
+
+    def draw_from(self, stream: Iterator[Any] | None) -> None:
+        """Take batches from there; `None` ends that."""
+        self._stream = stream
+        self._ready.clear()
+
+    def rearrange(self, rearrangement: Rearrangement | None) -> None:
+        """Hand on other batches with the same samples; `None` hands them on as they come."""
+        self._rearrangement = rearrangement
+        self._ready.clear()
+
+    def replay(self, batches: int) -> Iterator[Any]:
+        """The last batches in their order, again and again.
+
+        Raises:
+            ConfigError: There is none yet.
+        """
+        last = list(self.held)[-batches:]
+        if not last:
+            raise ConfigError("no batch has come yet")
+        return itertools.cycle(last)
+
+    def second_pass(self, **settings: Any) -> Iterator[Any]:  # noqa: ANN401 those of DataLoader
+        """Batches of a second loader like the loop's, without end; the loop's is left as it is.
+
+        Args:
+            settings: Of the second loader, in place of the first's.
+
+        Raises:
+            ConfigError: There can be none; the message says why.
+        """
+        return _endless(second_loader(self.loader, **settings))
+
+    def _make(self) -> None:
+        """Fetch what the next batches are made of."""
+        rearrangement = self._rearrangement
+        if rearrangement is None:
+            self._share = 1.0
+            self._ready.append(self._fetch())
+            return
+        batches = [self._fetch()]
+        with suppress(StopIteration):  # the epoch may end with a smaller pool
+            while len(batches) < rearrangement.pool:
+                batches.append(self._fetch())
+        self._ready.extend(rearrangement.make(batches))
+        self._share = len(batches) / len(self._ready)
+
+    def _fetch(self) -> Any:  # noqa: ANN401 whatever a loader yields
+        stream = self._stream or self._beside
+        if stream is not None:
+            return next(stream)
+        try:
+            batch = next(self._loops)
+        except StopIteration:
+            if not (self.endless and isinstance(self.loader, Iterable)):
+                raise
+            self._loops = iter(self.loader)
+            batch = next(self._loops)
+        self.held.append(batch)
+        return batch
+
+
+def second_loader(loader: object, **settings: Any) -> "DataLoader[Any]":  # noqa: ANN401 see above
+    """A loader like another one, with copies of its samplers, and some settings changed.
+
+    Raises:
+        ConfigError: It would take something from the first, or is no `DataLoader`.
+    """
+    if not isinstance(loader, DataLoader):
+        raise ConfigError(f"the loop's batches come from no DataLoader ({type(loader).__name__})")
+    if isinstance(loader.dataset, IterableDataset):
+        raise ConfigError("an iterable dataset would lose the samples of a second pass")
+    workers = settings.get("num_workers", loader.num_workers)
+    own: dict[str, Any] = {
+        **order(loader),
+        "num_workers": workers,
+        "collate_fn": loader.collate_fn,
+        "pin_memory": loader.pin_memory,
+        "timeout": loader.timeout if workers else 0,
+        "worker_init_fn": loader.worker_init_fn,
+        "multiprocessing_context": loader.multiprocessing_context if workers else None,
+        "prefetch_factor": loader.prefetch_factor if workers and loader.num_workers else None,
+        "persistent_workers": loader.persistent_workers if workers else False,
+    }
+    return DataLoader(loader.dataset, **{**own, **settings})
+
+
+def _endless(loader: Iterable[Any]) -> Iterator[Any]:
+    while True:
+        yield from loader

@@ -1,0 +1,32 @@
+"""Built-in trials: changes that people make, and ceilings; one file each, named once here.
+
+A file defines a function of its own name, from a training to its trials; one that does not apply
+says why.
+"""
+
+from collections.abc import Callable
+
+from trainperf.core.families import each
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial
+
+
+Offer = Callable[[Training], list[Trial]]
+
+OFFERS: tuple[Offer, ...] = tuple(
+    each(
+        __name__,
+        (
+            "autocast",
+            "optimizer",
+            "free_loader",
+            "no_update",
+        ),
+    )
+)
+"""In the order in which they are tried, but for those that come late."""
+
+
+def builtin_trials(training: Training) -> list[Trial]:
+    """All that trainperf can try in a training; what does not apply says why."""
+    return [trial for offer in OFFERS for trial in offer(training)]

@@ -1,0 +1,31 @@
+"""Half precision by autocast, where the training has full precision."""
+
+import torch
+
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial, cannot
+
+
+RULES = ("matmul_precision",)
+
+
+def autocast(training: Training) -> list[Trial]:
+    """bf16 on every device that has it.
+
+    fp16 needs a GradScaler, which no switch between two steps brings.
+    """
+    if training.computes_in_half:
+        return [cannot("autocast_bf16", "it computes in half precision already", rules=RULES)]
+    if training.device.type == "cuda" and not torch.cuda.is_bf16_supported():
+        return [cannot("autocast_bf16", "this GPU has no bf16", rules=RULES)]
+    return [
+        Trial(
+            "autocast_bf16",
+            on=lambda: training.set_autocast(torch.bfloat16),
+            off=lambda: training.set_autocast(None),
+            title="AMP in bf16",
+            apply=training.autocast_line,
+            rules=RULES,
+            group="precision",
+        )
+    ]

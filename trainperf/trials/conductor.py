@@ -1,0 +1,391 @@
+"""Conductor: takes a training through its trials, step by step.
+
+It is a plan that runs between two steps: a generator that asks for so many steps and is sent what
+they took.  Each change is first made on the same batches as without it, from the same weights, for
+the loss; then it is switched on and off in blocks of steps that take turns.  After each trial the
+state of before is put back.
+"""
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TypeVar
+
+import msgspec
+
+from trainperf.core.artifacts import trials as document
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.stats.switched import LOOKS, SwitchedSpeedup, switched_speedup
+from trainperf.recording.guard import Guard
+from trainperf.trials.state import Snapshot
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial, together
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One step of the training."""
+
+    ns: int
+    """Host time, waits for data included."""
+    work: float
+    """Batches of the user's loader in it."""
+    loss: float | None = None
+    """`None` unless `Conductor.reads_loss`, or where the loop tells none."""
+
+
+R = TypeVar("R")
+Steps = Generator[int, list[Ran], R]
+"""Yields how many steps to run, and is sent them."""
+
+BLOCK_NS = 60_000_000
+"""A block takes at least so long, and two steps."""
+MOST_STEPS = 64
+"""Of a block."""
+SAME_BATCHES = 4
+"""Steps by which the losses with and without a change are compared."""
+WARM_STEPS, WARM_LOOKS = 3, 10
+"""Steps with a change between two looks whether they take equally long yet; and looks at most."""
+STEADY = 1.15
+"""Ratio up to which they do."""
+LEAST_GAIN = 1.02
+"""A change that brings less is not put into the set."""
+ADDS = 1.01
+"""By which a set must be faster than it was without its last member."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long trials may take, by the host clock."""
+
+    total_ns: int
+    trial_ns: int = 20_000_000_000
+    """Of one; all of them together may leave it less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempt:
+    """What an attempt came to that a trial ended, with the script it was tried in."""
+
+    results: tuple[document.TrialResult, ...] = ()
+    ended_by: dict[str, str] = field(default_factory=dict)
+    """Ids of trials that are not tried again, each with what happened."""
+
+
+class Conductor:
+    """The trials of one training, in their order.
+
+    Args:
+        training: That is tried.
+        trials: What is tried in it; those that come late are put behind the others.
+        budget: How long it may take.
+        tell: Hears what is known so far, before and after each trial.
+        guard: Under which a trial is switched: one that raises is undone, and said so.
+        script: What is tried, in words.
+        earlier: What an earlier attempt came to.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        trials: Sequence[Trial],
+        budget: Budget,
+        tell: Callable[[document.Trials], object],
+        guard: Guard,
+        *,
+        script: str = "",
+        earlier: EarlierAttempt | None = None,
+    ) -> None:
+        self._training = training
+        self._trials = sorted(trials, key=lambda trial: trial.late)
+        self._budget = budget
+        self._tell = tell
+        self._guard = guard
+        self._script = script
+        self._earlier = earlier or EarlierAttempt()
+        self._results = list(self._earlier.results)
+        self._baseline_ns: list[float] = []
+        self._began_ns = monotonic_ns()
+        self._trying = ""
+        self.reads_loss = False
+        """Whether the losses of the steps that run now are asked for."""
+        self.untouched = True
+        """Whether the steps that run now are those of the training as it is."""
+
+    # -- the plan -----------------------------------------------------------------------------
+
+    def plan(self) -> Steps[None]:
+        """Everything, from the first step of the training on."""
+        yield from self._warm_up()
+        self.untouched = False
+        self._began_ns = monotonic_ns()
+        self._training.hold_still()
+        judged = {result.id for result in self._results}
+        waiting = [trial for trial in self._trials if trial.id not in judged]
+        for place, trial in enumerate(waiting):
+            yield from self._tried(trial, left=len(waiting) - place)
+        yield from self._sets()
+        self._trying = ""
+        self._tell(self.so_far())
+        self._training.go_on()
+        self.untouched = True
+
+    def so_far(self) -> document.Trials:
+        """The document, as far as it is known."""
+        blocks = self._baseline_ns
+        return document.Trials(
+            baseline=document.Baseline(step_s=median(blocks) / 1e9, blocks=len(blocks))
+            if blocks
+            else None,
+            trials=document.in_order(self._results),
+            planned=sum(not self._why_not(trial) for trial in self._trials),
+            trying=self._trying,
+            script=self._script,
+            restored=self._training.restores,
+            took_s=self._spent_ns() / 1e9,
+        )
+
+    # -- one trial ------------------------------------------------------------------------------
+
+    def _warm_up(self) -> Steps[None]:
+        """Steps until they take equally long."""
+        before = math.inf
+        for _ in range(WARM_LOOKS):
+            now = median(ran.ns for ran in (yield WARM_STEPS))
+            if max(now / before, before / now) <= STEADY:
+                return
+            before = now
+
+    def _tried(self, trial: Trial, left: int) -> Steps[None]:
+        """One trial, and what it came to."""
+        why = self._why_not(trial)
+        if why:
+            failed = trial.id in self._earlier.ended_by
+            self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
+            return
+        remaining = self._remaining_ns()
+        if remaining <= 0:
+            self._note(trial, verdict="undecided", reason="no time was left for it")
+            return
+        self._announce(trial)
+        result = yield from self._measured(trial, min(remaining / left, self._budget.trial_ns))
+        self._results.append(result)
+        self._tell(self.so_far())
+
+    def _measured(self, trial: Trial, for_ns: float) -> Steps[document.TrialResult]:
+        """What a trial came to; afterwards all is as it was."""
+        began = monotonic_ns()
+        snapshot = self._training.snapshot()
+        try:
+            losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
+            snapshot.restore()
+            blocks = yield from self._in_turns(trial, began + for_ns)
+        except _RaisedError as error:
+            return _result(trial, verdict="failed", reason=str(error))
+        finally:
+            snapshot.restore()
+        self._baseline_ns += blocks.off_ns
+        speedup = blocks.speedup()
+        differs = losses is not None and not _alike(losses, trial.tolerance)
+        return _result(
+            trial,
+            verdict="loss differs" if differs else speedup.verdict,
+            speedup=speedup.speedup,
+            low=speedup.low,
+            high=speedup.high,
+            pairs=speedup.pairs,
+            loss_before=losses and losses[0],
+            loss_after=losses and losses[1],
+            first_step_s=first_ns / 1e9,
+            took_s=(monotonic_ns() - began) / 1e9,
+        )
+
+    def _on_the_same_batches(
+        self, trial: Trial, snapshot: Snapshot
+    ) -> Steps[tuple[tuple[float, float] | None, int]]:
+        """Mean losses without and with it, and the time of its first step."""
+        source = self._training.source
+        batches = SAME_BATCHES * self._training.micro_batches
+        batches = math.ceil(batches / trial.whole) * trial.whole
+        before: list[Ran] = []
+        if source is not None and trial.tolerance is not None:
+            source.draw_from(source.replay(batches))
+            before = yield from self._with_loss(batches // self._training.micro_batches)
+            snapshot.restore()
+            source.draw_from(source.replay(batches))
+        self._switch(trial, on=True)
+        after = yield from self._with_loss(max(len(before), 1))
+        self._switch(trial, on=False)
+        if source is not None:
+            source.draw_from(None)
+        first, second = _mean_loss(before), _mean_loss(after)
+        return None if first is None or second is None else (first, second), after[0].ns
+
+    def _in_turns(self, trial: Trial, until_ns: float) -> Steps["_Blocks"]:
+        """Blocks without it and with it, until it is decided or the time is over."""
+        yield from self._warm(trial)
+        step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
+        steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
+        steps = math.ceil(steps / trial.whole) * trial.whole
+        blocks = _Blocks()
+        while blocks.pairs < LOOKS[-1]:
+            # Off on, on off, …: what drifts evenly costs both sides alike.
+            turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
+            for on in turns:
+                blocks.add((yield from self._block(trial, steps, on=on)), on=on)
+            if blocks.pairs in LOOKS and blocks.speedup().decided:
+                break
+            over = self._training.agree(monotonic_ns() - until_ns) > 0
+            if over and blocks.pairs >= LOOKS[0]:
+                break
+        return blocks
+
+    def _warm(self, trial: Trial) -> Steps[None]:
+        """Steps with it until they take equally long: caches fill, kernels are built."""
+        self._switch(trial, on=True)
+        if trial.settle:
+            yield trial.settle
+        fastest = math.inf
+        for _ in range(WARM_LOOKS):
+            times = [ran.ns for ran in (yield WARM_STEPS)]
+            fastest = self._training.agree(min(fastest, *times))
+            if self._training.agree(median(times)) <= STEADY * fastest:
+                break
+        self._switch(trial, on=False)
+
+    def _block(self, trial: Trial, steps: int, *, on: bool) -> Steps[float]:
+        """Nanoseconds per unit of work in one block; of several ranks, of the slowest."""
+        if on:
+            self._switch(trial, on=True)
+        if trial.settle:
+            yield trial.settle
+        self.untouched = not on
+        ran = yield steps
+        self.untouched = False
+        if on:
+            self._switch(trial, on=False)
+        work = sum(each.work for each in ran) or float(steps)
+        return self._training.agree(sum(each.ns for each in ran) / work)
+
+    # -- several together -----------------------------------------------------------------------
+
+    def _sets(self) -> Steps[None]:
+        """Put the best together, one after the other: their gains do not multiply."""
+        best = self._worth_keeping()
+        chosen, so_far = best[:1], self._speedup_of(best[:1])
+        for trial in best[1:]:
+            if trial.group and trial.group in {other.group for other in chosen}:
+                continue
+            if self._remaining_ns() <= 0:
+                return
+            tried = [*chosen, trial]
+            both = together(tried)
+            self._announce(both)
+            result = yield from self._measured(both, self._budget.trial_ns)
+            self._results.append(
+                msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
+            )
+            if result.verdict == "faster" and (result.speedup or 0.0) > so_far * ADDS:
+                chosen, so_far = tried, result.speedup or so_far
+
+    def _worth_keeping(self) -> list[Trial]:
+        """Changes that were faster, the best first."""
+        trials = {trial.id: trial for trial in self._trials}
+        return [
+            trials[result.id]
+            for result in document.in_order(self._results)
+            if result.id in trials
+            and result.kind == "change"
+            and result.verdict == "faster"
+            and (result.speedup or 0.0) >= LEAST_GAIN
+        ]
+
+    def _speedup_of(self, trials: Sequence[Trial]) -> float:
+        ids = {trial.id for trial in trials}
+        return next((result.speedup or 1.0 for result in self._results if result.id in ids), 1.0)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _with_loss(self, steps: int) -> Steps[list[Ran]]:
+        self.reads_loss = True
+        ran = yield steps
+        self.reads_loss = False
+        return ran
+
+    def _switch(self, trial: Trial, *, on: bool) -> None:
+        """Make or unmake a change; one that cannot be made is unmade as far as it was."""
+        part = f"trial {trial.id}"
+        self._guard.run(part, trial.on if on else trial.off)
+        faults = self._guard.faults
+        if self._training.agree(float(part in faults)):
+            self._guard.last(part, trial.off)
+            if self._training.source is not None:
+                self._training.source.draw_from(None)
+            raise _RaisedError(faults.get(part, "it failed on another rank"))
+
+    def _why_not(self, trial: Trial) -> str:
+        return trial.unavailable or self._earlier.ended_by.get(trial.id, "")
+
+    def _announce(self, trial: Trial) -> None:
+        self._trying = trial.id
+        self._tell(self.so_far())
+
+    def _note(self, trial: Trial, *, verdict: document.TrialVerdict, reason: str) -> None:
+        self._results.append(_result(trial, verdict=verdict, reason=reason))
+
+    def _spent_ns(self) -> int:
+        return monotonic_ns() - self._began_ns
+
+    def _remaining_ns(self) -> float:
+        """Of the budget; on all ranks what the latest has."""
+        return -self._training.agree(float(self._spent_ns() - self._budget.total_ns))
+
+
+class _RaisedError(Exception):
+    """A trial raised when it was switched."""
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Time per unit of work in blocks that took turns."""
+
+    off_ns: list[float] = field(default_factory=list)
+    on_ns: list[float] = field(default_factory=list)
+
+    @property
+    def pairs(self) -> int:
+        return min(len(self.off_ns), len(self.on_ns))
+
+    def add(self, ns: float, *, on: bool) -> None:
+        (self.on_ns if on else self.off_ns).append(ns)
+
+    def speedup(self) -> SwitchedSpeedup:
+        return switched_speedup(self.off_ns, self.on_ns)
+
+
+def _result(
+    trial: Trial, *, verdict: document.TrialVerdict, **facts: object
+) -> document.TrialResult:
+    return document.TrialResult(
+        id=trial.id,
+        kind=trial.kind,
+        title=trial.title or trial.id,
+        apply=trial.apply,
+        where=trial.where,
+        rules=trial.rules,
+        verdict=verdict,
+        **facts,  # type: ignore[arg-type] # names of its own fields
+    )
+
+
+def _mean_loss(steps: Sequence[Ran]) -> float | None:
+    losses = [ran.loss for ran in steps if ran.loss is not None]
+    return sum(losses) / len(losses) if losses and len(losses) == len(steps) else None
+
+
+def _alike(losses: tuple[float, float], tolerance: float | None) -> bool:
+    first, second = losses
+    if tolerance is None:
+        return True
+    return abs(first - second) <= tolerance * max(abs(first), abs(second), 1e-2)

@@ -1,0 +1,105 @@
+"""Takes a training through its trials: the conductor's plan runs as steps close.
+
+Steps with a change, and those that settle after it, are tagged `trial`: they are kept, and no
+statistic counts them.  The blocks without a change are steps like any other.
+"""
+
+import math
+from typing import ClassVar
+
+import torch
+
+from trainperf.core.phases import Tag
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.probes.base import Batch, Probe
+from trainperf.recording.recorder import Draft, Recorder
+from trainperf.trials.conductor import Conductor, Ran, Steps
+from trainperf.trials.training import Training
+
+
+class TrialsProbe(Probe):
+    """Asks the conductor after each block of steps what comes next.
+
+    It belongs behind all other probes: what they do as a step closes is part of the step.
+
+    Args:
+        conductor: Whose plan it is.
+        training: That is tried.
+        clock: The device's; `None` where nothing is waited for.
+        ends: Whether the process ends with the last trial.
+    """
+
+    name: ClassVar[str] = "trials"
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        training: Training,
+        clock: DeviceClock | None,
+        *,
+        ends: bool = False,
+    ) -> None:
+        self._ends = ends
+        self._conductor = conductor
+        self._training = training
+        self._clock = clock
+        self._plan: Steps[None] | None = None
+        self._left = 0
+        self._ran: list[Ran] = []
+        self._loss: object = None
+
+    def attach(self, recorder: Recorder) -> None:
+        """The plan begins with the first step."""
+        super().attach(recorder)
+        self._plan = self._conductor.plan()
+        self._left = next(self._plan)
+
+    def micro_batch(self, batch: Batch, loss: object) -> None:
+        """Keep the loss of the last micro-batch."""
+        del batch
+        if self._conductor.reads_loss:
+            self._loss = loss.get("loss") if isinstance(loss, dict) else loss
+
+    def close(self, draft: Draft) -> None:
+        """Count the step; at the end of a block, ask what comes next.  Runs every step."""
+        plan = self._plan
+        if plan is None:
+            return
+        if not self._conductor.untouched:
+            draft.tags |= Tag.TRIAL
+        self._left -= 1
+        if not self._left:
+            self._finish_on_device(draft)
+        work = self._training.source.take_work() if self._training.source is not None else 0.0
+        self._ran.append(Ran(ns=sum(draft.host_ns), work=work, loss=_value(self._loss)))
+        self._loss = None
+        if self._left:
+            return
+        ran, self._ran = self._ran, []
+        try:
+            self._left = plan.send(ran)
+        except StopIteration:
+            self._plan = None
+            if self._ends:
+                self._training.end()
+
+    def detach(self) -> None:
+        """The fit ended, perhaps amid a trial: its change is not unmade, the process ends."""
+        self._plan = None
+
+    def _finish_on_device(self, draft: Draft) -> None:
+        """What is still queued there is part of this block, and of its last step."""
+        if self._clock is None:
+            return
+        fence = self._clock.fence()
+        fence.synchronize()
+        self._clock.release([fence])
+        self.recorder.prolong(draft)
+
+
+def _value(loss: object) -> float | None:
+    """The number in a loss; steps whose losses are compared are timed by nobody."""
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        value = loss.detach().reshape(-1).tolist()[0]
+        return float(value) if math.isfinite(value) else None
+    return float(loss) if isinstance(loss, float) else None

@@ -1,0 +1,98 @@
+"""Start of the trials of a fit: what was asked for, and the probe that carries it out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainperf.core.artifacts import read_document, write_document
+from trainperf.core.artifacts.trials import Trials
+from trainperf.core.errors import ConfigError
+from trainperf.core.launch_environment import TrialLaunch
+from trainperf.recording.device_clock import DeviceClock
+from trainperf.recording.guard import Guard
+from trainperf.trials.builtin import builtin_trials
+from trainperf.trials.conductor import Budget, Conductor, EarlierAttempt
+from trainperf.trials.probe import TrialsProbe
+from trainperf.trials.training import Training
+from trainperf.trials.trial import Trial
+
+
+MINUTES = 2.0
+"""That trials take together by default, the warm-up not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOptions:
+    """What is to be tried in a fit.  Build it with `of` or `launched`, which check."""
+
+    own: tuple[Trial, ...] = ()
+    """The user's, before the built-in ones."""
+    launch: TrialLaunch = field(default_factory=TrialLaunch)
+    """What the command was told; its defaults where there is none."""
+    ends: bool = False
+    """Whether the process ends with the last of them: it was started for them."""
+
+    @classmethod
+    def of(cls, trials: Sequence[Trial], minutes: float = MINUTES) -> "TrialOptions":
+        """Trials in a fit that goes on after them.
+
+        Raises:
+            ConfigError: A member is no trial, two have the same name, or there is no time.
+        """
+        strangers = [trial for trial in trials if not isinstance(trial, Trial)]
+        if strangers:
+            raise ConfigError(
+                f"trials=[{strangers[0]!r}]: not a Trial; try Trial('name', on=…, off=…)"
+            )
+        ids = [trial.id for trial in trials]
+        twice = next((id_ for id_ in ids if ids.count(id_) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"trials: two are named {twice!r}; give one another name")
+        if minutes <= 0:
+            raise ConfigError(f"minutes={minutes}: must be above 0; try {MINUTES:g}")
+        return cls(own=tuple(trials), launch=TrialLaunch(minutes=minutes))
+
+    def probe(
+        self, training: Training, clock: DeviceClock | None, run: Path | None, guard: Guard
+    ) -> TrialsProbe:
+        """The probe that carries them out.
+
+        Args:
+            training: That is tried.
+            clock: The device's; `None` where nothing is waited for.
+            run: Directory of the run; `None` on ranks that write nothing.
+            guard: Of the fit.
+        """
+
+        def tell(trials: Trials) -> None:
+            if run is not None:
+                write_document(trials, run)
+
+        conductor = Conductor(
+            training,
+            self._chosen(training),
+            Budget(total_ns=round(self.launch.minutes * 60e9)),
+            tell,
+            guard,
+            script=self.launch.script,
+            earlier=self._earlier(),
+        )
+        return TrialsProbe(conductor, training, clock, ends=self.ends)
+
+    def _chosen(self, training: Training) -> list[Trial]:
+        launch = self.launch
+        offered = [*self.own, *builtin_trials(training)]
+        return [
+            trial
+            for trial in offered
+            if (not launch.only or trial.id in launch.only) and trial.id not in launch.without
+        ]
+
+    def _earlier(self) -> EarlierAttempt:
+        if self.launch.earlier is None:
+            return EarlierAttempt()
+        before = read_document(Trials, Path(self.launch.earlier))
+        return EarlierAttempt(
+            results=() if before is None else tuple(t for t in before.trials if not t.parts),
+            ended_by=dict(self.launch.ended_by),
+        )

@@ -1,0 +1,165 @@
+"""Training as trials see it: what they may touch; each adapter fills in what is its own."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from trainperf.core.errors import ConfigError
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.state import RESTORED, Snapshot, Stateful
+
+
+@dataclass(frozen=True, slots=True)
+class Mutable:
+    """A part of the loop that can be silenced, e.g. a callback or a logger."""
+
+    name: str
+    mute: Callable[[], object]
+    unmute: Callable[[], object]
+
+
+class Training:
+    """One training under trial.
+
+    Args:
+        module: That is trained.
+        optimizers: That step it.
+        device: Where it is.
+        source: Its batches; `None` where they cannot be taken over.
+        micro_batches: Batches of a step.
+        others: Schedulers and scalers, whose state is put back too.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizers: Sequence[Optimizer],
+        device: torch.device,
+        source: BatchSource | None = None,
+        micro_batches: int = 1,
+        others: Sequence[Stateful] = (),
+    ) -> None:
+        self.module = module
+        self.optimizers = list(optimizers)
+        self.device = device
+        self.source = source
+        self.micro_batches = micro_batches
+        self.others = list(others)
+        self.restores = RESTORED
+        """What is put back after each trial, in words."""
+        self._autocast = ExitStack()
+        self._forward_hooks: list[RemovableHandle] = []
+        self._update_hooks: list[RemovableHandle] = []
+
+    # -- what adapters add to or override -------------------------------------------------------
+
+    def hold_still(self) -> None:
+        """Before the first trial: keep from coming between what does, e.g. the epoch's end.
+
+        Batches are taken from a second loader, so that the first keeps its position.
+        """
+        if self.source is None:
+            return
+        try:
+            self.source.go_beside(self.source.second_pass())
+        except ConfigError:
+            self.source.endless = True
+        else:
+            self.restores = f"{RESTORED}, position of the loader"
+
+    def go_on(self) -> None:
+        """After the last trial: let all go on as if none had been."""
+        if self.source is not None:
+            self.source.go_beside(None)
+            self.source.endless = False
+
+    def end(self) -> None:
+        """End the process: what follows would save what the trials have trained."""
+        if self.source is not None:
+            self.source.end()
+
+    def set_autocast(self, dtype: torch.dtype | None) -> None:
+        """Compute forward under autocast from the next step on; `None` ends that.
+
+        Here: the forward of the watched module.  A loss outside of it stays as it was.
+        """
+        _remove(self._forward_hooks)
+        if dtype is not None:
+            context = torch.autocast(self.device.type, dtype)
+            self._forward_hooks = self._around_forward(context)
+
+    def mute_update(self, *, mute: bool) -> None:
+        """Leave the optimizer nothing to update: gradients are dropped just before."""
+        _remove(self._update_hooks)
+        if mute:
+            self._update_hooks = [
+                optimizer.register_step_pre_hook(_drop_gradients) for optimizer in self.optimizers
+            ]
+
+    autocast_line = 'with torch.autocast("cpu", torch.bfloat16): loss = …'
+    """How to keep autocast."""
+
+    @property
+    def computes_in_half(self) -> bool:
+        """Whether forward is in half precision already, by autocast or by its parameters."""
+        first = next(self.module.parameters(), None)
+        return first is not None and first.dtype in (torch.float16, torch.bfloat16)
+
+    @property
+    def batches_ahead(self) -> int:
+        """Batches that the loader's workers may have ready after a while."""
+        loader = None if self.source is None else self.source.loader
+        workers = getattr(loader, "num_workers", 0)
+        return int(workers * (getattr(loader, "prefetch_factor", None) or 2))
+
+    def loggers(self) -> list[Mutable]:
+        """Loggers of the loop, each of which can be silenced."""
+        return []
+
+    def callbacks(self) -> list[Mutable]:
+        """The user's callbacks, each of which can be silenced."""
+        return []
+
+    def snapshot(self) -> Snapshot:
+        """What is put back after each trial."""
+        return Snapshot(self.module, self.optimizers, self.others)
+
+    # -- the same for all -----------------------------------------------------------------------
+
+    def agree(self, value: float) -> float:
+        """The largest of a value over all ranks, so that every rank decides alike."""
+        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+            return value
+        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
+        dist.all_reduce(shared, op=dist.ReduceOp.MAX)
+        return shared.tolist()[0]  # type: ignore[no-any-return]
+
+    def _around_forward(self, context: AbstractContextManager[object]) -> list[RemovableHandle]:
+        def enter(*_: object) -> None:
+            self._autocast.enter_context(context)
+
+        def leave(*_: object) -> None:
+            self._autocast.close()
+
+        return [
+            self.module.register_forward_pre_hook(enter),
+            self.module.register_forward_hook(leave, always_call=True),
+        ]
+
+
+def _remove(hooks: list[RemovableHandle]) -> None:
+    for hook in hooks:
+        hook.remove()
+    hooks.clear()
+
+
+def _drop_gradients(optimizer: Optimizer, *_: object) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None

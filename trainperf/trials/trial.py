@@ -1,0 +1,102 @@
+"""Trial: one change that can be made and unmade between two steps of a training."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from trainperf.core.artifacts.trials import TrialKind
+from trainperf.core.errors import ConfigError
+
+
+LOSS_TOLERANCE = 0.02
+"""Relative difference of the mean loss on the same batches up to which training is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A change that is switched on and off while a training runs, to measure what it brings.
+
+    Both functions are called between two steps, in turns.  They must return soon, and `off` must
+    leave everything as it was before `on`: weights, optimizer and random generators are restored
+    by trainperf.
+
+    Args:
+        id: Unique name, e.g. `my_loss`.
+        on: Makes the change.
+        off: Unmakes it.
+        kind: A change that can be kept, or a ceiling: work left out, to see what it costs.
+        title: What is tried, in a few words; by default the name.
+        apply: The line to write to keep it.
+        where: Where that belongs, if the line does not say it.
+        rules: Findings whose advice it is, or whose bound it measures.
+        group: Of several changes with the same group at most one is in a set, e.g. `precision`.
+        settle: Steps after each switch that are like neither side, e.g. while queues drain; the
+            first always is.
+        whole: Steps of a block are a multiple of this, e.g. batches that are sorted together.
+        tolerance: Relative difference of the loss up to which it still trains the same; `None`
+            where the loss says nothing, as where the update is left out.
+        late: Whether it comes after the others, because it may leave something behind.
+        unavailable: Why it cannot be tried in this training; empty if it can.
+
+    Raises:
+        ConfigError: It has no name.
+    """
+
+    id: str
+    on: Callable[[], object]
+    off: Callable[[], object]
+    kind: TrialKind = "change"
+    title: str = ""
+    apply: str = ""
+    where: str = ""
+    rules: tuple[str, ...] = ()
+    group: str = ""
+    settle: int = 1
+    whole: int = 1
+    tolerance: float | None = LOSS_TOLERANCE
+    late: bool = False
+    unavailable: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise ConfigError("Trial(''): it has no name; try Trial('my_change', on=…, off=…)")
+
+
+def cannot(
+    id: str,  # noqa: A002 the field's name
+    why: str,
+    *,
+    title: str = "",
+    kind: TrialKind = "change",
+    rules: tuple[str, ...] = (),
+) -> Trial:
+    """A trial that does not apply to this training, and why."""
+    return Trial(id, _nothing, _nothing, kind, title, rules=rules, unavailable=why)
+
+
+def together(trials: Sequence[Trial]) -> Trial:
+    """Several changes as one: made in order, unmade in the opposite order."""
+
+    def on() -> None:
+        for trial in trials:
+            trial.on()
+
+    def off() -> None:
+        for trial in reversed(trials):
+            trial.off()
+
+    tolerances = [trial.tolerance for trial in trials if trial.tolerance is not None]
+    return Trial(
+        " + ".join(trial.id for trial in trials),
+        on,
+        off,
+        title=" + ".join(trial.title or trial.id for trial in trials),
+        apply="; ".join(filter(None, (trial.apply for trial in trials))),
+        rules=tuple(dict.fromkeys(rule for trial in trials for rule in trial.rules)),
+        settle=max(trial.settle for trial in trials),
+        whole=max(trial.whole for trial in trials),
+        tolerance=sum(tolerances) if tolerances else None,
+    )
+
+
+def _nothing() -> None:
+    """What a trial does that is never run."""
