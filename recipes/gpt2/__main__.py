@@ -18,6 +18,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(str(error))
     # Before transformers is imported, which reads it then: nothing is needed from the hub.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # The profiler of torch 2.13 prints marks of its own otherwise; read when torch is imported.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from recipes.gpt2.train import Recipe, free_folder, last_folder  # noqa: PLC0415 - seconds
     from recipes.gpt2.walk import walkthrough  # noqa: PLC0415 - the same: --help needs none
 

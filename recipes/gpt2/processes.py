@@ -34,6 +34,8 @@ class Planned:
     """Relative to the walkthrough's folder."""
     profiled: bool
     """Audit one step, and on a GPU trace the last ones."""
+    traced: bool = False
+    """Trace the last steps wherever it is; they are in no statistic."""
 
 
 class Training(Protocol):
@@ -57,7 +59,7 @@ class Processes:
 
     def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
         """One run, in this process."""
-        train(work, run.settings, order, run.folder, profiled=run.profiled)
+        train(work, run.settings, order, run.folder, profiled=run.profiled, traced=run.traced)
 
     def by_turns(
         self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
@@ -122,7 +124,7 @@ def _side(
     quieten()
     for run in runs:
         try:
-            train(work, run.settings, order, run.folder, profiled=run.profiled)
+            train(work, run.settings, order, run.folder, profiled=run.profiled, traced=run.traced)
         except RuntimeError as error:  # out of memory, or the compiler gave up
             sender.send(str(error) or type(error).__name__)
             return

@@ -1,0 +1,176 @@
+"""The tool chooses what comes next: measured before guessed, then by the report's order."""
+
+from pathlib import Path
+
+import pytest
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.walk import Planted, packed, sdpa, small_work, stage, workers
+
+from recipes.gpt2.advice import Advice, MeasuredTrial, next_change
+from recipes.gpt2.noise import least_gain, warning
+from recipes.gpt2.outcomes import StageOutcome
+from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.walk import walkthrough
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
+from trainperf.comparison.results import Speedup
+
+
+LOADER = stage("loader", workers, findings=("data_wait",), words="num_workers=")
+PACKED = stage("packed", packed, findings=("padding",))
+SDPA = stage("sdpa", sdpa, trials=("attention_sdpa",))
+BF16 = stage("bf16", packed, tempting=True)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    """Three fifths of the step are waited, and a fifth of the tokens are padding."""
+    steps = make_steps(
+        200, data_wait=30, forward=20, facts={"tokens_effective": 80, "tokens_padded": 100}
+    )
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 4})
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps, info=info)])
+    return examine(Run.open(run))
+
+
+def chosen(evidence: Evidence, *stages: Stage, **options: object) -> Advice | None:
+    """What comes next among these stages."""
+    return next_change(evidence, (), stages, every=False, **options)  # type: ignore[arg-type]
+
+
+def test_the_first_finding_that_applies_comes_next(evidence: Evidence) -> None:
+    """In the order of the report, in its words, whatever the order of the stages."""
+    first = evidence.summary.findings[0]
+
+    advice = chosen(evidence, SDPA, PACKED, LOADER)
+
+    assert advice is not None
+    assert advice.stage == LOADER
+    assert first.title in advice.words
+    assert first.action in advice.words
+    assert (advice.low, advice.high) == first.expected_gain
+
+
+def test_a_finding_asks_only_for_the_change_that_it_words(evidence: Evidence) -> None:
+    """Workers are advised, so nothing asks for a cache."""
+    cached = stage("cached", workers, findings=("data_wait",), words="cache")
+
+    assert chosen(evidence, cached) is None
+
+
+def test_without_evidence_of_others_half_to_all_of_the_loss_is_expected(
+    evidence: Evidence,
+) -> None:
+    """As findings are ranked, to the bound."""
+    padding = next(each for each in evidence.summary.findings if each.id == "padding")
+    assert padding.fraction is not None
+
+    advice = chosen(evidence, PACKED)
+
+    assert advice is not None
+    assert advice.low == pytest.approx(1 / (1 - padding.fraction / 2))
+    assert advice.high == pytest.approx(padding.gain_upper_bound)
+
+
+def test_packing_the_same_documents_spares_forward_and_backward_only(tmp_path: Path) -> None:
+    """Half of the tokens are padding, and half of the step is callbacks, which stay."""
+    facts = {"tokens_effective": 50, "tokens_padded": 100}
+    steps = make_steps(200, callbacks=10, forward=10, facts=facts)
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])
+
+    advice = chosen(examine(Run.open(run)), PACKED)
+
+    assert advice is not None
+    assert advice.low == pytest.approx(1 / (1 - 0.125))
+    assert advice.high == pytest.approx(1 / (1 - 0.25))
+
+
+def test_a_trial_outranks_every_finding(evidence: Evidence) -> None:
+    """What was measured is expected, however much a finding promises."""
+    trial = MeasuredTrial(id="attention_sdpa", speedup=1.1, low=1.08, high=1.12)
+
+    advice = next_change(evidence, [trial], [LOADER, SDPA], every=False)
+
+    assert advice is not None
+    assert (advice.stage, advice.low, advice.high) == (SDPA, 1.08, 1.12)
+
+
+def test_a_trial_that_gained_nothing_silences_the_finding(evidence: Evidence) -> None:
+    """The change was measured here, and brought 1 %."""
+    trial = MeasuredTrial(id="packing", speedup=1.01, low=1.0, high=1.02)
+    measured = stage("packed", packed, findings=("padding",), trials=("packing",))
+
+    assert next_change(evidence, [trial], [measured], every=False) is None
+
+
+def test_what_is_not_worth_three_percent_is_not_tried(evidence: Evidence) -> None:
+    """Nor what a noisy machine could not show."""
+    assert chosen(evidence, LOADER, PACKED, least=3.0) is None
+
+
+def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Evidence) -> None:
+    """With no gain expected beyond the limit of the rules."""
+    advice = chosen(evidence, BF16, SDPA)
+
+    assert advice is not None
+    assert (advice.stage, advice.low, advice.source) == (BF16, None, "silence")
+    assert advice.high == pytest.approx(1 / 0.9)
+
+
+def test_all_stages_are_tried_where_the_preset_wants_it(evidence: Evidence) -> None:
+    """In the order of the table, after those with advice."""
+    advice = next_change(evidence, (), [SDPA, BF16], every=True)
+
+    assert advice is not None
+    assert advice.stage == SDPA
+
+
+def test_a_walkthrough_takes_stages_in_the_order_of_the_advice(tmp_path: Path) -> None:
+    """What is waited comes first, though the table has it last."""
+    baseline = STAGES[0]
+
+    outcomes = walkthrough(small_work(tmp_path), [baseline, PACKED, LOADER], Planted())
+
+    assert [each.stage for each in outcomes] == ["baseline", "loader", "packed"]
+
+
+def outcome(high: float, pairs: int = 1) -> StageOutcome:
+    """A stage that gained 1.5×, with an interval up to *high*."""
+    return StageOutcome(
+        stage="packed",
+        change="",
+        status="kept",
+        why="",
+        settings=Settings(),
+        speedup=Speedup(value=1.5, low=1.5 / high * 1.5, high=high, per_rank=False),
+        noise=0.08,
+        runs=("run",) * pairs,
+    )
+
+
+def test_a_noisy_machine_shows_only_large_gains() -> None:
+    """The wider the interval of the first stage, the larger; more pairs show smaller ones."""
+    quiet, noisy = outcome(high=1.7), outcome(high=6.0)
+
+    few, many = least_gain(noisy, 5), least_gain(noisy, 10)
+
+    assert least_gain(quiet, 5) == 1.04
+    assert few is not None
+    assert many is not None
+    assert 1.1 < many < few
+
+
+def test_the_reach_of_the_last_pair_is_what_it_has() -> None:
+    """All pairs planned were run: their own interval says it."""
+    assert least_gain(outcome(high=1.65, pairs=3), 3) == pytest.approx(1.1)
+
+
+def test_a_noisy_machine_is_named_with_what_to_do() -> None:
+    """The noise that was measured, what it allows, and both ways out."""
+    words = warning(outcome(high=3.0), 1.5, 5, (10, 1.2))
+
+    assert "differ by 8.0 %" in words
+    assert "up to 10 pairs" in words
+    assert "1.20× or more" in words
+    assert "--minutes" in words
