@@ -1,8 +1,8 @@
 """Bench of the rules on the corpus in `tests/faults`: every faulty script, and its fixed twin.
 
 `python -m scripts.bench.faults [--kind KIND] [--only NAME] [--json FILE]
-[--gains FILE]`.  Takes ten minutes or
-more.
+[--gains FILE …]`.  Takes ten minutes or more.  `scripts.bench.fault_proofs` has the twins judged by
+`trainperf prove`.
 """
 
 import argparse
@@ -106,21 +106,22 @@ def _of_advice(judged: Sequence[Judged]) -> str:
     )
 
 
-def _write_gains(figures: Path) -> None:
-    """The table of the package, from an earlier run's figures; of pairs nobody can tell whose.
+def _write_gains(figures: Sequence[Path]) -> None:
+    """The table of the package, from earlier runs' figures; of pairs nobody can tell whose.
 
     A twin counts where it makes the change that the finding advises.
     """
-    measured = json.loads(figures.read_text(encoding="utf-8"))
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in figures]
+    machines = {f"{run['machine']['processor']}, torch {run['machine']['torch']}" for run in runs}
     parts: dict[str, list[float]] = {}
-    for row in measured["scripts"]:
+    for row in (row for run in runs for row in run["scripts"]):
         if row["kind"] != "single" or not row["share"] or not row["right"]:
             continue
         gain = row["advised_gain"] or (row["gain"] if row["same_change"] else None)
         if gain and row["found"][0] == row["expected"][0]:
             parts.setdefault(row["advised"], []).append((1 - 1 / gain) / row["share"])
     table = GainTable(
-        source=f"{measured['machine']['processor']}, torch {measured['machine']['torch']}",
+        source="; ".join(sorted(machines)),
         rules={
             name: Saved(low=min(mine), high=max(mine), scripts=len(mine))
             for name, mine in sorted(parts.items())
@@ -135,7 +136,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kind", action="append", choices=KINDS, help="may be repeated")
     parser.add_argument("--only", action="append", help="a script; may be repeated")
-    parser.add_argument("--gains", type=Path, help="only write the table of gains from these")
+    parser.add_argument(
+        "--gains", type=Path, nargs="+", help="only write the table of gains from these"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures here")
     return parser.parse_args()
 

@@ -21,7 +21,7 @@ from trainperf.lightning import (
     TokenThroughputMonitor,
     TrainPerf,
 )
-from trainperf.lightning.callback import Measurement
+from trainperf.lightning.measurement import Measurement
 from trainperf.meters import METERS
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import EVERYTHING, FACTS_OF, NOT_REQUESTED

@@ -62,7 +62,7 @@ class Loop:
             assert steps > 0, "a block of no steps would never end"
             try:
                 steps = plan.send([self._step(conductor) for _ in range(steps)])
-            except StopIteration:  # noqa: PERF203 it ends the plan
+            except StopIteration:
                 return conductor.so_far()
 
     def _step(self, conductor: Conductor) -> Ran:

@@ -1,213 +1,24 @@
-"""Callbacks that measure a fit: everything of it, or one thing each.
+"""Callbacks that measure a fit: everything of it, or one thing each."""
 
-Any set of them on one trainer shares one recorder: the first of them leads, the others only say
-what they want measured.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from typing_extensions import override
 
-from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
-from trainperf.core.steps.records import FINISHED
-from trainperf.lightning.session import Auditing, Session
-from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
+from trainperf.core.launch_environment import LaunchOptions
+from trainperf.lightning.measurement import Measurement
+from trainperf.lightning.session import Session
 from trainperf.meters import Measure, Meter
-from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
-from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.selection import EVERYTHING
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.sinks.base import Sink
-
-
-_USED = frozenset({"setup", "teardown", "on_exception", "on_save_checkpoint", "on_load_checkpoint"})
-_HOOKS = tuple(
-    name
-    for name in vars(Callback)
-    if (name.startswith("on_") or name in ("setup", "teardown")) and name not in _USED
-)
-"""Hooks that Lightning skips, bracket and all, while the attribute is `None`."""
-
-
-class Measurement(Callback):
-    """Base of our callbacks.  Of several on a trainer the first one leads."""
-
-    measures: ClassVar[frozenset[Measure]] = frozenset()
-    """What this callback asks for."""
-    yields: ClassVar[bool] = False
-    """Whether it leads, and its options hold, only where no other callback of ours does."""
-
-    def __init__(self) -> None:
-        self.session: Session | None = None
-        """The fit under measurement, while this callback leads one."""
-        self._restored: dict[str, Any] = {}
-        self._auditing: Auditing | None = None
-        self._listen()
-
-    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
-        """The fit begins: choose the run directory and put the relay in place."""
-        del pl_module
-        if stage != "fit" or self._leader(trainer) is not self:
-            return
-        # Another callback's `on_exception` that raises keeps ours from being called.
-        self._end(trainer, "interrupted")
-        attached = self._attached(trainer)
-        self.session = Session(
-            trainer,
-            frozenset().union(*(callback.measures for callback in attached)),
-            next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None),
-            next((c.extensions for c in attached if c.extensions is not None), None),
-            lines=next((c.lines for c in attached if c.lines is not None), False),
-        )
-        self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
-        # Lightning has no action of its own around the sanity check: our empty hooks bring one.
-        self._listen("on_sanity_check_start", "on_sanity_check_end", "on_train_start")
-
-    def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Model, optimizers and loaders exist."""
-        session = self.session
-        if session is None:
-            return
-        earlier = str(self._restored.get("run", ""))
-        if earlier != str(session.run):  # a tuner saves and restores this very fit
-            session.totals = dict(self._restored.get("totals", {}))
-            session.continues = earlier
-        self._listen()
-        guard = session.monitor.guard
-        guard.run(Session.part, lambda: self._start(session, trainer, pl_module))
-        if Session.part in guard.faults:
-            self._end(trainer, "failed")
-            return
-        measured = guard.wrap(Monitor.part, session.on_train_batch_end)
-        self._hear("on_train_batch_end", measured)
-        at = next((c.audit_at for c in self._attached(trainer) if c.audit_at is not None), None)
-        if at is not None and session.run is not None:
-            auditing = Auditing(session, pl_module, at)
-            guard.run(Auditing.part, lambda: self._audit(auditing, measured))
-        scaler = session.chosen.scaler
-        if scaler is not None:
-            attempt = guard.wrap(scaler.name, session.on_before_optimizer_step)
-            self._hear("on_before_optimizer_step", attempt)
-
-    def on_exception(
-        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException
-    ) -> None:
-        """Files are closed, the profiler is restored, and the numbers so far are reported."""
-        del pl_module
-        interrupted = isinstance(exception, KeyboardInterrupt)
-        self._end(trainer, "interrupted" if interrupted else type(exception).__name__)
-
-    def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
-        """The fit is over."""
-        del pl_module
-        if stage == "fit":
-            self._end(trainer, FINISHED)
-
-    # -- what a kind of measurement may add ----------------------------------------------------
-
-    dirpath: str | None = None
-    mask: MaskFunction | None = None
-    log_every_n_steps: int | None = None
-    report: bool = True
-    lines: bool | None = None
-    audit_at: int | None = None
-    extensions: Extensions | None = None
-
-    def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
-        """Probes beyond those of `measures`."""
-        del session, trainer
-        return []
-
-    # -- inside -------------------------------------------------------------------------------
-
-    def _end(self, trainer: "pl.Trainer", reason: str) -> None:
-        session, self.session = self.session, None
-        if session is None:
-            return
-        auditing, self._auditing = self._auditing, None
-        if auditing is not None:
-            auditing.end()
-        self._listen()
-        session.finish(reason)
-        if session.monitor.started:
-            self._restored = session.state()
-        _close(session, trainer, aloud=self._speaks(trainer), wait=reason == FINISHED)
-
-    def _start(
-        self, session: Session, trainer: "pl.Trainer", pl_module: "pl.LightningModule"
-    ) -> None:
-        attached = self._attached(trainer)
-        mask = next((c.mask for c in attached if c.mask is not None), None)
-        extra = [probe for callback in attached for probe in callback.probes(session, trainer)]
-        say = partial(_announce, written=session.run is not None)
-        session.start(pl_module, mask, extra, say if self._speaks(trainer) else None)
-
-    def _audit(self, auditing: Auditing, measured: Callable[..., object]) -> None:
-        """Be called before each batch too, until the step to audit is over."""
-
-        def over() -> None:
-            self._mute("on_train_batch_start")
-            self._hear("on_train_batch_end", measured)
-
-        self._auditing = auditing
-        self._hear("on_train_batch_start", auditing.before_batch)
-        self._hear("on_train_batch_end", auditing.around(measured, over))
-
-    def _speaks(self, trainer: "pl.Trainer") -> bool:
-        return trainer.is_global_zero and all(c.report for c in self._attached(trainer))
-
-    def _listen(self, *hooks: str) -> None:
-        """Be called at these hooks only: each one costs the loop a bracket."""
-        for name in _HOOKS:
-            if name in hooks:
-                self.__dict__.pop(name, None)
-            else:
-                self._mute(name)
-
-    def _mute(self, name: str) -> None:
-        """Let Lightning skip the hook, unless it is that of a subclass."""
-        if self._is_users(name):
-            self.__dict__.pop(name, None)
-        else:
-            self.__dict__[name] = None
-
-    def _hear(self, name: str, hook: Callable[..., object]) -> None:
-        """Have Lightning call *hook* as if it were a method, before the one of a subclass."""
-        if not self._is_users(name):
-            self.__dict__[name] = hook
-            return
-        self.__dict__.pop(name, None)
-        users = getattr(self, name)
-
-        def both(*arguments: object) -> None:
-            hook(*arguments)
-            users(*arguments)
-
-        self.__dict__[name] = both
-
-    def _is_users(self, name: str) -> bool:
-        """Whether a subclass has a hook of its own there."""
-        return getattr(type(self), name) is not getattr(Measurement, name)
-
-    @staticmethod
-    def _attached(trainer: "pl.Trainer") -> "list[Measurement]":
-        ours = [c for c in trainer.callbacks if isinstance(c, Measurement)]
-        return sorted(ours, key=lambda callback: callback.yields)
-
-    @classmethod
-    def _leader(cls, trainer: "pl.Trainer") -> "Measurement":
-        """The one that measures most: `TrainPerf` keeps totals, the others none."""
-        return max(cls._attached(trainer), key=lambda callback: len(callback.measures))
+from trainperf.trials import Trial, TrialOptions
+from trainperf.trials.start import MINUTES
 
 
 class TrainPerf(Measurement):
@@ -228,6 +39,12 @@ class TrainPerf(Measurement):
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
             meters need.
         sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.
+        trials: Changes of your own (`trainperf.trials.Trial`) that are switched on and off in
+            this fit to see what they bring, before the built-in ones; `[]` tries those alone.
+            Weights, optimizer, random generators and the Trainer's counters are put back, and the
+            fit goes on as if nothing had been tried; what callbacks and metrics of your own count
+            is not.  A step that raises under a change ends the fit: `trainperf try` survives it.
+        trial_minutes: For all of them together.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
@@ -248,6 +65,8 @@ class TrainPerf(Measurement):
         meters: Sequence[Meter] = (),
         probes: Sequence[Probe] = (),
         sinks: Sequence[Sink] = (),
+        trials: Sequence[Trial] | None = None,
+        trial_minutes: float = MINUTES,
     ) -> None:
         super().__init__()
         demand_mask(tokens)
@@ -259,6 +78,7 @@ class TrainPerf(Measurement):
         if audit_at is not None and audit_at < 0:
             raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
         self.extensions = Extensions.of(meters=meters, sinks=sinks, probes=probes)
+        self.trials = None if trials is None else TrialOptions.of(trials, trial_minutes)
         self.audit_at = audit_at
         self.loader_anatomy = loader_anatomy
         self.mask = tokens
@@ -284,41 +104,29 @@ class TrainPerf(Measurement):
 
 
 class AutoTrainPerf(TrainPerf):
-    """The callback of `trainperf run`; where the script has a `TrainPerf` too, that one leads."""
+    """The callback of `trainperf run`; where the script has a `TrainPerf` too, that one leads.
+
+    Args:
+        options: What the command was told.
+    """
 
     yields = True
+
+    def __init__(self, options: LaunchOptions | None = None) -> None:
+        options = options or LaunchOptions()
+        super().__init__(
+            dirpath=options.dirpath,
+            audit_at=options.audit_at,
+            loader_anatomy=options.loader_anatomy,
+        )
+        if options.trials is not None:
+            self.trials = TrialOptions(launch=options.trials, ends=True)
 
     @property
     @override
     def state_key(self) -> str:
         """Different from that of `TrainPerf`: Lightning refuses two callbacks of one key."""
         return "trainperf run"
-
-
-def _announce(readings: dict[str, Reading], *, written: bool) -> None:
-    """The first answer, so that nobody waits for the end of the fit."""
-    answer = first_answer(readings, written=written)
-    if answer is not None:
-        rank_zero_info("%s", answer)
-
-
-def _close(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) -> None:
-    """Write the summary and print the report, on rank 0.  After the fit: it may take its time."""
-    run = session.run
-    if run is None or not trainer.is_global_zero:
-        return
-    session.monitor.guard.run("chip", lambda: note_chip(run, measure=wait))
-    ranks = trainer.world_size if wait else 1
-    session.monitor.guard.run("report", lambda: _report(run, trainer, ranks, aloud=aloud))
-
-
-def _report(run: Path, trainer: "pl.Trainer", ranks: int, *, aloud: bool) -> None:
-    summary = close_run(run, ranks=ranks, aloud=aloud)
-    values = of_all_ranks(summary)
-    for logger in trainer.loggers:
-        if values:  # live, each rank knows only its own
-            logger.log_metrics(values, step=trainer.global_step)
-        show(getattr(logger, "experiment", None), summary, trainer.global_step)
 
 
 class StepTimeMonitor(Measurement):

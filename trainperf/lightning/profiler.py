@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import PyTorchProfiler
 
 from trainperf.core.errors import ConfigError
-from trainperf.lightning.callback import Measurement
+from trainperf.lightning.measurement import Measurement
 from trainperf.lightning.relay import ProfilerRelay
 from trainperf.lightning.session import Session
 from trainperf.meters import Measure

@@ -15,10 +15,11 @@ from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.phases import Tag
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
-from trainperf.lightning.actions import Action
+from trainperf.lightning.actions import Action, overrides
 from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.optimizer_updates import Updates
 from trainperf.lightning.run_info import LoggedProbe, configuration, objects, period
+from trainperf.lightning.trials import FitTrials, HearUpdates
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
@@ -72,6 +73,9 @@ class Session:
         self._extensions = extensions or Extensions()
         self._lines = lines
         self._updates = Updates(trainer)
+        self.trials: FitTrials | None = None
+        self.hear_updates: HearUpdates = lambda _: lambda: None
+        """How to be called before each update."""
         self._step = 0
         self._batch_is_step = False
         self.chosen = Chosen()
@@ -96,7 +100,8 @@ class Session:
         watched = objects(trainer, mask)
         watched.run = self.run if self.writes else None
         self._accumulation = trainer.accumulate_grad_batches
-        loggers = trainer.loggers if trainer.is_global_zero else ()
+        thrown_away = self.trials is not None and self.trials.ends
+        loggers = trainer.loggers if trainer.is_global_zero and not thrown_away else ()
         self.chosen = start_fit(
             self.monitor,
             FitPlan(
@@ -116,6 +121,7 @@ class Session:
                 measures=self._measures,
                 lines=self._lines,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
+                trials=self._trials,
                 reasons=lambda _: _iterator_reasons(module),
                 extensions=self._extensions,
                 totals=self.totals,
@@ -209,6 +215,16 @@ class Session:
 
     # -- inside -------------------------------------------------------------------------------
 
+    def _trials(self, chosen: Chosen) -> list[Probe]:
+        if self.trials is None:
+            return []
+
+        def resumes() -> None:
+            self._step = self._updates.counter.completed + self._updates.hooked
+
+        run = self.run if self.writes else None
+        return self.trials.probes(chosen, run, self.monitor.guard, self.hear_updates, resumes)
+
     def _stop_listening(self) -> None:
         """After a fault of ours no step is measured any more: a part of one would be no step."""
         self.relay.silence()
@@ -256,17 +272,12 @@ class Session:
         """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""
         trainer = self._trainer
         if action.kind == "Callback":
-            return any(_differs(owner, pl.Callback, action.hook) for owner in owners)
+            return any(overrides(owner, pl.Callback, action.hook) for owner in owners)
         if action.kind == "LightningModule":
-            return _differs(trainer.lightning_module, pl.LightningModule, action.hook)
+            return overrides(trainer.lightning_module, pl.LightningModule, action.hook)
         if action.kind == "LightningDataModule":
-            return _differs(trainer.datamodule, pl.LightningDataModule, action.hook)
+            return overrides(trainer.datamodule, pl.LightningDataModule, action.hook)
         return False
-
-
-def _differs(owner: object, base: type, hook: str) -> bool:
-    function = getattr(owner, hook, None)
-    return getattr(function, "__func__", function) is not getattr(base, hook, None)
 
 
 def _local(base: str) -> Path:

@@ -32,6 +32,4 @@ def _callback(options: LaunchOptions) -> object:
             os.close(os.open(options.marker, os.O_CREAT | os.O_WRONLY))
     from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 only under that command
 
-    return AutoTrainPerf(
-        dirpath=options.dirpath, audit_at=options.audit_at, loader_anatomy=options.loader_anatomy
-    )
+    return AutoTrainPerf(options)

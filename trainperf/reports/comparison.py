@@ -124,7 +124,7 @@ def _limit(comparison: Comparison, first: FirstSteps) -> str:
         return limit
     return (
         f"{limit} The first step took {duration(lost_s)} longer, more than the next "
-        f"{first.period:,} gain: watch for an epoch that begins like that."
+        f"{first.period:,} gain: if every epoch begins like that, the fit is slower."
     )
 
 

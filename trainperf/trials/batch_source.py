@@ -63,6 +63,11 @@ class BatchSource:
         self._loops = iterator
         return self
 
+    def release(self) -> Iterator[Any]:
+        """The loop's own iterator, to be put back into its place."""
+        loops, self._loops = self._loops, iter(())
+        return loops
+
     def __iter__(self) -> Iterator[Any]:
         return self
 

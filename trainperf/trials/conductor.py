@@ -152,7 +152,7 @@ class Conductor:
         """Steps until they take equally long."""
         before = math.inf
         for _ in range(WARM_LOOKS):
-            now = median(ran.ns for ran in (yield WARM_STEPS))
+            now = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
             if max(now / before, before / now) <= STEADY:
                 return
             before = now

@@ -9,12 +9,16 @@ from typing import ClassVar
 
 import torch
 
-from trainperf.core.phases import Tag
+from trainperf.core.phases import Gap, Tag
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.probes.base import Batch, Probe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.trials.conductor import Conductor, Ran, Steps
 from trainperf.trials.training import Training
+
+
+_EPOCH_ENDS = (int(Gap.EPOCH_BOUNDARY), int(Gap.SHUTDOWN))
+"""What a step that no batch follows at once is closed in."""
 
 
 class TrialsProbe(Probe):
@@ -70,10 +74,13 @@ class TrialsProbe(Probe):
         self._left -= 1
         if not self._left:
             self._finish_on_device(draft)
+        self._training.step_ended()
         work = self._training.source.take_work() if self._training.source is not None else 0.0
-        self._ran.append(Ran(ns=sum(draft.host_ns), work=work, loss=_value(self._loss)))
+        if self._left >= 0:
+            self._ran.append(Ran(ns=sum(draft.host_ns), work=work, loss=_value(self._loss)))
         self._loss = None
-        if self._left:
+        # Nothing is switched at an epoch's end: validation may follow, or what comes after the fit.
+        if self._left > 0 or self.recorder.ground in _EPOCH_ENDS:
             return
         ran, self._ran = self._ran, []
         try:

@@ -77,6 +77,8 @@ class TrialOptions:
             script=self.launch.script,
             earlier=self._earlier(),
         )
+        # The loop may be held still: without a plan it would be so for ever.
+        guard.when_faulty(TrialsProbe.name, training.end if self.ends else training.go_on)
         return TrialsProbe(conductor, training, clock, ends=self.ends)
 
     def _chosen(self, training: Training) -> list[Trial]:

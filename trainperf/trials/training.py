@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -79,6 +80,9 @@ class Training:
             self.source.go_beside(None)
             self.source.endless = False
 
+    def step_ended(self) -> None:
+        """A step was closed, and another may begin.  Runs every step."""
+
     def end(self) -> None:
         """End the process: what follows would save what the trials have trained."""
         if self.source is not None:
@@ -125,6 +129,23 @@ class Training:
     def callbacks(self) -> list[Mutable]:
         """The user's callbacks, each of which can be silenced."""
         return []
+
+    def logging_interval(self) -> int | None:
+        """Steps between two points in the loggers; `None` where the loop has no such setting."""
+        return None
+
+    def set_logging_interval(self, steps: int) -> None:
+        """Log every so many steps; nothing happens where there is no such setting."""
+
+    @property
+    def data_parallel(self) -> DistributedDataParallel | None:
+        """What reduces the gradients over the ranks; `None` without DDP."""
+        return self.module if isinstance(self.module, DistributedDataParallel) else None
+
+    def set_reduction(self, *, on: bool) -> None:
+        """Reduce the gradients over the ranks from the next step on, or keep each rank's own."""
+        if self.data_parallel is not None:
+            self.data_parallel.require_backward_grad_sync = on
 
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
