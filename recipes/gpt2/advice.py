@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from recipes.gpt2.stages import Stage
-from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.base import REFILL_S, Evidence, warm_bound
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import CAUTION, LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import share
@@ -25,7 +27,7 @@ from trainperf.core.readings import (
 WORTH = 1.03
 """Gain that is worth a stage."""
 
-Source = Literal["trial", "corpus", "report", "silence"]
+Source = Literal["trial", "report", "silence"]
 """Where an expectation comes from; the last: no finding is about the change."""
 
 
@@ -109,30 +111,44 @@ def _advised(evidence: Evidence, stages: Sequence[Stage]) -> Iterator[Advice]:
                     words=f"{finding.title}. {finding.advice}: {finding.action}",
                     low=low,
                     high=high,
-                    source="report" if finding.expected_gain is None else "corpus",
+                    source="report",
                     where=finding.where.rpartition("site-packages/")[2],
                 )
 
 
-def _expected(finding: Finding, summary: Summary) -> tuple[float | None, float | None]:
-    """The corpus' range; else from half of what is lost, as findings are ranked, to the bound.
+_HANDED_ON = 2.0
+"""Callbacks that log hand their values to a thread of Python (TensorBoard's writer), which keeps
+the interpreter from the training for as long again at most."""
 
-    Padding: the bound is that of a batch that is filled up with more documents.  Here an update
+
+def _expected(finding: Finding, summary: Summary) -> tuple[float | None, float | None]:
+    """From half of what is lost, as findings are ranked, to all of it with caches that stay warm.
+
+    Padding: the report's bound is that of a batch filled up with more documents.  Here an update
     keeps its documents, so only forward and backward get shorter.
     """
-    if finding.expected_gain is not None:
-        return finding.expected_gain
-    if finding.fraction is None:
+    lost = finding.fraction
+    if lost is None:
         return None, None
-    if finding.id != "padding":
-        return amdahl(CAUTION * finding.fraction), finding.gain_upper_bound
+    if finding.id == "padding":
+        lost *= _passes_fraction(summary)
+    most = msgspec.structs.replace(finding, fraction=lost, gain_upper_bound=amdahl(lost))
+    bounds = [warm_bound(most, summary).gain_upper_bound]
+    if finding.id == "callbacks":
+        twice = _HANDED_ON * lost + REFILL_S / (summary.value(STEP_MEAN_S) or 1.0)
+        bounds.append(amdahl(min(twice, 0.9)))
+    else:
+        bounds.append(finding.gain_upper_bound if finding.id != "padding" else None)
+    return amdahl(CAUTION * lost), max(filter(None, bounds), default=None)
+
+
+def _passes_fraction(summary: Summary) -> float:
+    """Share of forward and backward in what is not waited; 1 where they were not told apart."""
     step_s = summary.value(STEP_MEAN_S)
     passes = [summary.value(name) for name in (PHASE_FORWARD_S, PHASE_BACKWARD_S)]
-    lost = finding.fraction
-    if step_s and None not in passes:
-        waits = 1 - (summary.value(DATA_WAIT_FRACTION) or 0.0)
-        lost *= sum(filter(None, passes)) / step_s / waits
-    return amdahl(CAUTION * lost), amdahl(lost)
+    if not step_s or None in passes:
+        return 1.0
+    return sum(filter(None, passes)) / step_s / (1 - (summary.value(DATA_WAIT_FRACTION) or 0.0))
 
 
 def _middle(advice: Advice) -> float:

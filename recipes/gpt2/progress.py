@@ -60,8 +60,7 @@ def advice(prediction: Prediction) -> str:
 
 BASES = {
     "trial": "a trial of it in this training",
-    "corpus": "what the same change gained in the corpus",
-    "report": "from half of what the finding says is lost to all of it",
+    "report": "from half of what the finding says is lost to all of it, with warm caches",
     "silence": "the report has no finding about it",
 }
 

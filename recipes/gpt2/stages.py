@@ -121,8 +121,8 @@ PRESETS: dict[str, Preset] = {
             start=FIRST_SCRIPT,
             every=False,
             steps=60,
-            turns=5,
-            least_turns=3,
+            turns=6,
+            least_turns=4,
             minutes=5.0,
             learning_rate=3e-3,
         ),
@@ -260,6 +260,7 @@ STAGES: tuple[Stage, ...] = (
         bound=bounds.in_precision("fp16"),
         findings=("matmul_precision",),
         words='"16-mixed"',
+        trials=("autocast_fp16",),
     ),
     Stage(
         name="bf16",
@@ -300,6 +301,7 @@ STAGES: tuple[Stage, ...] = (
         apply=lambda kept: replace(kept, fused=True),
         bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit(warm=True)),
         findings=("optimizer_not_fused",),
+        trials=("optimizer_fused",),
     ),
     Stage(
         name="metrics",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 import lightning as L  # noqa: N812 - the name Lightning's own documentation uses
 import torch
@@ -20,8 +21,12 @@ from recipes.gpt2.batches import Batch, Document, pack, pad
 from recipes.gpt2.habits import habits
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import Preset, Settings
-from recipes.gpt2.text import CachedDocuments, DocumentDataset, DocumentSpan
+from recipes.gpt2.text import DocumentDataset, DocumentSpan
 from trainperf.lightning import ScheduledProfiler, TrainPerf
+
+
+Also = Literal["", "trace", "trials"]
+"""What else is done in a run: its last steps are traced, or changes are tried in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,8 @@ class Recipe:
     accelerator: str = "auto"
     minutes: float = 6.0
     """The most that the runs take together."""
+    trial_minutes: float = 0.0
+    """Of trials once no finding is left; 0 for none."""
     model: type[GPT2] = GPT2
 
 
@@ -47,7 +54,7 @@ def train(
     name: str,
     *,
     profiled: bool,
-    traced: bool = False,
+    also: Also = "",
 ) -> Path:
     """Train once, from the same weights on the same documents as ever; the run directory.
 
@@ -58,7 +65,7 @@ def train(
         name: Of the run's folder below that of the walkthrough.
         profiled: Audit one step, and on a GPU trace the last ones; neither counts in any
             statistic.
-        traced: Trace the last ones wherever it is.
+        also: What else is done in a profiled run.
     """
     # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
@@ -75,11 +82,7 @@ def train(
         logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
         callbacks=[
             *habits(settings),
-            *(
-                observers(work, settings, order, traced=traced or torch.cuda.is_available())
-                if profiled
-                else [TrainPerf(report=False)]
-            ),
+            *(observers(work, settings, order, also) if profiled else [TrainPerf(report=False)]),
         ],
         log_every_n_steps=settings.log_every,
         # Nothing here is worth keeping, and a bar would draw over the report.
@@ -94,12 +97,14 @@ def train(
 
 
 def observers(
-    work: Recipe, settings: Settings, order: list[DocumentSpan], *, traced: bool
+    work: Recipe, settings: Settings, order: list[DocumentSpan], also: Also
 ) -> list[Callback]:
     """TrainPerf with all that findings stand on, and perhaps a trace of the last steps."""
+    if also == "trials":
+        return [TrainPerf(report=False, trials=[], trial_minutes=work.trial_minutes)]
     typical = typical_update(work.preset, settings, order)
     callbacks: list[Callback] = [TrainPerf(report=False, audit_at=typical, loader_anatomy=True)]
-    if traced:
+    if also == "trace" or torch.cuda.is_available():
         # At the end, so that no steady step comes after it.
         wait = max(1, work.steps - 8)
         callbacks.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
@@ -153,7 +158,7 @@ def loader(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> Dat
             "of an update"
         )
     return DataLoader(
-        (CachedDocuments if settings.cached else DocumentDataset)(order),
+        DocumentDataset(order, cached=settings.cached),
         batch_size=preset.documents // settings.accumulation,
         shuffle=False,
         collate_fn=collate(preset, settings),

@@ -8,7 +8,7 @@ from itertools import islice
 import msgspec
 
 from recipes.gpt2 import progress
-from recipes.gpt2.advice import WORTH, Advice, next_change
+from recipes.gpt2.advice import WORTH, Advice, MeasuredTrial, next_change
 from recipes.gpt2.machine import Machine, this_machine, unsupported
 from recipes.gpt2.micro_batch import with_swept_batch
 from recipes.gpt2.noise import SHOWN, least_gain, warning
@@ -31,6 +31,8 @@ from recipes.gpt2.train import Recipe, quieten
 from recipes.gpt2.verdicts import baseline, with_verdict
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import Trials
 from trainperf.core.machine.clocks import wall_clock_anchor
 from trainperf.core.stats.sequential import Looks
 from trainperf.reports.run.run_view import headline
@@ -98,14 +100,30 @@ class _Walk:
         self._add(outcome or self._trial(1.0).baseline(stage))
 
     def next_advice(self, stages: Sequence[Stage]) -> Advice | None:
-        """What to try next, by the run of the settings kept last."""
-        return next_change(
-            examine(Run.open(self._work.out / self.kept.runs[0])),
-            (),
-            self._open(stages),
-            every=self._work.preset.every,
-            least=self._least,
-        )
+        """What to try next, by the run of the settings kept last, and by trials in them."""
+        evidence = examine(Run.open(self._work.out / self.kept.runs[0]))
+        stages, every = self._open(stages), self._work.preset.every
+        advice = next_change(evidence, (), stages, every=every, least=self._least)
+        if self._work.trial_minutes and (advice is None or advice.source == "silence"):
+            advice = next_change(evidence, self._trials(), stages, every=every, least=self._least)
+        return advice
+
+    def _trials(self) -> list[MeasuredTrial]:
+        """Changes that were tried in the settings kept last, in a run of their own."""
+        folder = f"trials/{self.kept.stage}"
+        run = Planned(settings=self.kept.settings, folder=folder, profiled=True, also="trials")
+        path = self._work.out / directory(run)
+        if not path.exists():
+            self._training.alone(self._work, self._order, run)
+        tried = read_document(Trials, path)
+        return [
+            MeasuredTrial(id=each.id, speedup=each.speedup, low=each.low, high=each.high)
+            for each in (() if tried is None else tried.trials)
+            if each.verdict in ("faster", "slower", "equal")
+            and each.speedup is not None
+            and each.low is not None
+            and each.high is not None
+        ]
 
     def go_on(self, advice: Advice, stages: Sequence[Stage]) -> None:
         """Try what was advised."""
@@ -122,7 +140,7 @@ class _Walk:
     def trace_last(self) -> None:
         """Run the settings kept last once more, traced, as the baseline was."""
         kept = self.kept
-        run = Planned(settings=kept.settings, folder=AFTER, profiled=True, traced=True)
+        run = Planned(settings=kept.settings, folder=AFTER, profiled=True, also="trace")
         if kept.status != "baseline" and not (self._work.out / AFTER).exists():
             self._training.alone(self._work, self._order, run)
         save(self.outcomes, self._work)
@@ -213,7 +231,7 @@ class Trial:
     def baseline(self, stage: Stage) -> StageOutcome:
         """The first stage, which has nothing to be compared with."""
         settings = stage.apply(self._work.preset.start)
-        run = replace(self._planned(stage.name, stage.name, settings, 1), traced=True)
+        run = replace(self._planned(stage.name, stage.name, settings, 1), also="trace")
         with self._budget.measured(runs=1):
             self._training.alone(self._work, self._order, run)
         return self._written(baseline(stage, settings, directory(run), self._work.out))

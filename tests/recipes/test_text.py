@@ -8,7 +8,6 @@ import pytest
 from recipes.gpt2.stages import PRESETS
 from recipes.gpt2.text import (
     END,
-    CachedDocuments,
     DocumentDataset,
     find_documents,
     standard_library,
@@ -62,7 +61,7 @@ def test_text_tokenised_once_gives_the_same_documents(tmp_path: Path) -> None:
     """Whatever the bytes are."""
     places = find_documents(write(tmp_path, a=b"abc\xff\n\ndefghijklmnop"), PRESET)
 
-    assert list(CachedDocuments(places)) == list(DocumentDataset(places))
+    assert list(DocumentDataset(places, cached=True)) == list(DocumentDataset(places))
 
 
 def test_a_single_file_is_a_text(tmp_path: Path) -> None:
