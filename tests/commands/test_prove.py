@@ -13,7 +13,7 @@ from support.docs import SCRIPT
 from support.loops import read
 
 from trainperf.commands import main
-from trainperf.commands._paired_runs import _end
+from trainperf.commands._paired_runs import end_trainings
 from trainperf.core.interleaving.children import can_be_stopped
 from trainperf.core.phases import Gap, Tag
 
@@ -163,8 +163,8 @@ def test_a_process_group_is_signalled_only_while_it_is_known_to_be_ours(
     with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as training:
         if not signalled:
             training.wait()
-        _end([training], signal.SIGTERM)
-        _end([training], signal.SIGTERM)
+        end_trainings([training], signal.SIGTERM)
+        end_trainings([training], signal.SIGTERM)
 
     assert groups == [training.pid] * signalled
 

@@ -35,6 +35,23 @@ def test_a_long_run_keeps_its_paces_where_they_were() -> None:
     assert np.allclose(shown, expected, atol=0.1)
 
 
+def test_a_reading_of_waiting_is_of_the_steps_since_the_one_before() -> None:
+    """9 ms of three steps of 10 ms; of two that were read one by one only the second waited."""
+    fold, schema = PaceFold(), StepSchema(("pace_ns", "waited_ns"))
+    waited_ns = [None, None, 9e6, 0, 5e6, None]
+    steps = [
+        make_step(index, facts={"pace_ns": 1.0, "waited_ns": waited_ns[index % 6]}, forward=10.0)
+        for index in range(24)
+    ]
+    fold.observe([StepBlock.from_records(steps, schema)])
+    paced = fold.steps()
+
+    assert paced is not None
+    assert np.allclose(paced.waited[:6], [0.3, 0.3, 0.3, 0, 0.5, 0.225])
+    assert paced.waited[-1] == 0
+    assert len(paced.undisturbed().steps) == 5
+
+
 def test_a_run_without_timings_has_no_paces() -> None:
     """Nothing is assumed."""
     assert PaceFold().steps() is None

@@ -88,3 +88,12 @@ def test_what_is_dear_is_done_so_rarely_that_it_takes_a_thousandth_of_the_time()
 
     assert dear.next_ns == 8 * SECOND
     assert free.next_ns == 2 * SECOND
+
+
+def test_what_was_interrupted_counts_as_a_few_times_the_least() -> None:
+    """4 ms off the core do not keep a reading of 1 µs away for 4 s."""
+    limit = CostLimit(interrupted=4)
+    limit.done(0, 1000)
+    limit.done(SECOND, 4_000_000)
+
+    assert limit.next_ns == SECOND + 4_000_000

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from support.cases import CASES, Case
 from support.runs import make_run_dir
+from support.tried import TRIED
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.schema import Summary
 from trainperf.reports.run import markdown, text
+from trainperf.reports.trials import trials_markdown, trials_text
 
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -40,7 +42,11 @@ def main() -> None:
             if name in MARKDOWN:
                 document = markdown.render(summary_of_case(make(), Path(path)))
                 (GOLDEN / f"{name}.md").write_text(document, encoding="utf-8")
-    sys.stdout.write(f"{len(CASES)} reports in {GOLDEN}: read them\n")
+    for name, trials in TRIED.items():
+        (GOLDEN / "trials" / f"{name}.txt").write_text(trials_text(trials), encoding="utf-8")
+    document = trials_markdown(TRIED["best"])
+    (GOLDEN / "trials" / "best.md").write_text(document, encoding="utf-8")
+    sys.stdout.write(f"{len(CASES) + len(TRIED)} reports in {GOLDEN}: read them\n")
 
 
 if __name__ == "__main__":

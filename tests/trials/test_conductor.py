@@ -3,12 +3,14 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 import torch
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.recording.guard import Guard
+from trainperf.trials import conductor as conductor_module
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.conductor import Budget, Conductor, EarlierAttempt, Ran
 from trainperf.trials.training import Training
@@ -250,3 +252,59 @@ def test_the_document_names_the_trial_that_is_running() -> None:
 
     assert loop.told[0].trying == "faster"
     assert loop.told[-1].trying == ""
+
+
+def test_what_a_ceiling_leaves_nothing_to_gain_is_not_tried() -> None:
+    """The reason names the ceiling and what it brings; another ceiling bounds nothing of it."""
+    loop = Loop()
+    low = loop.change("low", 1.0, kind="ceiling", title="free batches", tolerance=None)
+    high = loop.change("high", 0.5, kind="ceiling", tolerance=None)
+    bounded = [
+        loop.change("workers", 0.9, bounded_by="low"),
+        loop.change("fused", 0.9, bounded_by="high"),
+    ]
+    results = by_id(loop.run([low, high, *bounded]))
+
+    assert results["workers"].verdict == "not applicable"
+    assert "free batches brings 1.00" in results["workers"].reason
+    assert results["fused"].verdict == "faster"
+
+
+def test_a_trial_is_finished_after_its_last_block_and_may_be_begun_again_in_a_set() -> None:
+    """It stops what it has started, with the change unmade, even if nothing came of it."""
+    loop = Loop()
+    finish = partial(loop.switched.append, "finished")
+    loop.run([loop.change("first", 0.5, finish=finish), loop.change("second", 0.6)])
+
+    ends = [place for place, what in enumerate(loop.switched) if what == "finished"]
+    assert len(ends) == 2
+    assert all(loop.switched[place - 1] == "first off" for place in ends)
+
+
+def test_a_change_under_which_every_switch_builds_graphs_anew_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The number would be one of the compiler."""
+    loop = Loop()
+    monkeypatch.setattr(conductor_module, "graphs_built", lambda: loop.switched.count("again on"))
+    results = by_id(loop.run([loop.change("again", 0.5), loop.change("once", 0.5)]))
+
+    assert results["again"].verdict == "failed"
+    assert "graphs" in results["again"].reason
+    assert results["once"].verdict == "faster"
+
+
+def test_whether_a_trial_applies_may_be_asked_once_batches_have_come() -> None:
+    """Before that nobody can tell."""
+    loop = Loop()
+    results = by_id(
+        loop.run(
+            [
+                loop.change("no", 0.5, unavailable=lambda: "not these batches"),
+                loop.change("yes", 0.5, unavailable=lambda: ""),
+            ]
+        )
+    )
+
+    assert results["no"].reason == "not these batches"
+    assert results["yes"].verdict == "faster"

@@ -9,6 +9,7 @@ from trainperf.commands.cli import dispatch
 
 COMMANDS = (
     "run",
+    "try",
     "report",
     "compare",
     "prove",

@@ -80,8 +80,8 @@ def run_pairs(
         RunError: A training failed, was not measured, or did not take turns.
     """
     commands = [_command(training) for training in trainings]
-    out = _unused(options.out)
-    with _sigterm_as_interrupt():
+    out = unused_folder(options.out)
+    with sigterm_as_interrupt():
         for number in range(1, options.pairs + 1):
             sys.stderr.write(f"trainperf: pair {number} of at most {options.pairs}, in {out}\n")
             folders = [out / f"{side}-{number}" for side in SIDES]
@@ -112,7 +112,7 @@ def _run_pair(
             if number > 1 or not all(referee.passed):
                 raise
             interrupted = True
-        _end(trainings, signal.SIGINT)
+        end_trainings(trainings, signal.SIGINT)
     for passed, folder in zip(referee.passed, folders, strict=True):
         if not passed:
             raise RunError(
@@ -143,7 +143,7 @@ def _training(command: Sequence[str], out: Path, participant: Participant) -> It
         try:
             yield process
         finally:
-            _end([process], signal.SIGTERM)
+            end_trainings([process], signal.SIGTERM)
 
 
 def _own_ports() -> dict[str, str]:
@@ -173,7 +173,7 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
         time.sleep(_POLL_S)
 
 
-def _end(trainings: Sequence[Training], how: signal.Signals) -> None:
+def end_trainings(trainings: Sequence[Training], how: signal.Signals) -> None:
     """End those not known to have ended, first as asked, then by force, each with its group."""
     # Nobody has waited for these: their numbers are their own, also of one that ended just now.
     running = [training for training in trainings if training.returncode is None]
@@ -197,7 +197,7 @@ def _end_group(training: Training) -> None:
 
 
 @contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
+def sigterm_as_interrupt() -> Iterator[None]:
     """`SIGTERM` to this process ends the trainings too, as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -223,7 +223,12 @@ def _output(out: Path) -> Path:
     return out / "output.txt"
 
 
-def _unused(base: Path) -> Path:
+def unused_folder(base: Path) -> Path:
+    """The folder itself, or the first of `folder-1`, `folder-2`, … if it exists.
+
+    Raises:
+        ConfigError: It has no name.
+    """
     if not base.name:
         raise ConfigError(f"--out {base}: name a folder; try runs/prove")
     names = (base if not number else base.with_name(f"{base.name}-{number}") for number in count())

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import NoReturn
 
 from trainperf import __version__
@@ -33,7 +34,7 @@ class Command:
     """A subcommand; its file is loaded for every `--help`, so heavy imports belong into `run`."""
 
     name: str
-    """That of its file."""
+    """That of its file, which ends in `_` where it would be a keyword of Python: `try_.py`."""
     about: str
     """What it does, in a sentence; in ASCII, like all help texts."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -44,8 +45,9 @@ class Command:
 
 
 def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
-    """The subcommands that the files *names* of *package* define."""
-    return tuple(each(package, names, "COMMAND"))
+    """The subcommands *names*, each from its file in *package*."""
+    files = [f"{name}_" if iskeyword(name) else name for name in names]
+    return tuple(each(package, files, "COMMAND"))
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:

@@ -257,6 +257,8 @@ def paced(before: Repeats, after: Repeats) -> Paced | None:
     """Two single runs on a CPU compared at one pace; `None` where that is not possible.
 
     Repeats show by themselves how much the machine differs, and the host's pace is not a device's.
+    Steps that waited for a processor are set apart, except with loader workers: those may be what
+    the training waited for.
     """
     if (len(before), len(after)) != (1, 1):
         return None
@@ -265,7 +267,9 @@ def paced(before: Repeats, after: Repeats) -> Paced | None:
     setups = {(run.device, run.software.get("python"), run.world_size) for run in runs}
     if len(setups) > 1 or runs[0].device != "cpu" or not first.paced or not second.paced:
         return None
-    return at_one_pace(first.paced, second.paced)
+    if any(run.config.get("num_workers") for run in runs):
+        return at_one_pace(first.paced, second.paced)
+    return at_one_pace(first.paced.undisturbed(), second.paced.undisturbed())
 
 
 def take_turns(before: Repeats, after: Repeats) -> bool:

@@ -1,4 +1,4 @@
-"""Paced steps of a run, in constant memory: its steady steps, and the machine's pace around each.
+"""Paced steps of a run, in constant memory: the pace around each, and how far it was waiting.
 
 Steps are thinned as everywhere; timings of the pace are few and thinned on their own, so that a
 long run keeps them.
@@ -27,7 +27,8 @@ class PaceFold:
 
     def _begin(self, schema: StepSchema | None) -> None:
         self._schema = schema
-        self._walls: list[Column] = []
+        self._steps: list[Column] = []
+        """Rows of steady steps: time in nanoseconds, and the share of it that was waiting."""
         self._timings: list[Column] = []
         """Rows of steady steps passed before a timing, and the timing in nanoseconds."""
         self._passed = 0
@@ -45,10 +46,11 @@ class PaceFold:
             return
         timed = np.flatnonzero(np.isfinite(paces))
         self._timings.append(np.stack([timed + self._passed, paces[timed]], axis=1))
-        self._walls.append(steady.wall_ns[-self._passed % self._stride :: self._stride])
+        steps = np.stack([steady.wall_ns, _waited(steady)], axis=1)
+        self._steps.append(steps[-self._passed % self._stride :: self._stride])
         self._passed += len(steady)
-        while sum(map(len, self._walls)) > MOST:
-            self._walls = [np.concatenate(self._walls)[::2]]
+        while sum(map(len, self._steps)) > MOST:
+            self._steps = [np.concatenate(self._steps)[::2]]
             self._stride *= 2
         while sum(map(len, self._timings)) > MOST:
             self._timings = [np.concatenate(self._timings)[::2]]
@@ -58,4 +60,19 @@ class PaceFold:
         if not self._timings:
             return None
         places, paces = np.concatenate(self._timings).T
-        return paced_steps(np.concatenate(self._walls), places / self._stride, paces)
+        walls, waited = np.concatenate(self._steps).T
+        return paced_steps(walls, places / self._stride, paces, waited)
+
+
+def _waited(block: StepBlock) -> Column:
+    """Shares of the steps' times: a reading is of all steps since the one before."""
+    waited_ns = block.fact("waited_ns")
+    shares: Column = np.zeros(len(block))
+    if waited_ns is None:
+        return shares
+    read = np.flatnonzero(np.isfinite(waited_ns))
+    if len(read):
+        starts = np.concatenate([[0], read[:-1] + 1])
+        spans = np.add.reduceat(block.wall_ns[: read[-1] + 1], starts)
+        shares[: read[-1] + 1] = np.repeat(waited_ns[read] / spans, read - starts + 1)
+    return shares

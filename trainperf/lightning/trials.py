@@ -8,6 +8,7 @@ from pathlib import Path
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
@@ -26,7 +27,7 @@ from trainperf.recording.probes.selection import Chosen
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.state import RESTORED
-from trainperf.trials.training import Mutable, Training
+from trainperf.trials.training import Mutable, Training, outermost_layers
 
 
 log = logging.getLogger("trainperf")
@@ -255,6 +256,10 @@ class LightningTraining(Training):
     def data_parallel(self) -> DistributedDataParallel | None:
         model = self._trainer.model
         return model if isinstance(model, DistributedDataParallel) else None
+
+    @override
+    def parts_to_compile(self) -> list[nn.Module]:
+        return outermost_layers(self.module)
 
     def _mute(self, callback: "pl.Callback", *, mute: bool) -> None:
         if mute:

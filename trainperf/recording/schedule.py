@@ -1,5 +1,7 @@
 """Schedules by steps and time, both given by the caller."""
 
+import math
+
 
 class CostLimit:
     """When something may be done again, so that it takes no more than a *share* of the time.
@@ -11,17 +13,25 @@ class CostLimit:
     Args:
         share: Of the time; 0.1 % by default, what everything sampled keeps to.
         least_ns: Never more often than this, however cheap.
+        interrupted: A cost so many times the least so far counts as that many times: whatever
+            interrupted it says nothing about the next.
     """
 
-    def __init__(self, share: float = 1e-3, least_ns: int = 0) -> None:
+    def __init__(
+        self, share: float = 1e-3, least_ns: int = 0, interrupted: float = math.inf
+    ) -> None:
         self._times = 1 / share
         self._least_ns = least_ns
+        self._interrupted = interrupted
+        self._least_cost_ns = math.inf
         self.next_ns = 0
         """From when on it may be done again."""
 
     def done(self, now_ns: int, cost_ns: int) -> None:
         """It was done, ended *now_ns* and took *cost_ns*."""
-        self.next_ns = now_ns + max(self._least_ns, round(self._times * cost_ns))
+        self._least_cost_ns = min(self._least_cost_ns, cost_ns or math.inf)
+        counted_ns = min(cost_ns, self._interrupted * self._least_cost_ns)
+        self.next_ns = now_ns + max(self._least_ns, round(self._times * counted_ns))
 
 
 class FlushSchedule:

@@ -46,6 +46,7 @@ class BatchSource:
     def __init__(self, loader: object = None) -> None:
         self.loader = loader
         self._loops: Iterator[Any] = iter(())
+        self._replayed: Iterator[Any] | None = None
         self._stream: Iterator[Any] | None = None
         self._beside: Iterator[Any] | None = None
         self.endless = False
@@ -103,6 +104,11 @@ class BatchSource:
         self._rearrangement = rearrangement
         self._ready.clear()
 
+    def replay_only(self, batches: int) -> None:
+        """Hand on the last batches again and again, whatever else is said; 0 ends that."""
+        self._replayed = self.replay(batches) if batches else None
+        self._ready.clear()
+
     def replay(self, batches: int) -> Iterator[Any]:
         """The last batches in their order, again and again.
 
@@ -140,7 +146,7 @@ class BatchSource:
         self._share = len(batches) / len(self._ready)
 
     def _fetch(self) -> Any:  # noqa: ANN401 whatever a loader yields
-        stream = self._stream or self._beside
+        stream = self._replayed or self._stream or self._beside
         if stream is not None:
             return next(stream)
         try:

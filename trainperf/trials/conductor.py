@@ -16,8 +16,10 @@ import msgspec
 
 from trainperf.core.artifacts import trials as document
 from trainperf.core.machine.clocks import monotonic_ns
-from trainperf.core.stats.switched import LOOKS, SwitchedSpeedup, switched_speedup
+from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
+from trainperf.recording.probes.compilation import graphs_built
+from trainperf.trials.results import Blocks, alike, mean_loss, recompiles, result_of
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
@@ -51,6 +53,9 @@ STEADY = 1.15
 """Ratio up to which they do."""
 LEAST_GAIN = 1.02
 """A change that brings less is not put into the set."""
+NEAR_NOTHING = 1.05
+"""Upper end of a ceiling's interval up to which what it bounds is not tried, where the ceiling
+itself brings less than `LEAST_GAIN`."""
 ADDS = 1.01
 """By which a set must be faster than it was without its last member."""
 
@@ -160,7 +165,8 @@ class Conductor:
     def _tried(self, trial: Trial, left: int) -> Steps[None]:
         """One trial, and what it came to."""
         why = self._why_not(trial)
-        if why:
+        if self._training.agree(float(bool(why))):
+            why = why or "it does not apply on another rank"
             failed = trial.id in self._earlier.ended_by
             self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
             return
@@ -182,13 +188,16 @@ class Conductor:
             snapshot.restore()
             blocks = yield from self._in_turns(trial, began + for_ns)
         except _RaisedError as error:
-            return _result(trial, verdict="failed", reason=str(error))
+            return result_of(trial, verdict="failed", reason=str(error))
         finally:
             snapshot.restore()
+            self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off_ns
+        if blocks.graphs >= blocks.pairs:
+            return result_of(trial, verdict="failed", reason=recompiles(blocks))
         speedup = blocks.speedup()
-        differs = losses is not None and not _alike(losses, trial.tolerance)
-        return _result(
+        differs = losses is not None and not alike(losses, trial.tolerance)
+        return result_of(
             trial,
             verdict="loss differs" if differs else speedup.verdict,
             speedup=speedup.speedup,
@@ -210,25 +219,25 @@ class Conductor:
         batches = math.ceil(batches / trial.whole) * trial.whole
         before: list[Ran] = []
         if source is not None and trial.tolerance is not None:
-            source.draw_from(source.replay(batches))
+            source.replay_only(batches)
             before = yield from self._with_loss(batches // self._training.micro_batches)
             snapshot.restore()
-            source.draw_from(source.replay(batches))
+            source.replay_only(batches)
         self._switch(trial, on=True)
         after = yield from self._with_loss(max(len(before), 1))
         self._switch(trial, on=False)
         if source is not None:
-            source.draw_from(None)
-        first, second = _mean_loss(before), _mean_loss(after)
+            source.replay_only(0)
+        first, second = (mean_loss([ran.loss for ran in side]) for side in (before, after))
         return None if first is None or second is None else (first, second), after[0].ns
 
-    def _in_turns(self, trial: Trial, until_ns: float) -> Steps["_Blocks"]:
+    def _in_turns(self, trial: Trial, until_ns: float) -> Steps[Blocks]:
         """Blocks without it and with it, until it is decided or the time is over."""
         yield from self._warm(trial)
         step_ns = self._training.agree(median(ran.ns for ran in (yield WARM_STEPS)))
         steps = max(2, min(math.ceil(BLOCK_NS / step_ns), MOST_STEPS))
         steps = math.ceil(steps / trial.whole) * trial.whole
-        blocks = _Blocks()
+        blocks, graphs = Blocks(), graphs_built()
         while blocks.pairs < LOOKS[-1]:
             # Off on, on off, …: what drifts evenly costs both sides alike.
             turns = (False, True) if blocks.pairs % 2 == 0 else (True, False)
@@ -239,6 +248,7 @@ class Conductor:
             over = self._training.agree(monotonic_ns() - until_ns) > 0
             if over and blocks.pairs >= LOOKS[0]:
                 break
+        blocks.graphs = graphs_built() - graphs
         return blocks
 
     def _warm(self, trial: Trial) -> Steps[None]:
@@ -281,6 +291,9 @@ class Conductor:
                 return
             tried = [*chosen, trial]
             both = together(tried)
+            if both.id in self._earlier.ended_by:
+                self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
+                continue
             self._announce(both)
             result = yield from self._measured(both, self._budget.trial_ns)
             self._results.append(
@@ -321,18 +334,30 @@ class Conductor:
         if self._training.agree(float(part in faults)):
             self._guard.last(part, trial.off)
             if self._training.source is not None:
+                self._training.source.replay_only(0)
                 self._training.source.draw_from(None)
             raise _RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
-        return trial.unavailable or self._earlier.ended_by.get(trial.id, "")
+        unavailable = trial.unavailable
+        why = unavailable if isinstance(unavailable, str) else unavailable()
+        return why or self._earlier.ended_by.get(trial.id, "") or self._bound(trial)
+
+    def _bound(self, trial: Trial) -> str:
+        """Why its ceiling leaves nothing to try; empty if it does."""
+        for ceiling in self._results:
+            if ceiling.id != trial.bounded_by or ceiling.speedup is None or ceiling.high is None:
+                continue
+            if ceiling.speedup < LEAST_GAIN and ceiling.high < NEAR_NOTHING:
+                return f"not worth a trial: {ceiling.title} brings {ceiling.speedup:.2f}×"
+        return ""
 
     def _announce(self, trial: Trial) -> None:
         self._trying = trial.id
         self._tell(self.so_far())
 
     def _note(self, trial: Trial, *, verdict: document.TrialVerdict, reason: str) -> None:
-        self._results.append(_result(trial, verdict=verdict, reason=reason))
+        self._results.append(result_of(trial, verdict=verdict, reason=reason))
 
     def _spent_ns(self) -> int:
         return monotonic_ns() - self._began_ns
@@ -344,48 +369,3 @@ class Conductor:
 
 class _RaisedError(Exception):
     """A trial raised when it was switched."""
-
-
-@dataclass(slots=True)
-class _Blocks:
-    """Time per unit of work in blocks that took turns."""
-
-    off_ns: list[float] = field(default_factory=list)
-    on_ns: list[float] = field(default_factory=list)
-
-    @property
-    def pairs(self) -> int:
-        return min(len(self.off_ns), len(self.on_ns))
-
-    def add(self, ns: float, *, on: bool) -> None:
-        (self.on_ns if on else self.off_ns).append(ns)
-
-    def speedup(self) -> SwitchedSpeedup:
-        return switched_speedup(self.off_ns, self.on_ns)
-
-
-def _result(
-    trial: Trial, *, verdict: document.TrialVerdict, **facts: object
-) -> document.TrialResult:
-    return document.TrialResult(
-        id=trial.id,
-        kind=trial.kind,
-        title=trial.title or trial.id,
-        apply=trial.apply,
-        where=trial.where,
-        rules=trial.rules,
-        verdict=verdict,
-        **facts,  # type: ignore[arg-type] # names of its own fields
-    )
-
-
-def _mean_loss(steps: Sequence[Ran]) -> float | None:
-    losses = [ran.loss for ran in steps if ran.loss is not None]
-    return sum(losses) / len(losses) if losses and len(losses) == len(steps) else None
-
-
-def _alike(losses: tuple[float, float], tolerance: float | None) -> bool:
-    first, second = losses
-    if tolerance is None:
-        return True
-    return abs(first - second) <= tolerance * max(abs(first), abs(second), 1e-2)

@@ -1,5 +1,6 @@
 """Training as trials see it: what they may touch; each adapter fills in what is its own."""
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -106,8 +107,10 @@ class Training:
                 optimizer.register_step_pre_hook(_drop_gradients) for optimizer in self.optimizers
             ]
 
-    autocast_line = 'with torch.autocast("cpu", torch.bfloat16): loss = …'
-    """How to keep autocast."""
+    @property
+    def autocast_line(self) -> str:
+        """How to keep autocast."""
+        return f'with torch.autocast("{self.device.type}", torch.bfloat16): loss = …'
 
     @property
     def computes_in_half(self) -> bool:
@@ -147,15 +150,36 @@ class Training:
         if self.data_parallel is not None:
             self.data_parallel.require_backward_grad_sync = on
 
+    def parts_to_compile(self) -> list[nn.Module]:
+        """Parts whose `compile()` makes the model a compiled one.
+
+        Here: the module itself.  Where a framework calls another method of it than `forward`, its
+        `outermost_layers`.
+        """
+        return [self.module]
+
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
         return Snapshot(self.module, self.optimizers, self.others)
 
     # -- the same for all -----------------------------------------------------------------------
 
+    @property
+    def distributed(self) -> bool:
+        """Whether more than one rank trains."""
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+    @property
+    def ranks_here(self) -> int:
+        """Ranks on this machine, which share its CPUs; all, where nobody tells."""
+        ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+        if ranks.isdigit():
+            return max(1, int(ranks))
+        return dist.get_world_size() if self.distributed else 1
+
     def agree(self, value: float) -> float:
         """The largest of a value over all ranks, so that every rank decides alike."""
-        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        if not self.distributed:
             return value
         shared = torch.tensor([value], dtype=torch.float64, device=self.device)
         dist.all_reduce(shared, op=dist.ReduceOp.MAX)
@@ -172,6 +196,17 @@ class Training:
             self.module.register_forward_pre_hook(enter),
             self.module.register_forward_hook(leave, always_call=True),
         ]
+
+
+def outermost_layers(module: nn.Module) -> list[nn.Module]:
+    """The outermost parts of it that compute with parameters; not containers, losses or metrics."""
+    layers = []
+    for child in module.children():
+        if next(child.parameters(), None) is None:
+            continue
+        is_container = type(child).forward is nn.Module.forward
+        layers += outermost_layers(child) if is_container else [child]
+    return layers
 
 
 def _remove(hooks: list[RemovableHandle]) -> None:

@@ -11,6 +11,10 @@ LOSS_TOLERANCE = 0.02
 """Relative difference of the mean loss on the same batches up to which training is the same."""
 
 
+def nothing() -> None:
+    """What a trial does that is never run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A change that is switched on and off while a training runs, to measure what it brings.
@@ -35,7 +39,12 @@ class Trial:
         tolerance: Relative difference of the loss up to which it still trains the same; `None`
             where the loss says nothing, as where the update is left out.
         late: Whether it comes after the others, because it may leave something behind.
-        unavailable: Why it cannot be tried in this training; empty if it can.
+        bounded_by: Id of the ceiling that bounds it: where that brings next to nothing, this is not
+            tried.
+        finish: Called once after the last block, with the change unmade: stops what it started,
+            e.g. processes.  It may be made again afterwards.
+        unavailable: Why it cannot be tried in this training, empty if it can; a function is asked
+            once batches have come.
 
     Raises:
         ConfigError: It has no name.
@@ -54,7 +63,9 @@ class Trial:
     whole: int = 1
     tolerance: float | None = LOSS_TOLERANCE
     late: bool = False
-    unavailable: str = ""
+    bounded_by: str = ""
+    finish: Callable[[], object] = nothing
+    unavailable: str | Callable[[], str] = ""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -70,7 +81,7 @@ def cannot(
     rules: tuple[str, ...] = (),
 ) -> Trial:
     """A trial that does not apply to this training, and why."""
-    return Trial(id, _nothing, _nothing, kind, title, rules=rules, unavailable=why)
+    return Trial(id, nothing, nothing, kind, title, rules=rules, unavailable=why)
 
 
 def together(trials: Sequence[Trial]) -> Trial:
@@ -84,6 +95,10 @@ def together(trials: Sequence[Trial]) -> Trial:
         for trial in reversed(trials):
             trial.off()
 
+    def finish() -> None:
+        for trial in reversed(trials):
+            trial.finish()
+
     tolerances = [trial.tolerance for trial in trials if trial.tolerance is not None]
     return Trial(
         " + ".join(trial.id for trial in trials),
@@ -95,8 +110,5 @@ def together(trials: Sequence[Trial]) -> Trial:
         settle=max(trial.settle for trial in trials),
         whole=max(trial.whole for trial in trials),
         tolerance=sum(tolerances) if tolerances else None,
+        finish=finish,
     )
-
-
-def _nothing() -> None:
-    """What a trial does that is never run."""

@@ -14,6 +14,7 @@ def run(
     step: float = 1.0,
     slow: float = 1.5,
     sliced: float = 0.0,
+    counted: bool = False,
     seed: int = 0,
 ) -> PacedSteps:
     """400 steps on a machine that takes *states* times as long.
@@ -23,15 +24,18 @@ def run(
         step: Its own length.
         slow: How many times as long it is where the machine takes longer, by any amount.
         sliced: Share of the steps during which others have the core for ten steps' time.
+        counted: Whether it was counted that they waited.
         seed: Of the scatter.
     """
     scatter = np.random.default_rng(seed)
     slower = np.repeat(states, 400 // len(states))
     walls = step * np.where(slower > 1, slow, 1.0) * np.exp(scatter.normal(0, 0.03, 400))
-    walls += 10 * step * (scatter.random(400) < sliced)
+    others = scatter.random(400) < sliced
+    walls += 10 * step * others
     paces = slower * np.exp(scatter.normal(0, 0.05, 400))
     places = np.arange(0, 400, 3)
-    steps = paced_steps(walls, places.astype(np.float64), paces[places])
+    waited = np.where(others, 10 * step / walls, 0.0) if counted else None
+    steps = paced_steps(walls, places.astype(np.float64), paces[places], waited)
     assert steps is not None
     return steps
 
@@ -83,6 +87,25 @@ def test_a_core_that_others_use_now_and_then_widens_the_interval() -> None:
 
     assert ratio.low < 1.15 < ratio.high
     assert ratio.high / ratio.low > 2
+
+
+def test_steps_that_waited_for_a_processor_are_set_apart() -> None:
+    """Half of either run's steps wait: 15 % is found among the others."""
+    before, after = (
+        run(FAST, step=step, sliced=0.5, counted=True, seed=seed)
+        for seed, step in enumerate((1.0, 1.15))
+    )
+    ratio = at_one_pace(before.undisturbed(), after.undisturbed()).interval(0.02)
+
+    assert ratio.ratio == pytest.approx(1.15, rel=0.02)
+    assert ratio.low > 1.05
+
+
+def test_where_nearly_all_steps_waited_none_is_set_apart() -> None:
+    """A few that did not are no sample of the run."""
+    waiting = run(FAST, sliced=0.95, counted=True)
+
+    assert len(waiting.undisturbed().steps) == 400
 
 
 def test_a_mean_that_moved_farther_than_the_steps_is_not_believed() -> None:

@@ -6,9 +6,10 @@ the pace around it, and steps are compared only with steps of the other run at t
 (post-stratification: Holt and Smith, JRSS A 142, 1979).  Where the two runs share too few paces, a
 slope stands in that is bounded and hardly believed.
 
-The pace does not show other processes that take the core for milliseconds at a time.  They move a
-run's slow steps more than its fast ones, while a change of the code moves both: where the quantiles
-disagree, the interval is as much wider.
+The pace does not show other processes that take the core for milliseconds at a time.  Steps that
+waited for a processor are set apart, where that was counted.  What is left of it moves a run's slow
+steps more than its fast ones, while a change of the code moves both: where the quantiles disagree,
+the interval is as much wider.
 """
 
 import math
@@ -33,6 +34,12 @@ LEAST_STEPS = 8
 SHARED = 0.2
 """Share of either run's steps at paces that both have; with less a slope stands in."""
 
+WAITED = 0.02
+"""Share of a step's time from which on waiting for a processor sets it apart."""
+
+UNDISTURBED = 0.2
+"""Share of a run's steps that did not wait; with less none are set apart."""
+
 SLOPE, DOUBT = 0.5, 0.4
 """What a step slows down by, relative to the pace, and its standard deviation: between none of it
 and more than all within two of them."""
@@ -55,13 +62,24 @@ class PacedSteps:
 
     steps: Column
     paces: Column
+    waited: Column
+    """Shares of their times in which they waited for a processor; 0 where that was not counted."""
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> "PacedSteps":
         """Some of the steps."""
-        return PacedSteps(steps=self.steps[chosen], paces=self.paces[chosen])
+        return PacedSteps(
+            steps=self.steps[chosen], paces=self.paces[chosen], waited=self.waited[chosen]
+        )
+
+    def undisturbed(self) -> "PacedSteps":
+        """The steps that hardly waited for a processor; all of them where those are few."""
+        calm = self.waited < WAITED
+        return self.only(calm) if calm.mean() >= UNDISTURBED else self
 
 
-def paced_steps(walls: Column, places: Column, paces: Column) -> PacedSteps | None:
+def paced_steps(
+    walls: Column, places: Column, paces: Column, waited: Column | None = None
+) -> PacedSteps | None:
     """Steps labelled with the pace; `None` where it was timed too rarely.
 
     Between timings the pace is on a line; each is the median of itself and its neighbours.
@@ -70,12 +88,17 @@ def paced_steps(walls: Column, places: Column, paces: Column) -> PacedSteps | No
         walls: Times of steady steps, in order.
         places: Which step each timing followed, as an index of *walls*, ascending.
         paces: The timings.
+        waited: Share of each step in which it waited for a processor.
     """
     if len(paces) < LEAST_TIMINGS:
         return None
     logs = np.pad(np.log(paces), 1, mode="edge")
     calm = np.median([logs[:-2], logs[1:-1], logs[2:]], axis=0)
-    return PacedSteps(steps=np.log(walls), paces=np.interp(np.arange(len(walls)), places, calm))
+    return PacedSteps(
+        steps=np.log(walls),
+        paces=np.interp(np.arange(len(walls)), places, calm),
+        waited=np.zeros(len(walls)) if waited is None else waited,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,14 @@ FACTS: dict[str, StepFact] = {
         ("gc_ns", "ns", "time the garbage collector ran inside the step"),
         ("recompiles", "1", "graphs torch.compile built inside the step"),
         ("pace_ns", "ns", "time of a small fixed piece of Python after it: how fast the host was"),
+        (
+            "waited_ns",
+            "ns",
+            (
+                "time the training thread was ready to run and had no processor, since the reading "
+                "before (CPU runs on Linux)"
+            ),
+        ),
         ("overhead_ns", "ns", "what trainperf itself cost on the host"),
     )
 }

@@ -1,28 +1,36 @@
-"""Feeds how fast the machine is: a small fixed piece of Python, timed between steps all along.
+"""Feeds what else happens on the machine: its pace, and how long a step waited for a processor.
 
 A host that lends its processors out gives a training between half and all of their speed, for
-seconds at a time, and its steps alone do not tell that from a change of the code.  The work is
-timed where and when the training runs, as its core is then; as often as costs 0.1 % of the time.
+seconds at a time, and its steps alone do not tell that from a change of the code.  So a small
+fixed piece of Python is timed where and when the training runs, as its core is then.
+
+That takes microseconds and does not show other processes which take the core for milliseconds.
+Linux counts for every thread how long it was ready to run and did not.  Either is read as often as
+costs 0.1 % of the time.
 """
 
-import math
+import os
+from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
 
 INTERRUPTED = 4
-"""A timing so many times the shortest says nothing about the cost of the next."""
+"""A reading so many times as long as the shortest says nothing about the cost of the next."""
+
+WAITS = Path("/proc/thread-self/schedstat")
+"""Of the thread that opens it: nanoseconds that it ran, and that it waited for a processor."""
 
 
 class PaceProbe(Probe):
     """Times the work at the end of a step, now and then.
 
-    Among our own work after a step, and counted as such.  No measure of a device: for loops on a
-    CPU.
+    Its time falls to the next step's data wait and is counted as our overhead.  No measure of a
+    device: for loops on a CPU.
     """
 
     name = "pace"
@@ -32,14 +40,60 @@ class PaceProbe(Probe):
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("pace_ns")
-        self._limit = CostLimit()
-        self._least_ns = math.inf
+        self._overhead = recorder.column("overhead_ns")
+        self._limit = CostLimit(interrupted=INTERRUPTED)
 
-    def look(self, draft: Draft) -> None:
-        """Time the work."""
+    def close(self, draft: Draft) -> None:
+        """Time the work if it is due.  Runs every step."""
         now = self.recorder.now_ns()
+        if now < self._limit.next_ns:
+            return
         draft.facts[self._column] = pace_ns(self.recorder.now_ns)
         spent = self.recorder.now_ns() - now  # the work runs twice, and first with cold caches
-        self._least_ns = min(self._least_ns, spent or math.inf)
-        self._limit.done(now, round(min(spent, INTERRUPTED * self._least_ns)))
-        self.due_ns = self._limit.next_ns
+        add(draft, self._overhead, spent)
+        self._limit.done(now, spent)
+
+
+class ProcessorWaitProbe(Probe):
+    """Reads how long the training thread has waited for a processor since the reading before.
+
+    Args:
+        waits: What the kernel says of the thread; opened by the thread that trains.
+    """
+
+    name = "processor wait"
+    facts: ClassVar[tuple[str, ...]] = ("waited_ns",)
+
+    def __init__(self, waits: Path = WAITS) -> None:
+        self._waits = waits
+        self._file: int | None = None
+        self._before_ns = 0
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin with the first step."""
+        super().attach(recorder)
+        self._column = recorder.column("waited_ns")
+        self._overhead = recorder.column("overhead_ns")
+        self._limit = CostLimit(interrupted=INTERRUPTED)
+
+    def detach(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def close(self, draft: Draft) -> None:
+        """Read if it is due; the first reading is what the next begins with.  Runs every step."""
+        now = self.recorder.now_ns()
+        if now < self._limit.next_ns:
+            return
+        first = self._file is None
+        if self._file is None:
+            self._file = os.open(self._waits, os.O_RDONLY)
+        waited_ns = int(os.pread(self._file, 64, 0).split()[1])
+        if not first:
+            draft.facts[self._column] = waited_ns - self._before_ns
+        self._before_ns = waited_ns
+        spent = self.recorder.now_ns() - now
+        add(draft, self._overhead, spent)
+        self._limit.done(now, spent)

@@ -25,14 +25,14 @@ from trainperf.recording.probes.loop_habits import ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
 from trainperf.recording.probes.memory import DeviceMemoryProbe, ResidentMemoryProbe
 from trainperf.recording.probes.memory_ledger import LedgerProbe
-from trainperf.recording.probes.pace import PaceProbe
+from trainperf.recording.probes.pace import WAITS, PaceProbe, ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
 FACTS_OF: dict[Measure, tuple[str, ...]] = {
-    Measure.STEP_TIME: ("gc_ns", "recompiles", *PaceProbe.facts),
+    Measure.STEP_TIME: ("gc_ns", "recompiles", *PaceProbe.facts, *ProcessorWaitProbe.facts),
     Measure.DATA_WAIT: ("data_stall_ns", "lead_forward", "lead_backward"),
     Measure.H2D: ("h2d_device_ns", "h2d_bytes", "h2d_tensors"),
     Measure.SCALER: ("attempts", "overflows", "loss_scale"),
@@ -152,19 +152,27 @@ def _device(chosen: Chosen, facts: set[str], objects: Objects) -> None:
             everything - {"gc_ns", "recompiles", *ResidentMemoryProbe.facts}, not_covered
         )
     if clock is None:
-        chosen.probes += [PaceProbe()] if "pace_ns" in facts else []
+        chosen.probes += _machine(chosen) if "pace_ns" in facts else []
         chosen.without(FACTS_OF[Measure.H2D], CPU_COPIES_NOTHING)
         chosen.without(("lead_forward", "lead_backward"), CPU_IN_STEP)
         chosen.without(DeviceMemoryProbe.facts, "not applicable (CPU): see resident_peak_bytes")
         chosen.probes += [ResidentMemoryProbe()] if memory else []
         return
     chosen.without(ResidentMemoryProbe.facts, "not applicable: device memory is reported instead")
-    chosen.without(PaceProbe.facts, "not applicable: the host's pace is not the device's")
+    host = (*PaceProbe.facts, *ProcessorWaitProbe.facts)
+    chosen.without(host, "not applicable: the host's pace is not the device's")
     chosen.probes += [DeviceMemoryProbe(objects.device)] if memory else []
     chosen.probes += [TransferProbe()] if "h2d_bytes" in facts else []
     if facts & {*MarksProbe.facts, "tail_ns"}:
         chosen.marks = MarksProbe(clock)
         chosen.probes.append(chosen.marks)
+
+
+def _machine(chosen: Chosen) -> list[Probe]:
+    if WAITS.exists():
+        return [PaceProbe(), ProcessorWaitProbe()]
+    chosen.without(ProcessorWaitProbe.facts, "not measured: this system does not count it")
+    return [PaceProbe()]
 
 
 def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:

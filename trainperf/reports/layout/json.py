@@ -7,6 +7,7 @@ import msgspec
 from trainperf.analysis.doctor import Checkup
 from trainperf.analysis.summary.schema import Summary, encode_summary
 from trainperf.comparison.results import Comparison, encode_comparison
+from trainperf.core.artifacts.trials import Trials
 from trainperf.traces.results import TraceReport
 
 
@@ -23,6 +24,11 @@ def comparison_json(comparisons: Sequence[Comparison]) -> str:
 def checkup_json(checkup: Checkup) -> str:
     """`{"checks": [{"id", "title", "status", "evidence", "action"}]}`."""
     return _indented(checkup)
+
+
+def trials_json(trials: Trials) -> str:
+    """`{"baseline": {…}, "trials": […]}`, exactly `trials.json`: changes, then ceilings."""
+    return _indented(trials)
 
 
 def trace_json(reports: Sequence[TraceReport]) -> str:

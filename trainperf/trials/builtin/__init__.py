@@ -17,14 +17,29 @@ OFFERS: tuple[Offer, ...] = tuple(
     each(
         __name__,
         (
-            "autocast",
-            "optimizer",
             "free_loader",
             "no_update",
+            "muted",
+            "no_reduction",
+            "no_transfer",
+            "autocast",
+            "matmul_precision",
+            "attention",
+            "optimizer",
+            "channels_last",
+            "cudnn_benchmark",
+            "trimmed_batches",
+            "sorted_batches",
+            "packed_batches",
+            "logging_interval",
+            "workers",
+            "no_checkpointing",
+            "compiled",
         ),
     )
 )
-"""In the order in which they are tried, but for those that come late."""
+"""In the order in which they are tried, but for those that come late: cheap ceilings first, so that
+what they leave nothing to gain is not tried."""
 
 
 def builtin_trials(training: Training) -> list[Trial]:

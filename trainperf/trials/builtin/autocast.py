@@ -10,14 +10,14 @@ RULES = ("matmul_precision",)
 
 
 def autocast(training: Training) -> list[Trial]:
-    """bf16 on every device that has it.
-
-    fp16 needs a GradScaler, which no switch between two steps brings.
-    """
+    """bf16 on every device that has it; fp16 is not tried, for it needs a GradScaler."""
     if training.computes_in_half:
         return [cannot("autocast_bf16", "it computes in half precision already", rules=RULES)]
-    if training.device.type == "cuda" and not torch.cuda.is_bf16_supported():
-        return [cannot("autocast_bf16", "this GPU has no bf16", rules=RULES)]
+    if training.device.type == "cuda" and not torch.cuda.is_bf16_supported(
+        including_emulation=False
+    ):
+        why = "this GPU has no bf16, and fp16 needs a GradScaler, which no switch brings"
+        return [cannot("autocast_bf16", why, rules=RULES)]
     return [
         Trial(
             "autocast_bf16",

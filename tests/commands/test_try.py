@@ -1,0 +1,225 @@
+"""`trainperf try`: changes are tried in a training that is thrown away."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainperf.commands._attempts import AttemptOptions, last_error, try_out
+from trainperf.core.errors import RunError
+from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
+
+
+LOOP = """
+import os
+import sys
+import time
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from trainperf.loop import LoopMonitor
+
+torch.set_num_threads(1)
+data = TensorDataset(torch.randn(4096, 8), torch.zeros(4096, dtype=torch.long))
+model = nn.Linear(8, 4)
+optimizer = torch.optim.AdamW(model.parameters())
+monitor = LoopMonitor().watch(model, optimizer)
+for step, (x, y) in enumerate(monitor.batches(DataLoader(data, batch_size=8))):
+    logits = model(x)
+    {within}
+    loss = nn.functional.cross_entropy(logits.float(), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    monitor.end_step(loss)
+monitor.close()
+"""
+
+FUSED = "optimizer.param_groups[0].get('fused')"
+
+
+def written(place: Path, within: str = "pass") -> str:
+    """A training with a line within its step, in a file."""
+    (place / "train.py").write_text(LOOP.format(within=within), encoding="utf-8")
+    return "train.py"
+
+
+def command(place: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The command as a user types it."""
+    return subprocess.run(
+        [sys.executable, "-m", "trainperf", "try", "--minutes", "0.02", *arguments],
+        cwd=place,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def results(output: str) -> dict[str, dict[str, Any]]:
+    """Trials by their ids, from the JSON."""
+    return {trial["id"]: trial for trial in json.loads(output)["trials"]}
+
+
+def test_trials_are_ranked_and_one_run_directory_is_left(tmp_path: Path) -> None:
+    """The JSON is the file of the run; progress and the script's own words are elsewhere."""
+    script = written(tmp_path, "print('in a step')")
+
+    ended = command(tmp_path, "--format", "json", "--only", "optimizer_fused", script, "--lr=3")
+
+    assert ended.returncode == 0, ended.stderr
+    (trials,) = (tmp_path / "runs").rglob("trials.json")
+    document = json.loads(ended.stdout)
+    assert document == json.loads(trials.read_text(encoding="utf-8"))
+    assert [trial["id"] for trial in document["trials"]] == ["optimizer_fused"]
+    assert document["script"] == "train.py --lr=3"
+    assert document["baseline"]["step_s"] > 0
+    assert "trainperf: optimizer_fused: " in ended.stderr
+    assert "in a step" in (tmp_path / "runs/try/output.txt").read_text(encoding="utf-8")
+    assert len(list((tmp_path / "runs").rglob("steps-rank0.jsonl"))) == 1
+
+
+def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
+    """It is started again without it; what was measured before is kept."""
+    within = f"assert not {FUSED}, 'no fused optimizer here'"
+
+    ended = command(
+        tmp_path, "--only", "optimizer_fused", "--only", "no_update", written(tmp_path, within)
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "optimizer_fused ended the script (AssertionError: no fused" in ended.stderr
+    (trials,) = (tmp_path / "runs").rglob("trials.json")
+    found = results(trials.read_text(encoding="utf-8"))
+    assert found["optimizer_fused"]["verdict"] == "failed"
+    assert found["optimizer_fused"]["reason"] == "AssertionError: no fused optimizer here"
+    assert found["optimizer_fused"]["title"] == "AdamW with fused=True"
+    assert found["no_update"]["pairs"] >= 8
+    assert len([path for path in (tmp_path / "runs/try").iterdir() if path.is_dir()]) == 1
+
+
+def test_a_script_that_never_trains_is_told_so(tmp_path: Path) -> None:
+    """The remedy is named, and nothing is left."""
+    (tmp_path / "train.py").write_text("print('done')", encoding="utf-8")
+
+    ended = command(tmp_path, "train.py")
+
+    assert ended.returncode == 2
+    assert "no Lightning Trainer trained in this script, and no LoopMonitor" in ended.stderr
+    assert not (tmp_path / "runs/try").exists()
+
+
+def test_a_script_that_fails_before_its_first_trial_says_how(tmp_path: Path) -> None:
+    """In the words of its own exception."""
+    ended = command(tmp_path, written(tmp_path, "assert step < 2, 'no third step'"))
+
+    assert ended.returncode == 2
+    assert "ended before anything was tried: AssertionError: no third step" in ended.stderr
+
+
+def test_a_script_that_stops_early_is_no_fault_of_a_trial(tmp_path: Path) -> None:
+    """Its trials that had a turn are shown; it is not started again."""
+    within = "if step == 60: break"
+
+    ended = command(tmp_path, "--minutes", "5", written(tmp_path, within))
+
+    assert ended.returncode == 0, ended.stderr
+    assert "the script ended before all trials had had their turn" in ended.stderr
+    assert "started again" not in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("within", "why"),
+    [
+        (f"{FUSED} and os.kill(os.getpid(), 9)", "ended by SIGKILL, as the system does"),
+        (f"{FUSED} and time.sleep(60)", "nothing was heard of it for "),
+    ],
+)
+def test_signals_and_silence_are_named(within: str, why: str, tmp_path: Path) -> None:
+    """A trial may kill the process, or hang it."""
+    script = tmp_path / written(tmp_path, within)
+    options = AttemptOptions(
+        command=[sys.executable, str(script)],
+        out=tmp_path / "tried",
+        launch=LaunchOptions(),
+        trials=TrialLaunch(minutes=0.02, only=("optimizer_fused", "optimizer_foreach")),
+        silent_s=4.0,
+    )
+
+    tried = try_out(options)
+
+    of_id = {trial.id: trial for trial in tried.trials.trials}
+    assert of_id["optimizer_fused"].verdict == "failed"
+    assert of_id["optimizer_fused"].reason.startswith(why)
+    assert of_id["optimizer_foreach"].counts
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_script_and_shows_what_is_known(tmp_path: Path) -> None:
+    """Nothing keeps running."""
+    script = written(tmp_path, "open('pid', 'w').write(str(os.getpid()))")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainperf", "try", "--minutes", "9", script],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "runs").rglob("trials.json")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130, errors
+    assert output.startswith("trainperf try · train.py")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text(encoding="utf-8")), 0)
+
+
+def test_the_last_error_is_the_script_s_own() -> None:
+    """Not that of what launched it, and without the mark of its rank."""
+    output = """
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "train.py", line 9, in <module>
+[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.
+Traceback (most recent call last):
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+train.py FAILED
+"""
+
+    assert last_error(output).startswith("torch.OutOfMemoryError: CUDA out of memory")
+    assert last_error("first\nlast words\n\n") == "last words"
+
+
+def test_what_cannot_be_tried_is_refused_in_one_line(tmp_path: Path) -> None:
+    """Times, names that contradict each other, and scripts that are not there."""
+    refused = [
+        command(tmp_path, "--minutes", "0", written(tmp_path)),
+        command(tmp_path, "--only", "a", "--without", "a", written(tmp_path)),
+        command(tmp_path, "missing.py"),
+    ]
+
+    assert [ended.returncode for ended in refused] == [2, 2, 2]
+    assert [len(ended.stderr.splitlines()) for ended in refused] == [1, 1, 1]
+
+
+def test_nothing_is_left_where_nothing_was_tried(tmp_path: Path) -> None:
+    """The folder for the run goes, too."""
+    with pytest.raises(RunError):
+        try_out(
+            AttemptOptions(
+                command=[sys.executable, "-c", ""],
+                out=tmp_path / "tried",
+                launch=LaunchOptions(),
+                trials=TrialLaunch(),
+            )
+        )
+    assert not (tmp_path / "tried").exists()

@@ -1,0 +1,38 @@
+"""The machine as it is while a run trains: its pace, and waiting for a processor."""
+
+from pathlib import Path
+
+import pytest
+from support.live import HostFit
+
+from trainperf.recording.probes.pace import WAITS, ProcessorWaitProbe
+
+
+@pytest.mark.skipif(not WAITS.exists(), reason="not counted here")
+def test_this_thread_s_own_waiting_can_be_read() -> None:
+    """The kernel's file has what the probe reads."""
+    fit = HostFit(ProcessorWaitProbe()).steps(2).finish()
+
+    assert fit.facts("waited_ns")[0] is None
+    assert (fit.facts("waited_ns")[1] or 0) >= 0
+
+
+def test_waiting_is_counted_from_reading_to_reading(tmp_path: Path) -> None:
+    """What the thread had waited before the first reading belongs to no step."""
+    waits = tmp_path / "schedstat"
+    waits.write_text("5 1000 1\n")
+    fit = HostFit(ProcessorWaitProbe(waits)).steps(2)  # the first is closed as the second begins
+    waits.write_text("6 4000 2\n")
+    fit.steps(1).finish()
+
+    assert fit.facts("waited_ns") == [None, 3000, 0]
+
+
+def test_the_file_is_closed_with_the_fit(tmp_path: Path) -> None:
+    """No descriptor is left open."""
+    waits = tmp_path / "schedstat"
+    waits.write_text("5 1000 1\n")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    HostFit(ProcessorWaitProbe(waits)).steps(3).finish()
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

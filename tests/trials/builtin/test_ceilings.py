@@ -1,0 +1,150 @@
+"""Ceilings: parts of the step that are left out, to see what they cost."""
+
+from typing import Any
+
+import pytest
+import torch
+from support.toy_training import everything, only, step, training, why_not
+
+from trainperf.trials.builtin import builtin_trials
+from trainperf.trials.builtin.free_loader import free_loader
+from trainperf.trials.builtin.logging_interval import logging_interval
+from trainperf.trials.builtin.muted import muted
+from trainperf.trials.builtin.no_reduction import no_reduction
+from trainperf.trials.builtin.no_transfer import no_transfer, on_device
+from trainperf.trials.builtin.no_update import no_update
+from trainperf.trials.training import Mutable, Training
+
+
+class Talkative(Training):
+    """A training that logs, with loggers and callbacks that can be silenced."""
+
+    interval = 1
+
+    def __init__(self, *names: str) -> None:
+        toy = training()
+        super().__init__(toy.module, toy.optimizers, toy.device)
+        self.quiet: set[str] = set()
+        self._names = names
+
+    def logging_interval(self) -> int | None:
+        """Of its values."""
+        return self.interval
+
+    def set_logging_interval(self, steps: int) -> None:
+        """In steps."""
+        self.interval = steps
+
+    def loggers(self) -> list[Mutable]:
+        """Two."""
+        return [self._part("csv"), self._part("board")]
+
+    def callbacks(self) -> list[Mutable]:
+        """Those it was given."""
+        return [self._part(name) for name in self._names]
+
+    def _part(self, name: str) -> Mutable:
+        return Mutable(name, lambda: self.quiet.add(name), lambda: self.quiet.discard(name))
+
+
+def test_without_updates_weights_stay_and_the_optimizer_counts_nothing() -> None:
+    """And are updated again afterwards."""
+    toy = training()
+    weights = [each.tolist() for each in toy.module.parameters()]
+    trial = only(no_update(toy))
+    trial.on()
+    step(toy)
+    assert [each.tolist() for each in toy.module.parameters()] == weights
+    trial.off()
+    step(toy)
+    assert [each.tolist() for each in toy.module.parameters()] != weights
+
+
+def test_batches_come_from_memory_while_it_is_on_and_the_loader_waits() -> None:
+    """It goes on with its next one."""
+    toy = training(batches=[1, 2])
+    assert toy.source is not None
+    loop, trial = toy.source.over(iter(range(10, 20))), only(free_loader(toy))
+    first = next(loop)
+    trial.on()
+    from_memory = [next(loop) for _ in range(4)]
+    trial.off()
+
+    assert (first, from_memory, next(loop)) == (10, [1, 2, 10, 1], 11)
+
+
+def test_all_loggers_each_of_them_and_each_callback_are_silenced() -> None:
+    """Two callbacks of one name have two names."""
+    toy = Talkative("timer", "timer")
+    trials = muted(toy)
+    quiet = []
+    for trial in trials:
+        trial.on()
+        quiet.append(set(toy.quiet))
+        trial.off()
+
+    assert [trial.id for trial in trials] == [
+        "no_logging",
+        "no_logger_csv",
+        "no_logger_board",
+        "no_callback_timer",
+        "no_callback_timer_2",
+    ]
+    assert quiet == [{"csv", "board"}, {"csv"}, {"board"}, {"timer"}, {"timer"}]
+    assert not toy.quiet
+    assert why_not(only(muted(training()))) == "it has no logger"
+
+
+def test_the_logging_interval_is_lengthened_and_put_back() -> None:
+    """Only where it is shorter, and there is one."""
+    toy = Talkative()
+    trial = only(logging_interval(toy))
+    trial.on()
+    assert toy.interval == 50
+    trial.off()
+    assert toy.interval == 1
+    toy.interval = 100
+
+    assert "100 steps already" in why_not(only(logging_interval(toy)))
+    assert why_not(only(logging_interval(training())))
+
+
+def test_one_rank_reduces_nothing_and_a_cpu_copies_nothing() -> None:
+    """Each says so."""
+    toy = training(batches=[1])
+
+    assert why_not(only(no_reduction(toy))) == "one rank has nothing to reduce"
+    assert why_not(only(no_transfer(toy))) == "nothing is copied: it trains on the CPU"
+
+
+def test_a_batch_on_the_device_has_its_tensors_there_and_the_rest_as_it_was() -> None:
+    """In whatever it comes."""
+    batch = {"rows": (torch.zeros(2), [torch.ones(1)]), "name": "x"}
+    moved: Any = on_device(batch, torch.device("meta"))
+
+    assert moved["rows"][0].is_meta
+    assert moved["rows"][1][0].is_meta
+    assert moved["name"] == "x"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, of its compiler
+def test_a_switch_of_any_that_applies_leaves_everything_as_it_was() -> None:
+    """On a model of convolutions, loaded from memory."""
+    toy = training(batches=[1, 2])
+    before = everything(toy)
+    for trial in builtin_trials(toy):
+        if why_not(trial):
+            continue
+        trial.on()
+        trial.off()
+        trial.finish()
+        assert everything(toy) == before, trial.id
+
+
+def test_every_trial_has_a_title_and_a_change_the_line_to_write() -> None:
+    """Ids are unique."""
+    trials = builtin_trials(Talkative("timer"))
+
+    assert len({trial.id for trial in trials}) == len(trials)
+    assert all(trial.title for trial in trials)
+    assert all(trial.apply for trial in trials if trial.kind == "change" and not why_not(trial))

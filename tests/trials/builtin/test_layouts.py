@@ -1,0 +1,56 @@
+"""Channels last, and cuDNN's choice of a convolution."""
+
+import torch
+from support.toy_training import Net, everything, only, step, training, why_not
+from torch import nn
+
+from trainperf.trials.builtin.channels_last import channels_last
+from trainperf.trials.builtin.cudnn_benchmark import cudnn_benchmark
+
+
+def test_outputs_have_their_channels_last_while_it_is_on() -> None:
+    """From batches as they are; with the optimizer's state, which a fused update reads in step."""
+    toy = training(fused=True)
+    net = toy.module
+    assert isinstance(net, Net)
+    trial = only(channels_last(toy))
+    trial.on()
+    step(toy)
+    state = toy.optimizers[0].state[net.convolve.weight]
+
+    assert net.outputs[0].is_contiguous(memory_format=torch.channels_last)
+    assert state["exp_avg"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_on_and_off_leaves_values_strides_and_tensors_as_they_were() -> None:
+    """Bit by bit."""
+    toy = training()
+    before = everything(toy)
+    trial = only(channels_last(toy))
+    trial.on()
+    assert everything(toy) != before
+    trial.off()
+
+    assert everything(toy) == before
+
+
+def test_training_with_it_learns_the_same() -> None:
+    """A fused update would mix elements up if weights and state were laid out differently."""
+    toys = [training(fused=True), training(fused=True)]
+    only(channels_last(toys[0])).on()
+    for toy in toys:
+        torch.manual_seed(1)
+        step(toy)
+
+    for one, other in zip(*(toy.module.parameters() for toy in toys), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_without_a_convolution_or_without_cudnn_they_do_not_apply() -> None:
+    """Each says why."""
+    linear = training(nn.Linear(2, 2))
+
+    assert why_not(only(channels_last(linear))) == "it has no 2-D convolution"
+    assert why_not(only(cudnn_benchmark(training()))) == "no cuDNN on cpu"
+    laid_out = training(Net().to(memory_format=torch.channels_last))
+    assert "already" in why_not(only(channels_last(laid_out)))

@@ -1,0 +1,80 @@
+"""Fused and loop-free updates, switched on an optimizer that has taken steps."""
+
+import pytest
+import torch
+from support.toy_training import everything, only, step, training, why_not
+from torch import nn
+
+from trainperf.trials.builtin.optimizer import optimizer
+
+
+@pytest.mark.parametrize("name", ["optimizer_fused", "optimizer_foreach"])
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD])
+def test_on_and_off_leaves_the_optimizer_as_it_was(
+    name: str, kind: type[torch.optim.Optimizer]
+) -> None:
+    """Options, state, and the very tensors that hold it."""
+    toy = training(optimizer=kind)
+    trial = only(optimizer(toy), name)
+    before = everything(toy)
+    trial.on()
+    assert everything(toy) != before
+    trial.off()
+
+    assert everything(toy) == before
+
+
+@pytest.mark.parametrize("flag", ["fused", "foreach"])
+def test_updates_are_the_same_but_for_rounding(flag: str) -> None:
+    """With it and without, from the same weights and gradients."""
+    toys = [training(), training()]
+    trial = only(optimizer(toys[0]), f"optimizer_{flag}")
+    trial.on()
+    assert toys[0].optimizers[0].param_groups[0][flag] is True
+    for toy in toys:
+        torch.manual_seed(1)
+        step(toy)
+
+    for one, other in zip(*(toy.module.parameters() for toy in toys), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_steps_counted_in_float64_are_put_back_in_the_tensors_they_were_in() -> None:
+    """A fused kernel counts in float32: the other update would read another type afterwards."""
+    toy = training()
+    state = next(iter(toy.optimizers[0].state.values()))
+    state["step"] = counted = state["step"].double()
+    trial = only(optimizer(toy), "optimizer_fused")
+    trial.on()
+    assert state["step"].dtype == torch.float32
+    step(toy)
+    trial.off()
+
+    assert state["step"] is counted
+    assert counted.tolist() == 2.0
+
+
+def test_what_torch_would_refuse_in_the_middle_of_a_step_is_not_tried() -> None:
+    """Each with the reason that torch would give."""
+    lbfgs = training(nn.Linear(2, 2), optimizer=torch.optim.LBFGS)
+    fused = training(fused=True)
+    differentiable = training(nn.Linear(2, 2), differentiable=True)
+    sparse = training(nn.Embedding(4, 2, sparse=True), optimizer=torch.optim.SGD)
+    reasons = [
+        [why_not(trial) for trial in optimizer(toy)]
+        for toy in (lbfgs, fused, differentiable, sparse)
+    ]
+
+    assert reasons[0] == ["LBFGS has no fused=", "LBFGS has no foreach="]
+    assert reasons[1] == ["AdamW has fused=True already", "AdamW updates them together already"]
+    assert all("differentiable" in reason for reason in reasons[2])
+    assert "sparse" in reasons[3][0]
+    assert not reasons[3][1]
+
+
+def test_both_are_bounded_by_what_no_update_brings() -> None:
+    """And exclude each other."""
+    trials = optimizer(training())
+
+    assert {trial.bounded_by for trial in trials} == {"no_update"}
+    assert {trial.group for trial in trials} == {"optimizer"}

@@ -1,0 +1,60 @@
+"""Half precision and shorter products, switched on a model in fp32."""
+
+import pytest
+import torch
+from support.toy_training import Net, everything, only, step, training, why_not
+
+from trainperf.trials.builtin.autocast import autocast
+from trainperf.trials.builtin.matmul_precision import matmul_precision
+
+
+def test_forward_computes_in_bf16_while_autocast_is_on_and_not_after() -> None:
+    """Seen by what comes out of the layers, and by what the hooks leave."""
+    toy = training()
+    net = toy.module
+    assert isinstance(net, Net)
+    before = everything(toy)
+    trial = only(autocast(toy))
+    trial.on()
+    step(toy)
+    assert {output.dtype for output in net.outputs} == {torch.bfloat16}
+    assert not torch.is_autocast_enabled("cpu")
+    trial.off()
+    net(torch.randn(1, 3, 8, 8))
+
+    assert {output.dtype for output in net.outputs} == {torch.float32}
+    assert len(everything(toy)) == len(before)
+
+
+def test_a_model_in_half_precision_gets_neither() -> None:
+    """Its products are short already."""
+    toy = training(torch.nn.Linear(2, 2).bfloat16())
+
+    for trial in (only(autocast(toy)), only(matmul_precision(toy))):
+        assert why_not(trial) == "it computes in half precision already"
+
+
+def test_precision_of_products_is_set_and_put_back_with_the_settings_it_sets() -> None:
+    """`set_float32_matmul_precision` also writes `torch.backends`, and `highest` is not `none`."""
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("this CPU has no bf16")
+    backends = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
+    read = [each for each in backends if hasattr(each, "fp32_precision")]
+    before = [torch.get_float32_matmul_precision(), *(each.fp32_precision for each in read)]
+    trial = only(matmul_precision(training()))
+    trial.on()
+    assert torch.get_float32_matmul_precision() == "medium"
+    trial.off()
+
+    assert before == [torch.get_float32_matmul_precision(), *(each.fp32_precision for each in read)]
+
+
+def test_a_precision_that_was_chosen_is_left_alone() -> None:
+    """The user has decided."""
+    torch.set_float32_matmul_precision("high")
+    try:
+        trial = only(matmul_precision(training()))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+    assert '"high" already' in why_not(trial)

@@ -1,0 +1,329 @@
+"""Attempts at the trials of a script: it is started for them, and again where one ended it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+
+from trainperf.commands._paired_runs import end_trainings, sigterm_as_interrupt, unused_folder
+from trainperf.core import run_directory
+from trainperf.core.artifacts import read_document, write_document
+from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
+from trainperf.core.errors import RunError
+from trainperf.core.formatting.units import duration
+from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.steps.records import FINISHED
+
+
+OUTPUT = "output.txt"
+"""What the script printed, next to its run directory."""
+
+MOST_RESTARTS = 8
+
+SILENT_S = 600.0
+"""Without a step, a trial or a word from the script: then a trial has hung it."""
+
+LEAST_MINUTES = 0.25
+"""That an attempt has for the trials which are left."""
+
+_POLL_S = 0.25
+_TAIL_BYTES = 1 << 16
+_END_MARK_BYTES = 400
+_LONGEST_WHY = 240
+
+_ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt|Unsupported)\b(?::.*)?$")
+_OF_RANK = re.compile(r"^\[?(?:default\d+|rank\d+)\]?:\s?")
+_OF_LAUNCHER = "ChildFailedError"
+_MEMORY = re.compile(r"out of memory|OutOfMemory|MemoryError|can't allocate memory", re.IGNORECASE)
+_RANK_SIGNAL = re.compile(r"Signal \d+ \((SIG\w+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptOptions:
+    """What is started, and where its run goes."""
+
+    command: Sequence[str]
+    out: Path
+    """Folder for the run directory; numbered on if it exists."""
+    launch: LaunchOptions
+    """Of the training, but for the folder."""
+    trials: TrialLaunch
+    silent_s: float = SILENT_S
+    tell: Callable[[Trials], object] = lambda _: None
+    """Hears what the trials have come to so far."""
+    say: Callable[[str], object] = lambda _: None
+    """Hears why the script is started once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedRun:
+    """What the attempts left."""
+
+    path: Path
+    """The run directory."""
+    trials: Trials
+    warning: str
+    """Why trials had no turn; empty where all had theirs."""
+    interrupted: bool
+
+
+def try_out(options: AttemptOptions) -> TriedRun:
+    """Run the script for its trials, and again without a trial that ended it.
+
+    One run directory is left, that of the last attempt with results; without any, nothing is.
+
+    Raises:
+        ConfigError: The folder has no name.
+        KeyboardInterrupt: Before there was a result.
+        RunError: The script never came to its first trial.
+    """
+    options = replace(options, out=unused_folder(options.out))
+    options.out.mkdir(parents=True)
+    tried = None
+    try:
+        with sigterm_as_interrupt():
+            tried = _until_it_ends(options)
+        return tried
+    finally:
+        leftovers = {options.out} if tried is None else _run_directories(options.out) - {tried.path}
+        for folder in leftovers:
+            shutil.rmtree(folder)
+
+
+def _until_it_ends(options: AttemptOptions) -> TriedRun:
+    """Attempts until one ends by itself, or by a trial that has ended one before."""
+    ended_by: dict[str, str] = {}
+    attempt = latest = _attempt(options, options.trials)
+    while culprit := attempt.culprit:
+        again = culprit in ended_by or len(ended_by) == MOST_RESTARTS
+        ended_by.setdefault(culprit, attempt.why())
+        latest = attempt
+        if again:
+            break
+        options.say(f"{culprit} ended the script ({ended_by[culprit]}): it is started again")
+        attempt = _attempt(options, _remaining(options.trials, latest, ended_by))
+    if attempt.trials is not None:
+        latest = attempt
+    return _result(latest, attempt, ended_by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One start of the script, after its end."""
+
+    run: Path | None
+    """The run directory that it made, if it did."""
+    output: bytes
+    """The end of what it printed."""
+    code: int
+    silent_s: float | None
+    """How long nothing was heard of it before it was ended for that; `None` if it was not."""
+    interrupted: bool
+    trials: Trials | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        trials = None if self.run is None else read_document(Trials, self.run)
+        object.__setattr__(self, "trials", trials)
+
+    @property
+    def culprit(self) -> str:
+        """Id of the trial that ended it; empty if none did."""
+        died = self.silent_s is not None or (self.code != 0 and not self._trained_to_its_end())
+        if self.trials is None or self.interrupted or not died:
+            return ""
+        return self.trials.trying
+
+    def _trained_to_its_end(self) -> bool:
+        if self.run is None:
+            return False
+        records = _tail(run_directory.record_file(self.run, 0))
+        return f'"reason":"{FINISHED}"'.encode() in records[-_END_MARK_BYTES:]
+
+    def why(self) -> str:
+        """How it ended, in a few words."""
+        if self.silent_s is not None:
+            return f"nothing was heard of it for {duration(self.silent_s)}"
+        output = self.output.decode(errors="replace")
+        by_signal = self._signal(output)
+        if by_signal:
+            memory = ", as the system does when memory is out" if by_signal == "SIGKILL" else ""
+            return f"ended by {by_signal}{memory}"
+        error = last_error(output)
+        if _MEMORY.search(error):
+            return f"out of memory: {error}"
+        return error or f"exit code {self.code}"
+
+    def _signal(self, output: str) -> str:
+        """Name of the signal that ended it, or one of its ranks; empty if none did."""
+        if self.code < 0:
+            return signal.Signals(-self.code).name
+        of_rank = _RANK_SIGNAL.search(output)
+        return of_rank[1] if of_rank and of_rank[1] != "SIGTERM" else ""
+
+
+def last_error(output: str) -> str:
+    """The last line of the last traceback in what a script printed; else its last line."""
+    lines = [_OF_RANK.sub("", line).strip() for line in output.splitlines()]
+    errors = [line for line in lines if _ERROR.match(line) and _OF_LAUNCHER not in line]
+    last = next(iter(errors[-1:] or [line for line in lines if line][-1:]), "")
+    return last if len(last) <= _LONGEST_WHY else f"{last[:_LONGEST_WHY]}…"
+
+
+def _run_directories(folder: Path) -> set[Path]:
+    """All run directories in a folder."""
+    return {path for path in folder.glob(f"{run_directory.NAME}*") if path.is_dir()}
+
+
+def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
+    """Start the script and wait for its end."""
+    before = _run_directories(options.out)
+    launch = replace(options.launch, dirpath=str(options.out.resolve()), trials=trials)
+    silent_s, interrupted = None, False
+    with _started(options.command, options.out, launch) as process:
+        try:
+            silent_s = _watch(process, before, options)
+        except KeyboardInterrupt:
+            interrupted = True
+            end_trainings([process], signal.SIGINT)
+        else:
+            end_trainings([process], signal.SIGTERM)
+        code = process.wait()
+    return _Attempt(
+        run=_new_run(options.out, before),
+        output=_tail(options.out / OUTPUT),
+        code=code,
+        silent_s=silent_s,
+        interrupted=interrupted,
+    )
+
+
+def _new_run(out: Path, before: set[Path]) -> Path | None:
+    """The first one that was not there before: a script may train more than once."""
+    return min(_run_directories(out) - before, key=lambda run: run.stat().st_ctime_ns, default=None)
+
+
+@contextmanager
+def _started(
+    command: Sequence[str], folder: Path, launch: LaunchOptions
+) -> Iterator[subprocess.Popen[bytes]]:
+    with (
+        (folder / OUTPUT).open("wb") as output,
+        subprocess.Popen(  # noqa: S603 the user's own training
+            command,
+            env={**os.environ, **launch.variable()},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C reaches us alone, and we end it; what it started is in its group.
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            end_trainings([process], signal.SIGTERM)
+
+
+def _watch(
+    process: subprocess.Popen[bytes], before: set[Path], options: AttemptOptions
+) -> float | None:
+    """Wait for its end, telling what the trials come to; how long it was silent, if too long."""
+    state: object = None
+    trials: Trials | None = None
+    heard_ns = monotonic_ns()
+    while process.poll() is None:
+        run = _new_run(options.out, before)
+        now = [_files(path) for path in (options.out, *(() if run is None else (run,)))]
+        if now != state:
+            state, heard_ns = now, monotonic_ns()
+            trials = None if run is None else read_document(Trials, run)
+            if trials is not None:
+                options.tell(trials)
+        silent_s = (monotonic_ns() - heard_ns) / 1e9
+        if trials is not None and trials.trying and silent_s > options.silent_s:
+            return silent_s
+        time.sleep(_POLL_S)
+    return None
+
+
+def _files(folder: Path) -> list[tuple[str, int, int]]:
+    """Names, sizes and times of the files in a folder."""
+    with os.scandir(folder) as entries:
+        stats = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
+    return sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+def _remaining(trials: TrialLaunch, latest: _Attempt, ended_by: dict[str, str]) -> TrialLaunch:
+    """What is left to be tried, and how long that may take."""
+    results = () if latest.trials is None else latest.trials.trials
+    spent = sum(trial.took_s for trial in results) / 60
+    return replace(
+        trials,
+        minutes=max(trials.minutes - spent, LEAST_MINUTES),
+        earlier=None if latest.run is None else str(latest.run.resolve()),
+        ended_by=dict(ended_by),
+    )
+
+
+def _result(latest: _Attempt, last: _Attempt, ended_by: dict[str, str]) -> TriedRun:
+    """What the attempts came to, also on disk."""
+    if latest.run is None or latest.trials is None:
+        if last.interrupted:
+            raise KeyboardInterrupt
+        raise RunError(_never_tried(last))
+    trials = _with_failed(latest.trials, ended_by)
+    if trials != latest.trials:
+        write_document(trials, latest.run)
+    warning = ""
+    if trials.trying and not last.interrupted:
+        warning = (
+            "the script ended before all trials had had their turn; "
+            "let it train for more steps or epochs"
+        )
+    return TriedRun(path=latest.run, trials=trials, warning=warning, interrupted=last.interrupted)
+
+
+def _with_failed(trials: Trials, ended_by: dict[str, str]) -> Trials:
+    """The document with those that ended the script, where no later attempt has noted them."""
+    noted = {trial.id for trial in trials.trials}
+    failed = [
+        TrialResult(id=id_, kind="change", title=id_, verdict="failed", reason=why)
+        for id_, why in ended_by.items()
+        if id_ not in noted
+    ]
+    trying = "" if trials.trying in ended_by else trials.trying
+    results = in_order([*trials.trials, *failed])
+    return msgspec.structs.replace(trials, trials=results, trying=trying)
+
+
+def _never_tried(last: _Attempt) -> str:
+    """Why there is no trial, and what to do."""
+    if last.code:
+        return f"the script ended before anything was tried: {last.why()}"
+    if last.run is None:
+        return (
+            "nothing was tried: no Lightning Trainer trained in this script, and no LoopMonitor; "
+            "wrap a training loop of your own in trainperf.loop.LoopMonitor"
+        )
+    return (
+        "the training ended before the first trial; let it train for more steps, and give a "
+        "LoopMonitor its model and optimizer: watch(model, optimizer)"
+    )
+
+
+def _tail(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return file.read()
+    except FileNotFoundError:
+        return b""

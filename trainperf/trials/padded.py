@@ -1,0 +1,149 @@
+"""Batches of padded sequences: where their text ends, rows cut to it, rows put together anew.
+
+A batch is a mapping; its columns are the tensors whose shape begins with (rows, width), as that of
+the attention mask.  What else has an item per row goes by row; the rest is left as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainperf.core.errors import ConfigError
+
+
+MASK, IDS, LABELS = "attention_mask", "input_ids", "labels"
+IGNORED = -100
+"""The label that the loss leaves out: PyTorch's own default."""
+
+Batch = Mapping[str, Any]
+
+
+def mask_of(batch: object) -> Tensor:
+    """Which positions are text: those of the attention mask, or up to a row's last label.
+
+    Raises:
+        ConfigError: The batch tells neither.
+    """
+    if not isinstance(batch, Mapping):
+        raise ConfigError(f"its batches are {type(batch).__name__}, not a mapping with {MASK}")
+    mask = batch.get(MASK)
+    if isinstance(mask, Tensor) and mask.ndim == 2:
+        return mask != 0
+    labels = batch.get(LABELS)
+    if isinstance(labels, Tensor) and labels.ndim == 2 and not labels.is_floating_point():
+        return (labels != IGNORED).flip(1).cumsum(1).flip(1) > 0
+    raise ConfigError(f"its batches have neither {MASK} nor {LABELS} of shape (rows, width)")
+
+
+def lengths(batch: object) -> list[int]:
+    """Tokens of each row."""
+    return [int(number) for number in mask_of(batch).sum(1).tolist()]
+
+
+def positions(batches: Sequence[object]) -> int:
+    """All of them, padding included."""
+    return sum(mask_of(batch).numel() for batch in batches)
+
+
+def trimmed(batch: Any) -> Any:  # noqa: ANN401 the user's batch, of the same type
+    """The batch without the columns in which no row has text, on whichever side they are."""
+    mask = mask_of(batch)
+    first, last = _span(mask)
+    width = mask.shape[1]
+    if last - first == width:
+        return batch
+    return _like(
+        batch,
+        {
+            name: value[:, first:last].contiguous() if _is_column(value, mask.shape) else value
+            for name, value in batch.items()
+        },
+    )
+
+
+def by_length(batches: Sequence[Any]) -> list[Any]:
+    """The same rows in batches of neighbours in length, each as wide as its longest row.
+
+    Raises:
+        ConfigError: Their rows cannot be exchanged.
+    """
+    pooled = _pooled([trimmed(batch) for batch in batches])
+    rows, tokens = mask_of(batches[0]).shape[0], lengths(pooled)
+    order = sorted(range(len(tokens)), key=tokens.__getitem__)
+    return [
+        trimmed(_rows(batches[0], pooled, order[first : first + rows]))
+        for first in range(0, len(order), rows)
+    ]
+
+
+def _span(mask: Tensor) -> tuple[int, int]:
+    """First column with text, and the one behind the last; a batch without text keeps one."""
+    columns = torch.nonzero(mask.any(0)).flatten().tolist()
+    return (columns[0], columns[-1] + 1) if columns else (0, 1)
+
+
+def _pooled(batches: Sequence[Batch]) -> dict[str, Any]:
+    """All rows of all batches, as wide as the widest; padded where those of its batch were."""
+    masks = [mask_of(batch) for batch in batches]
+    width = max(mask.shape[1] for mask in masks)
+    return {
+        name: _joined(name, [batch[name] for batch in batches], masks, width) for name in batches[0]
+    }
+
+
+def _joined(name: str, values: list[Any], masks: list[Tensor], width: int) -> Any:  # noqa: ANN401
+    pairs = list(zip(values, masks, strict=True))
+    if all(_is_column(value, mask.shape) for value, mask in pairs):
+        padding = _padding(name, pairs)
+        left = any(bool((mask[:, -1:] & ~mask[:, :1]).any()) for mask in masks)
+        return torch.cat([_widened(value, width, padding, left=left) for value in values])
+    if all(_goes_by_row(value, mask.shape[0]) for value, mask in pairs):
+        if isinstance(values[0], Tensor):
+            return torch.cat(values)
+        return [item for value in values for item in value]
+    if all(type(value) in (str, int, float, bool, type(None)) for value in values):
+        return values[0]
+    raise ConfigError(f"{name!r} of its batches does not go by row, so rows cannot be exchanged")
+
+
+def _padding(name: str, pairs: list[tuple[Tensor, Tensor]]) -> float:
+    """What stands where there is no text; by the name where there is text everywhere."""
+    for value, mask in pairs:
+        empty = value[~mask]
+        if empty.numel():
+            return float(empty.reshape(-1)[0])
+    return IGNORED if name == LABELS else 0
+
+
+def _widened(value: Tensor, width: int, padding: float, *, left: bool) -> Tensor:
+    missing = width - value.shape[1]
+    if not missing:
+        return value
+    empty = value.new_full((value.shape[0], missing, *value.shape[2:]), padding)
+    return torch.cat([empty, value] if left else [value, empty], dim=1)
+
+
+def _rows(like: Batch, pooled: Mapping[str, Any], numbers: list[int]) -> Any:  # noqa: ANN401
+    def chosen(value: Any) -> Any:  # noqa: ANN401 a column, or a list with an item for each row
+        if isinstance(value, Tensor):
+            return value[numbers]
+        return [value[number] for number in numbers] if isinstance(value, list) else value
+
+    return _like(like, {name: chosen(value) for name, value in pooled.items()})
+
+
+def _like(batch: Batch, values: dict[str, Any]) -> Any:  # noqa: ANN401 of the user's type
+    """Values in the type of the batch, e.g. a `BatchEncoding`, which has attributes too."""
+    return values if type(batch) is dict else type(batch)(values)  # type: ignore[call-arg]
+
+
+def _is_column(value: object, shape: torch.Size) -> bool:
+    return isinstance(value, Tensor) and value.shape[:2] == shape
+
+
+def _goes_by_row(value: object, rows: int) -> bool:
+    if isinstance(value, Tensor):
+        return value.ndim > 0 and value.shape[0] == rows
+    return isinstance(value, list | tuple) and len(value) == rows
