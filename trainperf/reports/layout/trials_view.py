@@ -14,9 +14,6 @@ from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import as_fast, duration, plural, share, times
 
 
-WIDE = 1.25
-"""Where an interval allows as much faster and as much slower, no number is shown."""
-
 NOTHING_TO_GAIN = 1.02
 """A ceiling at or below it is not worth a change."""
 
@@ -98,16 +95,9 @@ def trials_view(trials: Trials) -> TrialsView:
 
 def speed(trial: TrialResult) -> str:
     """E.g. `1.38× as fast (95 % CI 1.33–1.43)`; empty where nothing is resolved."""
-    if not resolved(trial):
+    if not trial.resolved:
         return ""
     return as_fast(trial.speedup or 1.0, trial.low or 0.0, trial.high or 0.0)
-
-
-def resolved(trial: TrialResult) -> bool:
-    """Whether it has a speed-up whose interval means something."""
-    if trial.speedup is None or trial.low is None or trial.high is None:
-        return False
-    return trial.low >= 1 / WIDE or trial.high <= WIDE
 
 
 def loss_change(trial: TrialResult) -> str:
@@ -146,7 +136,7 @@ def _lines(best: TrialResult, trials: Sequence[TrialResult]) -> Iterator[Applied
 
 
 def _row(trial: TrialResult, usual_s: float | None) -> TrialRow:
-    shown = resolved(trial)
+    shown = trial.resolved
     ceiling = trial.kind == "ceiling" and shown
     return TrialRow(
         id=trial.id,
@@ -171,7 +161,7 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
         yield trial.reason
     if trial.verdict == "loss differs" and loss_change(trial):
         yield loss_change(trial)
-    if trial.low and trial.high and not resolved(trial):
+    if trial.low and trial.high and not trial.resolved:
         spread = math.sqrt(trial.high / trial.low) - 1
         yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
     if usual_s and (trial.first_step_s or 0.0) > SLOW_FIRST_STEP * usual_s:
@@ -203,7 +193,7 @@ def _next(trials: Trials) -> str:
             "write these lines into a copy of the script, then check both over whole trainings: "
             f"trainperf prove {before} AFTER"
         )
-    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and resolved(t)]
+    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and t.resolved]
     widest = max(ceilings, key=lambda trial: trial.high or 0.0, default=None)
     if widest is not None and (widest.high or 0.0) > NOTHING_TO_GAIN:
         return (
