@@ -16,7 +16,6 @@ from recipes.gpt2.outcomes import (
     AFTER,
     OUTCOME,
     PREDICTION,
-    WORK,
     Prediction,
     StageOutcome,
     read,
@@ -24,6 +23,7 @@ from recipes.gpt2.outcomes import (
 )
 from recipes.gpt2.outputs import save, show
 from recipes.gpt2.processes import Planned, Processes, Training
+from recipes.gpt2.same_work import demand_same_work
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
 from recipes.gpt2.time_budget import TimeBudget
@@ -52,7 +52,7 @@ def walkthrough(
     quieten()
     places = find_documents(work.text, work.preset)
     order = training_order(places, work.preset, work.steps, work.seed)
-    same_work(work)
+    demand_same_work(work)
     print(progress.introduction(work, places, order))
     budget = time_budget(work)
     walk = _Walk(work, order, training, budget, this_machine(work.accelerator))
@@ -367,37 +367,3 @@ def changes(before: Settings, after: Settings) -> tuple[str, ...]:
         else f"{name}: {old[name]} → {new[name]}"
         for name in differing(before, after)
     )
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What all stages of one walkthrough have in common."""
-
-    preset: str
-    steps: int
-    seed: int
-    text: str
-    accelerator: str
-
-
-def same_work(work: Recipe) -> None:
-    """Write down what is trained, or check it against what was written.
-
-    Raises:
-        ValueError: The folder holds a walkthrough of other work.
-    """
-    mine = Identity(
-        preset=work.preset.name,
-        steps=work.steps,
-        seed=work.seed,
-        text=str(work.text or ""),
-        accelerator=work.accelerator,
-    )
-    path = work.out / WORK
-    theirs = read(Identity, path)
-    if theirs is None:
-        write_once(mine, path)
-    elif theirs != mine:
-        raise ValueError(
-            f"out={work.out}: holds a walkthrough with other options; resume it with those, "
-            "or name another folder with --out"
-        )
