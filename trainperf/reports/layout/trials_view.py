@@ -203,6 +203,9 @@ def _notes(trials: Trials, *, running: bool) -> Iterator[str]:
     undecided = sum(trial.verdict == "undecided" for trial in trials.trials)
     if undecided:
         yield f"{undecided} undecided: more time (--minutes) or a quieter machine decides them"
+    faster = [t for t in trials.trials if t.kind == "change" and t.verdict == "faster"]
+    if len(faster) > 1 and not any(trial.parts for trial in trials.trials):
+        yield "the fastest were not tried together: no time was left, or they exclude each other"
     if trials.trying:
         now = "now trying" if running else "ended during"
         yield (
