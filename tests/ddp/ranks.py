@@ -18,7 +18,9 @@ from support.fits import At, Loader, Model, Sleeper, awake, trainer
 from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
+from trainperf.core.launch_environment import TrialLaunch
 from trainperf.lightning import TrainPerf
+from trainperf.trials import Trial, TrialOptions
 
 
 RANK = int(os.environ["RANK"])
@@ -83,6 +85,7 @@ def run(root: Path, name: str, model: Model, *callbacks: Any, **options: Any) ->
     strategy = DDPStrategy(process_group_backend="gloo", **options.pop("ddp", {}))
     loader = Loader(options.pop("batches", STEPS), batch=options.pop("batch", None))
     perf = TrainPerf(report=False)
+    perf.trials = options.pop("trials", None)
     training = trainer(root / name, perf, *callbacks, strategy=strategy, devices=2, **options)
     with contextlib.suppress(PlantedError):
         training.fit(model, loader)
@@ -91,6 +94,8 @@ def run(root: Path, name: str, model: Model, *callbacks: Any, **options: Any) ->
         "slept_ns": next((s.slept_ns for s in sleepers if isinstance(s, Sleeper)), []),
         "run": perf.state_dict()["run"],
         "hooks": sum(len(p._post_accumulate_grad_hooks or ()) for p in model.parameters()),
+        "weights": [p.tolist() for p in model.parameters()],
+        "global_step": training.global_step,
     }
     (root / name / f"planted-{RANK}.json").write_text(json.dumps(planted))
 
@@ -102,9 +107,23 @@ def slow_forward(**options: Any) -> Deep:
     return model
 
 
+def tried() -> TrialOptions:
+    """One change that does nothing, and one that fails on one rank only."""
+
+    def fail() -> None:
+        if RANK == 1:
+            raise PlantedError
+
+    own = (Trial("fails", fail, awake), Trial("idle", awake, awake))
+    return TrialOptions(own=own, launch=TrialLaunch(minutes=0.02, only=("idle", "fails")))
+
+
 def main(root: Path) -> None:
     """All fits, in the same order on both ranks."""
     run(root, "healthy", Deep())
+    for name, trials in (("untried", None), ("tried", tried())):
+        torch.manual_seed(3)
+        run(root, name, Deep(), trials=trials, batches=4 * STEPS)
     run(root, "before_backward", slow_forward())
     run(root, "batch_end", Deep(), At("on_train_batch_end", slow_on(1)))
     unreliable = {"leave_out": lambda batch_idx: batch_idx >= 4}

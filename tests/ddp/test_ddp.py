@@ -6,6 +6,8 @@ import pytest
 from support.fits import MS, Ran
 from support.ranks import Ranks
 
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import Trials
 from trainperf.core.phases import Phase, Tag
 
 
@@ -150,3 +152,18 @@ def test_a_directory_that_exists_is_not_used_by_any_rank(ranks: Ranks) -> None:
     """The one that was there before is still empty."""
     assert ranks.directory("tokens", 1).name == "trainperf-1"
     assert list((ranks.root / "tokens" / "trainperf").iterdir()) == []
+
+
+def test_ranks_try_together_and_train_as_if_they_had_not(ranks: Ranks) -> None:
+    """The same steps under the same changes; a change that fails on one is given up by both."""
+    tagged = [ranks.run("tried", rank).tagged(Tag.TRIAL) for rank in (0, 1)]
+    assert tagged[0] == tagged[1] != []
+    for rank in (0, 1):
+        planted, without = ranks.planted("tried", rank), ranks.planted("untried", rank)
+        assert planted["weights"] == without["weights"]
+        assert planted["global_step"] == without["global_step"] == 64
+    document = read_document(Trials, ranks.directory("tried", 0))
+    assert document is not None
+    results = {trial.id: trial for trial in document.trials}
+    assert results["idle"].pairs >= 8
+    assert results["fails"].verdict == "failed"

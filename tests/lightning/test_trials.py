@@ -166,6 +166,16 @@ def test_a_stream_goes_on_and_its_epochs_end(tmp_path: Path) -> None:
     assert "val_loss" in training.callback_metrics
 
 
+def test_a_loader_of_the_users_own_gives_each_epoch_its_number_of_batches(tmp_path: Path) -> None:
+    """Trials have used some of them, and it is begun anew."""
+    without, plain = trained(tmp_path / "a", None, lambda: Loader(20))
+    with_trials, tried = trained(tmp_path / "b", [IDLE], lambda: Loader(20))
+
+    assert tried.global_step == plain.global_step == 40
+    assert with_trials.batch_ids[-20:] == without.batch_ids[-20:]
+    assert all(map(torch.equal, without.parameters(), with_trials.parameters()))
+
+
 def test_several_loaders_are_not_tried_in_a_fit_that_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

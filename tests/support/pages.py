@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 VOID = {"meta", "br"}
 ELEMENTS = frozenset(
     "html head meta title style body header section footer div h1 h2 h3 p b code span".split()  # noqa: SIM905 as one reads it
-    + "ul li dl dt dd table thead tbody tr th td svg path rect".split()  # noqa: SIM905 likewise
+    + "ul li dl dt dd details summary table thead tbody tr th td svg path rect".split()  # noqa: SIM905 likewise
 )
 
 

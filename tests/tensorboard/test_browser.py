@@ -14,6 +14,9 @@ from support.browser import PAGE, Tab
 from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import TRACE, a_report, a_run, steps_of, write_capture
+from support.verdicts import TRIED
+
+from trainperf.core.artifacts import write_document
 
 
 if TYPE_CHECKING:
@@ -239,6 +242,33 @@ def test_names_that_are_markup_are_shown_as_text(logdir: Path, opened: Opened) -
     assert page.locator(".timeline a").count() == 0
     assert page.title() == "trainperf"
     shutil.rmtree(logdir / EVIL)
+
+
+def test_what_was_tried_is_drawn_by_gain_on_one_axis(logdir: Path, opened: Opened) -> None:
+    """With a sign for each verdict; a run without trials has no such part."""
+    run = make_run_dir(logdir / "tried" / "trainperf", CASES["loader_bound"]().ranks)
+    make_run_dir(logdir / "untried" / "trainperf", CASES["loader_bound"]().ranks)
+    write_document(TRIED, run)
+    tab = opened()
+    page = tab.open("untried/trainperf")
+    assert page.locator("section.tried").is_hidden()
+
+    page = tab.open("tried/trainperf")
+    page.reload()
+    page.wait_for_selector(".trial .what")
+    titles = page.locator(".trial .what").all_inner_texts()
+    assert titles[0].splitlines()[0] == "AMP in bf16 + fused attention"
+    assert [title.splitlines()[0] for title in titles[-2:]] == [
+        "batches from memory",
+        "loggers muted",
+    ]
+    assert shown(tab, "▲ faster")
+    assert shown(tab, "≤ at most 2.47×")
+    ends = page.evaluate("""() => [".gained.good", ".gained.most"].map((kind) => {
+        const { left, right } = document.querySelector(kind).getBoundingClientRect();
+        return [left, right]; })""")
+    assert ends[0][0] == pytest.approx(ends[1][0], abs=1)
+    assert ends[1][1] > ends[0][1]
 
 
 def test_two_runs_stand_side_by_side_on_one_scale(logdir: Path, opened: Opened) -> None:

@@ -7,7 +7,9 @@ import pytest
 from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
+from support.verdicts import trial, tried
 
+from trainperf.core.artifacts import write_document
 from trainperf.core.errors import RunError
 from trainperf.tensorboard import data
 from trainperf.tensorboard.data import NotFoundError, Store, View
@@ -77,6 +79,21 @@ def test_a_run_that_grows_is_new(tmp_path: Path) -> None:
 
     assert before.etag != after.etag
     assert len(json.loads(after.body)["series"]["steps"]["begins"]) == 50
+
+
+def test_what_was_tried_is_there_as_soon_as_it_is_on_disk(tmp_path: Path) -> None:
+    """And again after each trial."""
+    run = a_run(tmp_path)
+    clock = Clock()
+    store = Store([tmp_path], clock)
+    assert json.loads(store.run(RUN, View()).body)["trials"] is None
+
+    for number in (1, 2):
+        results = [trial(f"a{place}", "faster", 1.3) for place in range(number)]
+        write_document(tried(*results), run)
+        clock.now_s += 1000
+        shown = json.loads(store.run(RUN, View()).body)["trials"]
+        assert [(row["value"], row["mark"]) for row in shown["changes"]] == [(1.3, "▲")] * number
 
 
 def test_a_value_that_changes_on_disk_changes_in_the_answer(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from trainperf.analysis.rules.base import Evidence, light_of
 from trainperf.analysis.rules.input.base import keeping_up
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.run.trials_beside import trials_beside
 from trainperf.analysis.summary.breakdown import with_time_split
 from trainperf.analysis.summary.capture_aftermath import CaptureFold
 from trainperf.analysis.summary.lines import StepTimesFold, phase_lines
@@ -75,6 +76,10 @@ def examine(
     folds = _RunFolds(replay or Replay(run), documents, captures)
     folds.read(observers)
     summary = keeping_up(_summary(folds, documents, now_s))
+    if documents.trials is None and (beside := trials_beside(run, summary.value(STEP_MEAN_S))):
+        trials, of = beside.trials, str(beside.run)
+        documents = replace(documents, trials=trials, trials_from=of)
+        summary = msgspec.structs.replace(summary, trials=trials, trials_from=of)
     typical_audit = folds.utilisation.typical()
     step_s = None if typical_audit is None else summary.value(STEP_S)
     light = light_of(documents, step_s)

@@ -12,7 +12,6 @@ from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.formatting.units import times
 from trainperf.reports.layout.json import trials_json
 from trainperf.reports.layout.terminal import styled, width_of
-from trainperf.reports.layout.trials_view import resolved
 from trainperf.reports.trials import lines, trials_markdown
 
 
@@ -91,5 +90,5 @@ def _now(trials: Trials) -> str:
 
 
 def _outcome(trial: TrialResult) -> str:
-    number = f", {times(trial.speedup or 1.0)}" if resolved(trial) else ""
+    number = f", {times(trial.speedup or 1.0)}" if trial.resolved else ""
     return f"{trial.verdict}{number}" + (f" ({trial.reason})" if trial.reason else "")

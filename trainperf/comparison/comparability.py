@@ -7,6 +7,7 @@ samples does.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from trainperf.analysis.run.trials_beside import NO_CHANGE
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
@@ -32,20 +33,6 @@ _CHANGES: dict[str, str] = {
     for name in names.split()
 }
 """Fact to the change it belongs to: facts that go together are one change."""
-
-_NO_CHANGE = frozenset(
-    {
-        "seed",
-        "max_steps",
-        "max_epochs",
-        "log_every_n_steps",
-        "scheduler_steps",
-        "updates",
-        "micro_batches",
-        "host_cpus",
-    }
-)
-"""What changes neither the work of a step nor its speed."""
 
 _NEW_FACTS = frozenset({"local_world_size"})
 """Which older runs lack: what one side does not say is no change."""
@@ -149,7 +136,7 @@ def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
         )
         for name in dict.fromkeys([*old, *new])
         if old.get(name) != new.get(name)
-        and name not in _NO_CHANGE
+        and name not in NO_CHANGE
         and not (name in _NEW_FACTS and None in (old.get(name), new.get(name)))
     )
 

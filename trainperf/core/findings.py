@@ -10,12 +10,30 @@ from typing import Literal, TypedDict, TypeVar
 
 import msgspec
 
+from trainperf.core.artifacts.trials import TrialVerdict
+
 
 Level = Literal["high", "medium", "low"]
 Scope = Literal["step", "fit"]
 Effort = Literal["minutes", "hours", "days"]
 
 Facts = TypeVar("Facts")
+
+
+class MeasuredGain(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change brought where it was tried: `core.artifacts.trials` says how."""
+
+    trial: str
+    """Its id."""
+    verdict: TrialVerdict
+    speedup: float
+    low: float
+    high: float
+
+    @property
+    def gains_nothing(self) -> bool:
+        """Whether the change is shown not to be worth making."""
+        return self.verdict in ("slower", "equal", "loss differs")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +57,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     expected_gain: tuple[float, float] | None = None
     """From and to how many times faster it usually gets, by scripts in which the change was made;
     `None` where no such evidence is known."""
+    measured_gain: MeasuredGain | None = None
+    """What its change brought in this training; `None` where it was not tried."""
     confidence: Level = "high"
     severity: Level = "medium"
     effort: Effort = "minutes"
@@ -116,8 +136,9 @@ def findings_of(
 def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Finding, ...]:
     """Urgent findings first, then by expected gain.
 
-    Gains are compared as shares of the whole fit that are saved: the middle of the expected range,
-    or half of what is lost where there is none.  A finding without a bound comes after those that
+    Gains are compared as shares of the whole fit that are saved: what was measured, else the middle
+    of the expected range, or half of what is lost where there is none.  What was tried and gains
+    nothing comes last.  A finding without a bound comes after those that
     lose a tenth of their scope, and before those that lose less; one of low severity comes last.
 
     Args:
@@ -129,16 +150,24 @@ def ranked(findings: Iterable[Finding], steps_fraction: float = 1.0) -> tuple[Fi
 
 def _rank(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]:
     """Urgency, a class, and the place in it: smaller is earlier."""
-    later = not finding.urgent
-    if finding.fraction is None:
+    later, tried = not finding.urgent, finding.measured_gain
+    if tried is not None:
+        if tried.gains_nothing:
+            return later, 4, 0.0
+        notable = tried.verdict == "faster"
+    elif finding.fraction is None:
         low, high = finding.severity == "low", finding.severity == "high"
         return (later, 3, 0.0) if low else (later, 1, float(not high))
+    else:
+        notable = finding.fraction >= LIMITS.notable
     of_fit = _saved(finding) * (1.0 if finding.scope == "fit" else steps_fraction)
-    return later, 0 if finding.fraction >= LIMITS.notable else 2, -of_fit
+    return later, 0 if notable else 2, -of_fit
 
 
 def _saved(finding: Finding) -> float:
-    """Share of its scope that the change probably saves."""
+    """Share of its scope that the change saves, or probably does."""
+    if finding.measured_gain is not None:
+        return 1 - 1 / finding.measured_gain.speedup
     if finding.expected_gain is None:
         return CAUTION * (finding.fraction or 0.0)
     return sum(1 - 1 / gain for gain in finding.expected_gain) / 2

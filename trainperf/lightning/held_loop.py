@@ -71,6 +71,11 @@ class HeldLoop:
         """Whether no batch was fetched ahead, which trials have used."""
         return not self._ahead
 
+    @property
+    def counts_batches(self) -> bool:
+        """Whether the epoch ends after a number of batches, once the loop was let go."""
+        return self._fetcher.length is not None
+
     def let_go(self) -> None:
         """Put back counters and limits."""
         for progress, counts in zip(self._progress, self._counts, strict=True):

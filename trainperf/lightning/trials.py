@@ -171,6 +171,7 @@ class LightningTraining(Training):
 
     @override
     def go_on(self) -> None:
+        endless = self.source is not None and self.source.endless
         super().go_on()
         held, self._held = self._held, None
         if held is None:
@@ -179,7 +180,11 @@ class LightningTraining(Training):
         self._loggers.take_out()
         held.let_go()
         iterators = iterators_of(self._trainer)
-        if self.source is not None and iterators and iterators[0] is self.source:
+        if self.source is not None and endless and held.counts_batches:
+            self.source.endless = (
+                True  # trials have used some: the epoch has its number all the same
+            )
+        elif self.source is not None and iterators and iterators[0] is self.source:
             iterators[0] = self.source.release()
         held.fetch_ahead()
         self._resumes()

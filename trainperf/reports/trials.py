@@ -53,7 +53,8 @@ def lines(trials: Trials, width: int = WIDTH) -> list[Text]:
             out += [Text(), Text(f"  {title}"), *_rows(rows, _Scale.of(view, width), width)]
     if view.unavailable:
         out += [Text(), Text("  not applicable")]
-        out += [Text(line, "dim") for why in view.unavailable for line in wrapped(why, width, "  ")]
+        reasons = " · ".join(view.unavailable)
+        out += [Text(line, "dim") for line in wrapped(reasons, width, _INDENT)]
     out.append(Text())
     out += [Text(line) for note in view.notes for line in wrapped(note, width, "  - ")]
     out += [Text(line, "bold") for line in wrapped(view.next, width, f"  {NEXT:<{_LABEL}}")]

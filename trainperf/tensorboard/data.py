@@ -18,10 +18,12 @@ from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
 from trainperf.core.loop_kind import LOOPS
 from trainperf.core.machine.processes import has_died
 from trainperf.core.run_directory import rank_and_attempt
+from trainperf.reports.layout.trials_view import TrialsView, trials_view
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.series.columns import Groups, SeriesFold
 from trainperf.reports.series.steps import Series, series
@@ -99,6 +101,8 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     words: RunView
     series: Series
     captures: list[CaptureEntry]
+    trials: TrialsView | None
+    """What was tried in it; `None` where nothing was."""
 
 
 @dataclass(slots=True)
@@ -237,7 +241,11 @@ class Store:
 
 def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     """Changes when a file of the run does."""
-    records = [path for path in sorted(directory.iterdir()) if rank_and_attempt(path.name)]
+    records = [
+        path
+        for path in sorted(directory.iterdir())
+        if rank_and_attempt(path.name) or path.name == Trials.file
+    ]
     captured = captures.listing()
     traces = [(file, 0, size, 0) for file, size in captured.traces.items()]
     return (*map(stamp, records), *captured.analyses.values(), *traces)
@@ -261,7 +269,14 @@ def _viewed(cached: _Remembered, view: View) -> RunPage:
         words=run_view(cached.summary),
         series=series(groups, cached.summary, rank),
         captures=cached.captures.listed(cached.captures.listing()),
+        trials=_tried(cached.summary),
     )
+
+
+def _tried(summary: Summary) -> TrialsView | None:
+    if summary.trials is None:
+        return None
+    return trials_view(summary.trials, running=summary.run.state == "running")
 
 
 def _groups(run: Run, lead: int | None, view: View) -> Groups:

@@ -6,6 +6,7 @@ phase or gap whose sampled line is its `where` as `SAMPLED`.
 """
 
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import msgspec
@@ -19,6 +20,8 @@ from trainperf.analysis.rules.base import (
 )
 from trainperf.analysis.rules.fit.noisy_run import is_noisy
 from trainperf.analysis.rules.gains import gain_table, with_expected_gain
+from trainperf.analysis.rules.measured import with_measured_gain
+from trainperf.analysis.rules.training.measured_change import measured_change
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
@@ -71,6 +74,7 @@ RULES: tuple[Rule, ...] = tuple(
             "input.padding",
             "training.overflow",
             "training.validation_grad",
+            "training.measured_change",
             "fit.validation",
             "fit.checkpoint",
             "fit.slow_steps",
@@ -98,13 +102,28 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     summary = evidence.summary
     findings = tuple(
         with_expected_gain(finding, summary, gain_table())
-        for finding in findings_of(RULES, evidence)
+        for finding in findings_of(
+            (rule for rule in RULES if rule is not measured_change), evidence
+        )
     )
     if is_noisy(summary):
         findings = tuple(map(_less_certain, findings))
     findings = tuple(_located(finding, summary) for finding in findings)
+    findings = _with_trials(findings, evidence)
     fit_s = own_fit_s(summary)
     return ranked(findings, all_steps_s(summary) / fit_s if fit_s else 0.0)
+
+
+def _with_trials(findings: tuple[Finding, ...], evidence: Evidence) -> tuple[Finding, ...]:
+    """With what was measured of their changes, and a finding for a change that none advises."""
+    documents = evidence.documents
+    if documents.trials is None:
+        return findings
+    others = msgspec.structs.replace(evidence.summary, findings=findings)
+    further = measured_change(replace(evidence, summary=others))
+    trials = documents.trials.trials
+    measured = (with_measured_gain(each, trials, documents.trials_from) for each in findings)
+    return (*measured, *(() if further is None else (further,)))
 
 
 def _less_certain(finding: Finding) -> Finding:

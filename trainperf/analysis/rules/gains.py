@@ -63,7 +63,12 @@ def with_expected_gain(finding: Finding, summary: Summary, table: GainTable) -> 
 
 def change_of(finding: Finding) -> str:
     """Kind of the change that it advises; empty for the usual one of its rule."""
-    return next((change for code, change in CHANGES.items() if code in finding.action), "")
+    return kind_of(finding.action)
+
+
+def kind_of(action: str) -> str:
+    """Kind of the change that a line of code makes; empty for the usual one of its rule."""
+    return next((change for code, change in CHANGES.items() if code in action), "")
 
 
 def key(rule: str, change: str) -> str:

@@ -245,6 +245,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Empty where the training thread was not sampled."""
     slow_steps: RecurringSteps | None = None
     trials: Trials | None = None
+    trials_from: str = ""
+    """Another run of the same training that the trials are of; empty where they are its own."""
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
     warnings: tuple[str, ...] = ()

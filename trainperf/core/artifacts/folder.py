@@ -24,6 +24,8 @@ class Documents:
     loader: LoaderAnatomy | None = None
     lines: SampledLines | None = None
     trials: Trials | None = None
+    trials_from: str = ""
+    """Another run that the trials are of; empty where they are its own."""
     problems: dict[str, str] = field(default_factory=dict)
     """Name of a file that cannot be read, to why."""
 

@@ -12,6 +12,9 @@ TrialVerdict = Literal[
     "faster", "slower", "equal", "undecided", "loss differs", "failed", "not applicable"
 ]
 
+WIDE = 1.25
+"""Where an interval allows as much faster and as much slower, it shows nothing."""
+
 MEASURED: tuple[TrialVerdict, ...] = ("faster", "slower", "equal", "undecided")
 """Verdicts on a speed-up that is that of the same training."""
 
@@ -60,6 +63,13 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     def counts(self) -> bool:
         """Whether the speed-up is one of the same training."""
         return self.verdict in MEASURED and self.speedup is not None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the interval of the speed-up means something: see `WIDE`."""
+        if self.speedup is None or self.low is None or self.high is None:
+            return False
+        return self.low >= 1 / WIDE or self.high <= WIDE
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,6 @@
 """The page of a comparison: the verdict first, then what it stands on."""
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,25 +35,21 @@ from trainperf.reports.comparison import (
     speed,
 )
 from trainperf.reports.html.components import SIDES, missing, not_measured
+from trainperf.reports.html.forest import (
+    FARTHEST,
+    RatioMark,
+    drawn_on,
+    ratio_axis,
+    reach,
+    ticks,
+    track,
+)
 from trainperf.reports.html.step_times import WallsFold, beside, pooled
 from trainperf.reports.run.rows import phase_rows
 
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
 """Classes of the style by verdict; the others are neither."""
-
-_FARTHEST = 4.0
-"""Ratios beyond this, or its inverse, are drawn at the edge."""
-
-_NEAREST = 1.1
-"""The axis reaches at least so far, so that noise does not look like a gulf."""
-
-_TICKS = (0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0)
-_COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""Those for which a narrow page has room."""
-
-_APART = 0.08
-"""Share of the axis between two ticks that can be read."""
 
 _KINDS = {"faster": "good", "slower": "bad"}
 
@@ -220,8 +215,8 @@ def _explained(comparison: Comparison) -> Markup:
 def _cause(difference: TraceDifference, cells: Row, largest_s: float) -> tuple[str | Markup, ...]:
     more_s = difference.after_s - difference.before_s
     end = 0.5 + (more_s / largest_s / 2 if largest_s else 0.0)
-    mark = _reach(0.5, end, "bad") if more_s > 0 else _reach(end, 0.5, "good")
-    drawn = _track([mark], 0.5)
+    mark = reach(0.5, end, "bad") if more_s > 0 else reach(end, 0.5, "good")
+    drawn = track([mark], 0.5)
     return (cells.label, cells.before, cells.after, drawn, cells.ratio, cells.verdict)
 
 
@@ -235,73 +230,33 @@ def _forest(comparison: Comparison) -> Markup:
     changes = compared(comparison)
     if not changes:
         return Markup("")
-    axis = _axis(changes)
-    head = ("reading", "before", "after", _head(axis), "after / before", "\u00a0")
-    rows = [_ratio_row(change, row(change, comparison.margin), axis) for change in changes]
+    estimates = [_estimate(change) for change in changes]
+    axis = ratio_axis(estimates)
+    head = ("reading", "before", "after", ticks(axis), "after / before", "\u00a0")
+    rows = []
+    for change, estimate in zip(changes, estimates, strict=True):
+        cells = row(change, comparison.margin)
+        rows.append(
+            (
+                cells.label,
+                cells.before,
+                cells.after,
+                drawn_on(axis, estimate),
+                cells.ratio,
+                cells.verdict,
+            )
+        )
     caption = (
         "Bar: 95 % CI of after / before; dashed line: as before. Green is faster, red slower, grey "
-        f"equal, undecided or neither. A ring has no interval; beyond {_FARTHEST:g}× a mark is at "
+        f"equal, undecided or neither. A ring has no interval; beyond {FARTHEST:g}× a mark is at "
         "the edge."
     )
     return Markup(table(head, rows, words=(0, 3, 5)) + paragraph(caption, "soft small"))
 
 
-def _track(marks: Iterable[Markup], unity: float) -> Markup:
-    """A cell's line of marks, with no change at *unity*, a share of its width."""
-    middle = f'<span class="unity" style="left:{unity * 100:.1f}%"></span>'
-    return Markup(f'<div class="forest">{middle}{"".join(marks)}</div>')
-
-
-def _reach(low: float, high: float, kind: str) -> Markup:
-    """A bar on it from one share of its width to another; *kind* is its class of the style."""
-    left, wide = low * 100, (high - low) * 100
-    return Markup(f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span>')
-
-
-def _axis(changes: Sequence[ReadingChange]) -> Axis:
-    ends = [end for change in changes for end in (change.low, change.high, change.ratio) if end]
-    low = min([1 / _NEAREST, *ends])
-    high = max([_NEAREST, *ends])
-    return Axis(
-        low=max(low, 1 / _FARTHEST) / 1.03, high=min(high, _FARTHEST) * 1.03, logarithmic=True
-    )
-
-
-def _head(axis: Axis) -> Markup:
-    """The ticks, those nearest to no change first where there is no room for all."""
-    taken: list[float] = []
-    spans = []
-    for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
-        at = axis.at(tick)
-        inside = axis.low <= tick <= axis.high
-        if inside and all(abs(at - other) >= _APART for other in taken):
-            taken.append(at)
-            kind = "tick" if tick in _COARSE else "tick fine"
-            spans.append(f'<span class="{kind}" style="left:{at * 100:.1f}%">{tick:g}</span>')
-    return Markup(f'<div class="forest">{"".join(spans)}</div>')
-
-
-def _ratio_row(change: ReadingChange, cells: Row, axis: Axis) -> tuple[str | Markup, ...]:
-    return (
-        cells.label,
-        cells.before,
-        cells.after,
-        _drawn(change, axis),
-        cells.ratio,
-        cells.verdict,
-    )
-
-
-def _drawn(change: ReadingChange, axis: Axis) -> Markup:
+def _estimate(change: ReadingChange) -> RatioMark:
     kind = _KINDS.get(change.verdict or "", "even")
-    marks = []
-    if change.low is not None and change.high is not None:
-        marks.append(_reach(axis.at(change.low), axis.at(change.high), kind))
-    if change.ratio:
-        ring = "" if change.low is not None else " ring"
-        at = axis.at(change.ratio) * 100
-        marks.append(Markup(f'<span class="spot {kind}{ring}" style="left:{at:.1f}%"></span>'))
-    return _track(marks, axis.at(1.0))
+    return RatioMark(value=change.ratio, low=change.low, high=change.high, kind=kind)
 
 
 _MOST_REPEATS = 5

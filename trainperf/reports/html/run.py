@@ -39,6 +39,7 @@ from trainperf.reports.html.components import (
 from trainperf.reports.html.over_time import absent, drawable, drawn, over_time
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import WallsFold, histogram
+from trainperf.reports.html.tried import tried
 from trainperf.reports.layout.finding_view import NO_FINDING
 from trainperf.reports.run.rows import PhaseRow, excluded
 from trainperf.reports.run.run_view import RunView, run_view
@@ -90,6 +91,7 @@ def render(data: PageData) -> str:
             "Where a step goes", breakdown(view), _tables([*of_lines(summary), *of_loader(summary)])
         ),
         section("What to change", findings(view)),
+        section("What was tried", tried(summary.trials, running=summary.run.state == "running")),
         section("How long the steps took", _steps(data)),
         section("Other measurements over the fit", _curves(data, rest)),
         section("Ranks", ranks(summary, view), _of_ranks(data)),

@@ -42,10 +42,11 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     severity: Level
     title: str
     gain: str
-    """The largest possible gain, and the usual one where the corpus shows one, e.g. `at most 1.67×
-    faster, usually 1.31–1.58× (corpus)`; empty where no bound is known."""
+    """The measured one, e.g. `measured 1.38× [1.33–1.43]`; else the largest possible, and the usual
+    one where the corpus shows one, e.g. `at most 1.67× faster, usually 1.31–1.58× (corpus)`; empty
+    where no bound is known."""
     bound: str
-    """The first half of `gain`, for where there is room for one line."""
+    """The same without the usual one, for where there is room for one line."""
     evidence: tuple[str, ...]
     rows: tuple[FindingRow, ...]
     """The labelled lines that have something to say."""
@@ -91,12 +92,21 @@ def first_rows(findings: Sequence[Finding]) -> list[FindingRow]:
 
 
 def gain(finding: Finding) -> str:
-    """The largest possible gain, then the usual one; empty where no bound is known."""
+    """The measured gain; else the largest possible, then the usual one; empty where none is."""
+    tried = finding.measured_gain
+    if tried is not None:
+        interval = f"{times(tried.speedup)} [{tried.low:.2f}–{tried.high:.2f}]"
+        if tried.verdict == "faster":
+            return f"measured {interval}"
+        doubt = "" if tried.verdict in ("slower", "equal") else f", {tried.verdict}"
+        return f"tried: {interval} here{doubt}"
     bound = _bound(finding)
     return f"{bound}{_usually(finding)}" if bound else ""
 
 
 def _bound(finding: Finding) -> str:
+    if finding.measured_gain is not None:
+        return gain(finding)
     if finding.gain_upper_bound is None or not finding.fraction:
         return ""
     whole = "the fit " if finding.scope == "fit" else ""
@@ -117,17 +127,27 @@ def effort(finding: Finding) -> str:
     saved = return_per_hour(finding)
     if not saved:
         return finding.effort
+    if finding.measured_gain is not None:
+        return f"{finding.effort}; saves {share(saved)} of the step per hour of work"
     return f"{finding.effort}; saves up to {share(saved)} of the {finding.scope} per hour of work"
 
 
 def return_per_hour(finding: Finding) -> float | None:
-    """Largest share of its scope's time that an hour of work saves; `None` without a bound."""
+    """Share of its scope's time that an hour of work saves, or saves at most; else `None`."""
+    tried = finding.measured_gain
+    if tried is not None:
+        return max(0.0, 1 - 1 / tried.speedup) / HOURS[finding.effort]
     return None if finding.fraction is None else finding.fraction / HOURS[finding.effort]
 
 
 def to_act_on(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that ask for a change; one that gains nothing says what to leave alone."""
-    return [finding for finding in findings if finding.urgent or finding.fraction != 0.0]
+    return [finding for finding in findings if finding.urgent or not _gains_nothing(finding)]
+
+
+def _gains_nothing(finding: Finding) -> bool:
+    tried = finding.measured_gain
+    return finding.fraction == 0.0 if tried is None else tried.gains_nothing
 
 
 _LABEL = len(CONFIRM) + 2

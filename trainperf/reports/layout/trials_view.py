@@ -14,8 +14,16 @@ from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import as_fast, duration, plural, share, times
 
 
-WIDE = 1.25
-"""Where an interval allows as much faster and as much slower, no number is shown."""
+_MARKS: dict[TrialVerdict, str] = {
+    "faster": "▲",
+    "slower": "▼",
+    "equal": "=",
+    "undecided": "?",
+    "loss differs": "≠",
+    "failed": "✕",
+    "not applicable": "–",
+}
+_CEILING = "≤"
 
 NOTHING_TO_GAIN = 1.02
 """A ceiling at or below it is not worth a change."""
@@ -42,8 +50,14 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     """E.g. `[1.33–1.43]`."""
     verdict: str
     """In words; of a ceiling what it brings at most."""
+    loss: str
+    """E.g. `2.31 → 2.52`; empty where it was not compared."""
+    lines: tuple[AppliedLine, ...]
+    """What to write for it."""
     note: str
     """What to know about it, e.g. `loss 2.31 → 2.52 on the same batches`; mostly empty."""
+    mark: str
+    """The verdict as a sign, for those who do not tell colours apart."""
     kind: TrialVerdict
     value: float | None
     """The numbers behind it, for a picture; `None` as in `speedup`."""
@@ -72,49 +86,45 @@ class TrialsView(msgspec.Struct, frozen=True, kw_only=True):
     """What to do."""
 
 
-def trials_view(trials: Trials) -> TrialsView:
-    """Put what was tried into words."""
+def trials_view(trials: Trials, *, running: bool = False) -> TrialsView:
+    """Put what was tried into words; *running* if the training still goes on."""
     applied = [trial for trial in trials.trials if trial.verdict != "not applicable"]
     changes = [trial for trial in applied if trial.kind == "change"]
     best = trials.best
     step = "" if trials.baseline is None else f" · step {duration(trials.baseline.step_s)} as it is"
-    usual_s = None if trials.baseline is None else trials.baseline.step_s
     return TrialsView(
         title=f"trainperf try · {plain(trials.script) or 'trials'}{step}",
         answer=plain(_answer(trials)),
         lines=() if best is None else tuple(_lines(best, trials.trials)),
-        changes=tuple(_row(trial, usual_s) for trial in changes if not trial.parts),
-        sets=tuple(_row(trial, usual_s) for trial in changes if trial.parts),
-        ceilings=tuple(_row(trial, usual_s) for trial in applied if trial.kind == "ceiling"),
+        changes=tuple(_row(trial, trials) for trial in changes if not trial.parts),
+        sets=tuple(_row(trial, trials) for trial in changes if trial.parts),
+        ceilings=tuple(_row(trial, trials) for trial in applied if trial.kind == "ceiling"),
         unavailable=tuple(
             plain(f"{trial.title}: {trial.reason}")
             for trial in trials.trials
             if trial.verdict == "not applicable"
         ),
-        notes=tuple(map(plain, _notes(trials))),
+        notes=tuple(map(plain, _notes(trials, running=running))),
         next=plain(_next(trials)),
     )
 
 
 def speed(trial: TrialResult) -> str:
     """E.g. `1.38× as fast (95 % CI 1.33–1.43)`; empty where nothing is resolved."""
-    if not resolved(trial):
+    if not trial.resolved:
         return ""
     return as_fast(trial.speedup or 1.0, trial.low or 0.0, trial.high or 0.0)
 
 
-def resolved(trial: TrialResult) -> bool:
-    """Whether it has a speed-up whose interval means something."""
-    if trial.speedup is None or trial.low is None or trial.high is None:
-        return False
-    return trial.low >= 1 / WIDE or trial.high <= WIDE
-
-
 def loss_change(trial: TrialResult) -> str:
     """E.g. `2.31 → 2.52 on the same batches`; empty where it was not compared."""
+    return f"{_losses(trial)} on the same batches" if _losses(trial) else ""
+
+
+def _losses(trial: TrialResult) -> str:
     if trial.loss_before is None or trial.loss_after is None:
         return ""
-    return f"{trial.loss_before:.4g} → {trial.loss_after:.4g} on the same batches"
+    return f"{trial.loss_before:.4g} → {trial.loss_after:.4g}"
 
 
 def ceiling_sentence(trial: TrialResult) -> str:
@@ -145,8 +155,9 @@ def _lines(best: TrialResult, trials: Sequence[TrialResult]) -> Iterator[Applied
             yield AppliedLine(plain(trial.apply), plain(trial.where))
 
 
-def _row(trial: TrialResult, usual_s: float | None) -> TrialRow:
-    shown = resolved(trial)
+def _row(trial: TrialResult, trials: Trials) -> TrialRow:
+    usual_s = None if trials.baseline is None else trials.baseline.step_s
+    shown = trial.resolved
     ceiling = trial.kind == "ceiling" and shown
     return TrialRow(
         id=trial.id,
@@ -154,7 +165,10 @@ def _row(trial: TrialResult, usual_s: float | None) -> TrialRow:
         speedup=times(trial.speedup or 1.0) if shown else "",
         interval=f"[{_ends(trial)}]" if shown else "",
         verdict=ceiling_sentence(trial) if ceiling else trial.verdict,
+        loss=_losses(trial),
+        lines=tuple(_lines(trial, trials.trials)),
         note=plain("; ".join(_row_notes(trial, usual_s))),
+        mark=_CEILING if trial.kind == "ceiling" else _MARKS[trial.verdict],
         kind=trial.verdict,
         value=trial.speedup if shown else None,
         low=trial.low if shown else None,
@@ -171,14 +185,14 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
         yield trial.reason
     if trial.verdict == "loss differs" and loss_change(trial):
         yield loss_change(trial)
-    if trial.low and trial.high and not resolved(trial):
+    if trial.low and trial.high and not trial.resolved:
         spread = math.sqrt(trial.high / trial.low) - 1
         yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
     if usual_s and (trial.first_step_s or 0.0) > SLOW_FIRST_STEP * usual_s:
         yield f"first step {duration(trial.first_step_s or 0.0)}"
 
 
-def _notes(trials: Trials) -> Iterator[str]:
+def _notes(trials: Trials, *, running: bool) -> Iterator[str]:
     blocks = ""
     if trials.baseline is not None:
         blocks = f", with {plural(trials.baseline.blocks, 'block')} of steps without a change"
@@ -189,10 +203,13 @@ def _notes(trials: Trials) -> Iterator[str]:
     undecided = sum(trial.verdict == "undecided" for trial in trials.trials)
     if undecided:
         yield f"{undecided} undecided: more time (--minutes) or a quieter machine decides them"
+    faster = [t for t in trials.trials if t.kind == "change" and t.verdict == "faster"]
+    if len(faster) > 1 and not any(trial.parts for trial in trials.trials):
+        yield "the fastest were not tried together: no time was left, or they exclude each other"
     if trials.trying:
+        now = "now trying" if running else "ended during"
         yield (
-            f"ended during {trials.trying}: {tried} of {plural(trials.planned, 'trial')} had "
-            "their turn"
+            f"{now} {trials.trying}: {tried} of {plural(trials.planned, 'trial')} had their turn"
         )
 
 
@@ -203,7 +220,7 @@ def _next(trials: Trials) -> str:
             "write these lines into a copy of the script, then check both over whole trainings: "
             f"trainperf prove {before} AFTER"
         )
-    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and resolved(t)]
+    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and t.resolved]
     widest = max(ceilings, key=lambda trial: trial.high or 0.0, default=None)
     if widest is not None and (widest.high or 0.0) > NOTHING_TO_GAIN:
         return (

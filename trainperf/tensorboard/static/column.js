@@ -7,6 +7,7 @@ import { drawLines } from "./lines.js";
 import * as panels from "./panels.js";
 import { drawSteps } from "./steps.js";
 import { isDark } from "./theme.js";
+import { tried } from "./tried.js";
 import { counted } from "./units.js";
 import { clear } from "./zoom.js";
 
@@ -16,7 +17,7 @@ export class Column {
     this.source = new Source();
     this.view = { rank: null, first: null, last: null };
     this.plots = new Map();
-    this.section = Object.fromEntries(["answer", "breakdown", "facts", "charts", "absent", "findings", "ranks", "captures", "readings"]
+    this.section = Object.fromEntries(["answer", "breakdown", "facts", "charts", "absent", "findings", "tried", "ranks", "captures", "readings"]
       .map((name) => [name, el("section", { class: name })]));
     this.phases = el("div", { class: "legendtable" });
     this.head = el("div", { class: "head" });
@@ -72,12 +73,14 @@ export class Column {
   // `shared`: the frames that both runs have in common; `keep`: charts that the other run can draw.
   draw(shared) {
     if (!this.data) return;
-    const { words, series, captures } = this.data;
+    const { words, series, captures, trials } = this.data;
     for (const section of Object.values(this.section)) section.hidden = false;
     whenChanged(this.section.answer, words, (node) => panels.answer(node, words));
     whenChanged(this.phases, [words.phases, words.phases_of], (node) => panels.phases(node, words.phases, words.phases_of));
     whenChanged(this.section.facts, [words.facts, words.fit], (node) => panels.facts(node, words));
     whenChanged(this.section.findings, words.findings, (node) => panels.findings(node, words));
+    whenChanged(this.section.tried, trials, (node) => tried(node, trials));
+    this.section.tried.hidden = !trials;
     whenChanged(this.section.ranks, [words.late, words.rank_rows], (node) => panels.ranks(node, words));
     whenChanged(this.section.readings, words.readings, (node) => panels.readings(node, words.readings));
     this.section.ranks.hidden = words.rank_rows.length === 0;

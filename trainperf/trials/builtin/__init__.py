@@ -25,6 +25,7 @@ OFFERS: tuple[Offer, ...] = tuple(
             "autocast",
             "matmul_precision",
             "attention",
+            "attention_backend",
             "optimizer",
             "channels_last",
             "cudnn_benchmark",

@@ -1,0 +1,89 @@
+"""Forest plot: ratios with their intervals in the cells of a table, on one logarithmic axis."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainperf.core.formatting.html.figures import Axis
+from trainperf.core.formatting.html.markup import Markup
+
+
+FARTHEST = 4.0
+"""Ratios beyond this, or its inverse, are drawn at the edge."""
+
+_NEAREST = 1.1
+"""The axis reaches at least so far, so that noise does not look like a gulf."""
+
+_TICKS = (0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0)
+_COARSE = (0.25, 0.5, 1.0, 2.0, 4.0, 10.0)
+"""Those for which a narrow page has room."""
+
+_APART = 0.08
+"""Share of the axis between two ticks that can be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioMark:
+    """A ratio, its 95 % interval, and a class of the style for its verdict."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    kind: str
+
+
+def ratio_axis(estimates: Sequence[RatioMark], farthest: float = FARTHEST) -> Axis:
+    """The axis on which all of them are drawn, those beyond *farthest* at its edge."""
+    ends = [
+        end for each in estimates for end in (each.low, each.high, each.value) if end is not None
+    ]
+    low = min([1 / _NEAREST, *ends])
+    high = max([_NEAREST, *ends])
+    return Axis(
+        low=max(low, 1 / farthest) / 1.03, high=min(high, farthest) * 1.03, logarithmic=True
+    )
+
+
+def ticks(axis: Axis) -> Markup:
+    """Its ticks, those nearest to no change first where there is no room for all."""
+    taken: list[float] = []
+    spans = []
+    for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
+        at = axis.at(tick)
+        inside = axis.low <= tick <= axis.high
+        if inside and all(abs(at - other) >= _APART for other in taken):
+            taken.append(at)
+            kind = "tick" if tick in _COARSE else "tick fine"
+            spans.append(f'<span class="{kind}" style="left:{at * 100:.1f}%">{tick:g}</span>')
+    return Markup(f'<div class="forest">{"".join(spans)}</div>')
+
+
+def drawn_on(axis: Axis, estimate: RatioMark, *, from_one: bool = False) -> Markup:
+    """An estimate as a bar over its interval, and a spot; a ring where it has no interval.
+
+    With *from_one* the bar reaches from no change to the estimate, and the interval lies across its
+    end.
+    """
+    at, same = axis.at(estimate.value or 1.0), axis.at(1.0)
+    marks = []
+    if estimate.value and from_one:
+        marks.append(reach(min(at, same), max(at, same), f"gained {estimate.kind}"))
+    if estimate.low is not None and estimate.high is not None:
+        kind = "whisker" if from_one else estimate.kind
+        marks.append(reach(axis.at(estimate.low), axis.at(estimate.high), kind))
+    if estimate.value and not from_one:
+        kind = estimate.kind if estimate.low is not None else f"{estimate.kind} ring"
+        marks.append(Markup(f'<span class="spot {kind}" style="left:{at * 100:.1f}%"></span>'))
+    return track(marks, same)
+
+
+def track(marks: Iterable[Markup], unity: float) -> Markup:
+    """A cell's line of marks, with no change at *unity*, a share of its width."""
+    middle = f'<span class="unity" style="left:{unity * 100:.1f}%"></span>'
+    return Markup(f'<div class="forest">{middle}{"".join(marks)}</div>')
+
+
+def reach(low: float, high: float, kind: str) -> Markup:
+    """A bar on it from one share of its width to another; *kind* is its class of the style."""
+    left, wide = low * 100, (high - low) * 100
+    return Markup(f'<span class="reach {kind}" style="left:{left:.1f}%;width:{wide:.1f}%"></span>')
