@@ -18,6 +18,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(str(error))
     # Before transformers is imported, which reads it then: nothing is needed from the hub.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # The profiler of torch 2.13 prints marks of its own otherwise; read when torch is imported.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from recipes.gpt2.train import Recipe, free_folder, last_folder  # noqa: PLC0415 - seconds
     from recipes.gpt2.walk import walkthrough  # noqa: PLC0415 - the same: --help needs none
 
@@ -31,6 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
         out=last_folder(out) if options.resume else free_folder(out),
         accelerator=options.accelerator,
         minutes=options.minutes or preset.minutes,
+        trial_minutes=options.trials,
     )
     try:
         walkthrough(work, stages)
@@ -53,6 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=_positive, help="updates per run; default: the preset's")
     parser.add_argument(
         "--minutes", type=float, help="time limit of all runs; default: the preset's"
+    )
+    parser.add_argument(
+        "--trials",
+        type=float,
+        default=0.0,
+        metavar="MINUTES",
+        help="of trials as in `trainperf try` once no finding is left; default: none",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder of the runs; default: runs/gpt2-PRESET")

@@ -23,10 +23,10 @@ Batch = dict[str, Tensor]
 Document = list[int]
 
 
-def pad(documents: list[Document]) -> Batch:
-    """One document per row, filled up to the longest of them."""
+def pad(documents: list[Document], width: int | None = None) -> Batch:
+    """One document per row, filled up to *width*; to the longest of them without it."""
     rows = [[document] for document in documents]
-    batch = packing.lay_out(rows, max(map(len, documents)), PAD)
+    batch = packing.lay_out(rows, width or max(map(len, documents)), PAD)
     return {name: batch[name] for name in ("input_ids", "attention_mask", "labels")}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 
-from trainperf.analysis.rules.base import Evidence, phase_fraction
+from trainperf.analysis.rules.base import Evidence, phase_fraction, steady_step_s
 from trainperf.analysis.rules.input.padding import lost_to_padding
 from trainperf.analysis.rules.operators.base import (
     PASSES,
@@ -78,6 +78,13 @@ def _little(limit: float, *, warm: bool) -> Bounded:
     """A rule that looks from *limit* on found nothing; *warm* caches may save as much again."""
     why = f"the report finds less than {share(limit)} of the step there"
     return Bounded(at_most=amdahl(2 * limit if warm else limit), why=why)
+
+
+def little(evidence: Evidence) -> Bounded:
+    """A rule that needs no audit is silent: less than its limit is there, and warmer caches."""
+    if steady_step_s(evidence.summary) is None:
+        return Bounded(at_most=None, why="no bound: too few steady steps")
+    return _little(LIMITS.notable, warm=True)
 
 
 def little_in_audit(*, warm: bool) -> Callable[[Evidence], Bounded]:

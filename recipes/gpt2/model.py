@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from recipes.gpt2.batches import IGNORED, Batch
+from recipes.gpt2.habits import Metrics
 from recipes.gpt2.stages import Preset, Settings
 from recipes.gpt2.text import END, PAD
 from trainperf.remedies import same_document
@@ -30,6 +31,7 @@ class GPT2(L.LightningModule):
         self.settings = settings
         self.labels_per_update = labels_per_update
         self._sum = torch.zeros(())
+        self.metrics = Metrics(preset.vocabulary)
         self.network = GPT2LMHeadModel(_config(preset, settings))
         if settings.vocabulary_multiple > 1:
             # After the weights were drawn, so that the tokens that occur begin with the same ones.
@@ -56,6 +58,9 @@ class GPT2(L.LightningModule):
             loss = share * cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
         loss = self._of_update(loss, batch_idx % self.settings.accumulation)
         self.log("loss", loss)
+        every = self.settings.metrics_every
+        if every and batch_idx % every == 0:
+            self.log_dict(self.metrics(logits, labels))
         return loss
 
     def _of_update(self, loss: Tensor, place: int) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from recipes.gpt2.advice import Source
 from recipes.gpt2.stages import Settings
 from trainperf.analysis.summary.loss_parity import Parity
 from trainperf.comparison.results import Speedup
@@ -16,6 +17,8 @@ from trainperf.comparison.results import Verdict as Compared
 
 
 PREDICTION, OUTCOME, WORK = "predictions.json", "outcome.json", "walkthrough.json"
+AFTER = "after"
+"""Folder of the traced run of the settings kept last."""
 
 Status = Literal["baseline", "kept", "rejected", "skipped"]
 T = TypeVar("T")
@@ -32,11 +35,20 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """Run of the stage kept last, relative to the walkthrough's folder: the basis."""
     report: str
     """The first sentence of its report."""
-    finding: str | None
-    """The report's finding about this change, if any."""
-    at_most: float | None
-    """Times faster; `None` where no bound is known."""
-    why: str
+    finding: str
+    """The finding's words about this change, or that there is none."""
+    where: str = ""
+    """`file:line` of the code that the finding is about."""
+    low: float | None = None
+    """Least gain expected; `None`: it may as well slow the training."""
+    high: float | None = None
+    """Largest gain expected; `None` where no bound is known."""
+    source: Source
+    """Where the expectation comes from."""
+    at_most: float | None = None
+    """Times faster at most; `None` where no bound is known."""
+    why: str = ""
+    """Basis of the bound, or why there is none."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +95,12 @@ class StageOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Other measurements of this change, e.g. the overflow rate."""
 
     @property
-    def error(self) -> float | None:
-        """Measured gain relative to the predicted bound; negative is below it."""
-        bound = None if self.prediction is None else self.prediction.at_most
-        if bound is None or self.speedup is None:
+    def inside(self) -> bool | None:
+        """Whether the measured gain is in the expected range; `None` where either is missing."""
+        expected = self.prediction
+        if expected is None or self.speedup is None or expected.high is None:
             return None
-        return self.speedup.value / bound - 1
+        return (expected.low or 0.0) <= self.speedup.value <= expected.high
 
     @property
     def bounded(self) -> bool | None:

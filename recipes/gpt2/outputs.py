@@ -9,6 +9,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from recipes.gpt2 import table
 from recipes.gpt2.outcomes import StageOutcome
 from recipes.gpt2.page import page_of
+from recipes.gpt2.published import next_to_ours
 from recipes.gpt2.train import Recipe
 
 
@@ -21,7 +22,9 @@ def save(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
 def show(outcomes: Sequence[StageOutcome], work: Recipe) -> None:
     """Print the tables, and write each stage's row into TensorBoard."""
     print()
-    print(table.text(outcomes, shutil.get_terminal_size((98, 24)).columns))
+    width = shutil.get_terminal_size((98, 24)).columns
+    print(table.text(outcomes, width))
+    print(next_to_ours(outcomes, width))
     for outcome in outcomes:
         if outcome.status != "skipped":
             log(outcome, work)
@@ -31,7 +34,8 @@ def log(outcome: StageOutcome, work: Recipe) -> None:
     """One row of TensorBoard's HParams: the settings tried, and their results."""
     numbers = {
         "speedup": None if outcome.speedup is None else outcome.speedup.value,
-        "predicted_at_most": None if outcome.prediction is None else outcome.prediction.at_most,
+        "predicted_low": None if outcome.prediction is None else outcome.prediction.low,
+        "predicted_high": None if outcome.prediction is None else outcome.prediction.high,
         "cumulative": outcome.cumulative,
         "step_s": outcome.measured.step_s,
         "effective_tokens_per_s": outcome.measured.effective_tokens_per_s,

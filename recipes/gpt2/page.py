@@ -1,13 +1,13 @@
-"""The walkthrough as one HTML file: verdicts first, then measurements and evidence.
+"""The walkthrough as one HTML file: the ladder first, then measurements and evidence.
 
 It ends with the step times that others have published for this model, never mixed with ours.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from recipes.gpt2 import progress
-from recipes.gpt2.outcomes import StageOutcome
+from recipes.gpt2 import ladder, progress
+from recipes.gpt2.outcomes import AFTER, StageOutcome
+from recipes.gpt2.published import DIFFERS, LADDER, SUM
 from recipes.gpt2.table import KEY, PROOF, RUNS, Column, headline
 from recipes.gpt2.train import Recipe
 from trainperf.core.formatting.html.markup import (
@@ -22,37 +22,6 @@ from trainperf.core.formatting.html.markup import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
-    """One step time of a published ladder."""
-
-    step_ms: float
-    batch: str
-    """Relative to the first rung's."""
-    remark: str = ""
-
-
-LADDER = (
-    Rung(step_ms=500, batch="1 ×"),
-    Rung(step_ms=380, batch="1 ×", remark="published as 80 ms faster, but 500 − 80 is 420"),
-    Rung(step_ms=250, batch="1 ×"),
-    Rung(step_ms=325, batch="2 ×", remark="a slower step, but more samples per second"),
-    Rung(step_ms=312, batch="2 ×"),
-)
-"""GPT-2 on an A100-40GB, step times as published."""
-
-SUM = "As published: 3.2 × in samples/s, which is 2 × 500 / 312."
-
-DIFFERS = (
-    "theirs is an A100-40GB; ours is the machine named in each run's report",
-    "their batch doubles along the way; our update is the same in every stage",
-    "theirs are step times; ours are medians of runs in turns, with intervals and the loss",
-    "theirs are samples/s; ours are effective tokens/s, which exclude padding",
-    "text and document lengths differ, and the gain of packing depends on them",
-)
-"""Why the two ladders cannot be compared number by number."""
-
-
 def page_of(outcomes: Sequence[StageOutcome], work: Recipe) -> str:
     """The whole file."""
     preset = work.preset
@@ -64,12 +33,28 @@ def page_of(outcomes: Sequence[StageOutcome], work: Recipe) -> str:
     return page(
         f"GPT-2 {preset.name}: the walkthrough",
         tag("header", tag("h1", text(headline(outcomes))), paragraph(what)),
+        section("The ladder", ladder.ladder(outcomes)),
+        *_before_and_after(outcomes, work),
         section("Verdicts", _grid(PROOF, outcomes), paragraph(KEY)),
         section("Measurements", _grid(RUNS, runs)),
         section("Stage by stage", *map(_stage, outcomes)),
         section("A published ladder, as published", *_published()),
         section("Check the verdicts yourself", *_check(outcomes, work)),
     )
+
+
+def _before_and_after(outcomes: Sequence[StageOutcome], work: Recipe) -> list[Markup]:
+    """The first step and the last, where something was kept."""
+    kept = [stage for stage in outcomes if stage.status in ("baseline", "kept")]
+    if len(kept) < 2:
+        return []
+    before, after = work.out / kept[0].runs[0], work.out / AFTER / "trainperf"
+    if not after.exists():  # the walkthrough is still under way
+        return []
+    return [
+        section("Where the step goes, before and after", ladder.steps(before, after)),
+        section("A step before and after, as traced", ladder.timelines(before, after)),
+    ]
 
 
 def _grid(columns: Sequence[Column], outcomes: Sequence[StageOutcome]) -> Markup:
@@ -82,8 +67,9 @@ def _stage(outcome: StageOutcome) -> Markup:
     prediction = outcome.prediction
     rows: list[tuple[str, str]] = []
     if prediction is not None:
-        rows.append(("report", progress.report(prediction)))
-        rows.append(("prediction", progress.bound(prediction)))
+        rows.append(("report", prediction.report))
+        rows.append(("advice", progress.advice(prediction)))
+        rows.append(("prediction", progress.expectation(prediction)))
     if outcome.runs and outcome.changed:
         rows.append(("change", ", ".join(outcome.changed)))
     rows.append(("skipped" if outcome.status == "skipped" else "measured", outcome.why))

@@ -17,7 +17,7 @@ from typing import Protocol
 from recipes.gpt2.machine import this_machine
 from recipes.gpt2.stages import Settings
 from recipes.gpt2.text import DocumentSpan as Document
-from recipes.gpt2.train import Recipe, quieten, train
+from recipes.gpt2.train import Also, Recipe, quieten, train
 from trainperf.core import interleaving
 
 
@@ -34,6 +34,8 @@ class Planned:
     """Relative to the walkthrough's folder."""
     profiled: bool
     """Audit one step, and on a GPU trace the last ones."""
+    also: Also = ""
+    """What else is done in a profiled run."""
 
 
 class Training(Protocol):
@@ -57,7 +59,7 @@ class Processes:
 
     def alone(self, work: Recipe, order: list[Document], run: Planned) -> None:
         """One run, in this process."""
-        train(work, run.settings, order, run.folder, profiled=run.profiled)
+        train(work, run.settings, order, run.folder, profiled=run.profiled, also=run.also)
 
     def by_turns(
         self, work: Recipe, order: list[Document], pairs: Sequence[tuple[Planned, Planned]]
@@ -122,7 +124,7 @@ def _side(
     quieten()
     for run in runs:
         try:
-            train(work, run.settings, order, run.folder, profiled=run.profiled)
+            train(work, run.settings, order, run.folder, profiled=run.profiled, also=run.also)
         except RuntimeError as error:  # out of memory, or the compiler gave up
             sender.send(str(error) or type(error).__name__)
             return

@@ -6,7 +6,7 @@ from textwrap import fill
 from recipes.gpt2.outcomes import Prediction, StageOutcome
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import Recipe
-from trainperf.core.formatting.units import share, times
+from trainperf.core.formatting.units import times
 
 
 WIDTH = 98
@@ -30,11 +30,13 @@ def introduction(
 
 
 def prediction(tried: StageOutcome) -> str:
-    """The report, the prediction that follows from it, and the change; before the first run."""
+    """The report, what follows from it, and the change; before the first run."""
     lines = [f"\n{tried.stage}: {tried.change}"]
-    if tried.prediction is not None:
-        lines.append(_line("report", report(tried.prediction)))
-        lines.append(_line("prediction", bound(tried.prediction)))
+    expected = tried.prediction
+    if expected is not None:
+        lines.append(_line("report", expected.report))
+        lines.append(_line("advice", advice(expected)))
+        lines.append(_line("prediction", expectation(expected)))
     lines.append(_line("change", ", ".join(tried.changed)))
     return "\n".join(lines)
 
@@ -51,35 +53,43 @@ def outcome(tried: StageOutcome, kept: StageOutcome | None) -> str:
     return "\n".join(lines)
 
 
-def report(prediction: Prediction) -> str:
-    """The report's first sentence, and its finding about this change."""
-    return f"{prediction.report} About this change: {prediction.finding or 'no finding'}."
+def advice(prediction: Prediction) -> str:
+    """The finding's own words, and the line it is about."""
+    return f"{prediction.finding}{f' ({prediction.where})' if prediction.where else ''}"
 
 
-def bound(prediction: Prediction) -> str:
-    """The predicted bound and its basis."""
-    if prediction.at_most is None:
-        return prediction.why
-    return f"at most {times(prediction.at_most)}: {prediction.why}"
+BASES = {
+    "trial": "a trial of it in this training",
+    "report": "from half of what the finding says is lost to all of it, with warm caches",
+    "silence": "the report has no finding about it",
+}
+
+
+def expectation(prediction: Prediction) -> str:
+    """The range that the gain is expected in, and its basis."""
+    if prediction.high is None:
+        return f"no range: {prediction.why}"
+    return f"{expected(prediction)}: {BASES[prediction.source]}"
+
+
+def expected(prediction: Prediction) -> str:
+    """The range alone."""
+    if prediction.high is None:
+        return "–"
+    if prediction.low is None:
+        return f"≤ {times(prediction.high)}"
+    return f"{times(prediction.low).removesuffix('×')}–{times(prediction.high)}"
 
 
 def verdict(tried: StageOutcome) -> str:
-    """Whether the change is kept, and how far the gain was from its bound."""
-    return f"{tried.status}; {error(tried)}"
-
-
-def error(tried: StageOutcome) -> str:
-    """How far the measured gain is from the predicted bound."""
-    if tried.prediction is None or tried.prediction.at_most is None:
-        return "no bound was predicted"
-    if tried.error is None:
-        return "no gain was measured to compare with its bound"
-    gap, at_most = share(abs(tried.error)), times(tried.prediction.at_most)
-    if tried.error <= 0:
-        return f"{gap} below its bound of {at_most}"
-    if tried.bounded:
-        return f"{gap} above its bound of {at_most}, which is inside the measured interval"
-    return f"{gap} above its bound of {at_most}, outside the measured interval: the bound was wrong"
+    """Whether the change is kept, and whether that was expected."""
+    if tried.prediction is None or tried.inside is None:
+        return f"{tried.status}; no range was predicted, or nothing measured to compare with it"
+    place = "inside" if tried.inside else "outside"
+    words = f"{tried.status}; {place} the range predicted, {expected(tried.prediction)}"
+    if tried.bounded is False:
+        words += f", and beyond its bound of {times(tried.prediction.at_most or 1.0)}"
+    return words
 
 
 def _line(label: str, words: str) -> str:

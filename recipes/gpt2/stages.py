@@ -11,6 +11,63 @@ from dataclasses import asdict, dataclass, replace
 from recipes.gpt2 import bounds
 from recipes.gpt2.bounds import Bounded
 from trainperf.analysis.rules.base import Evidence
+from trainperf.core.findings import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the work is done.  The defaults are the baseline of the large preset.
+
+    The small one starts from `FIRST_SCRIPT`.
+    """
+
+    accumulation: int = 2
+    """Micro-batches per update; the documents of an update are shared out among them."""
+    workers: int = 0
+    """Loader processes, kept alive between epochs; 0 loads in the training process.
+
+    With them batches are pinned where there is a GPU, and Lightning's copy does not block.
+    """
+    cached: bool = False
+    """The text is tokenised once, before the first step; else whenever a document is asked for."""
+    trimmed: bool = True
+    """A batch is padded to its longest document; else to the whole context."""
+    packed: bool = False
+    """Several documents per row instead of one row per document, padded to the longest."""
+    attention: str = "eager"
+    """`attn_implementation` of transformers."""
+    tf32: bool = False
+    """`torch.set_float32_matmul_precision("high")`."""
+    precision: str = "32-true"
+    """Lightning's name of it."""
+    checkpointing: bool = False
+    """Activations of a block are computed again in backward instead of being kept."""
+    compiled: str = ""
+    """Mode of `torch.compile`; empty runs the model as it is written."""
+    fused: bool = False
+    """The AdamW update as one kernel."""
+    histograms_every: int = 0
+    """Steps between histograms of all weights and gradients; 0 writes none."""
+    metrics_every: int = 0
+    """Steps between metrics of the training batch; 0 computes none."""
+    log_every: int = 10
+    """Steps between rows of the loggers."""
+    vocabulary_multiple: int = 1
+    """The embedding gets rows that no token uses, up to a multiple of this."""
+
+
+FIRST_SCRIPT = Settings(
+    accumulation=1, trimmed=False, histograms_every=1, metrics_every=1, log_every=1
+)
+"""What a beginner writes.  Every habit is one that people are known to have:
+
+* text read and tokenised in `__getitem__`, in Python, without workers: torchtitan#2073
+* every row padded to the whole context: `padding="max_length"`
+* attention that writes a score for each pair of tokens, fp32, an update parameter by parameter:
+  the defaults of `attn_implementation="eager"` models, of torch and of its AdamW on a CPU
+* metrics, rows of the loggers and histograms of all weights and gradients in every step:
+  Lightning#1986, Lightning#17725
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +87,10 @@ class Preset:
     """How many blank lines end a document; one cuts text into paragraphs."""
     documents: int
     """Documents per update.  Every stage trains on the same ones in the same update."""
-    accumulation: int
-    """Micro-batches per update in the baseline."""
+    start: Settings
+    """The baseline."""
+    every: bool
+    """Whether stages are tried that no finding asks for; else only tempting ones."""
     steps: int
     """Updates per run.  Losses are compared over at least the last twenty; many short runs in turns
     tell more about a change than a few long ones."""
@@ -48,22 +107,23 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
-        # Small enough for 60 ms a step on two CPU cores, large enough that attention, the
-        # feed-forward layers and the loader all show up in the report.
+        # Small enough for 0.2 s per step of the first script on two CPU cores, large enough that
+        # each of its habits shows up in the report.
         Preset(
             name="tiny",
             layers=2,
             heads=4,
             width=64,
             vocabulary=258,
-            context=256,
+            context=512,
             blank_lines=1,
-            documents=6,
-            accumulation=2,
-            steps=72,
-            turns=4,
-            least_turns=3,
-            minutes=4.75,
+            documents=4,
+            start=FIRST_SCRIPT,
+            every=False,
+            steps=60,
+            turns=6,
+            least_turns=4,
+            minutes=5.0,
             learning_rate=3e-3,
         ),
         # The 124 M model.  It keeps the 50,257 rows of GPT-2's vocabulary although bytes use 258
@@ -78,7 +138,8 @@ PRESETS: dict[str, Preset] = {
             context=1024,
             blank_lines=2,
             documents=16,
-            accumulation=4,
+            start=Settings(accumulation=4),
+            every=True,
             steps=110,
             turns=3,
             least_turns=2,
@@ -87,35 +148,6 @@ PRESETS: dict[str, Preset] = {
         ),
     )
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How the work is done.  The defaults are the baseline: what a first script does."""
-
-    accumulation: int = 2
-    """Micro-batches per update; the documents of an update are shared out among them."""
-    workers: int = 0
-    """Loader processes, kept alive between epochs; 0 loads in the training process.
-
-    With them batches are pinned where there is a GPU, and Lightning's copy does not block.
-    """
-    packed: bool = False
-    """Several documents per row instead of one row per document, padded to the longest."""
-    attention: str = "eager"
-    """`attn_implementation` of transformers."""
-    tf32: bool = False
-    """`torch.set_float32_matmul_precision("high")`."""
-    precision: str = "32-true"
-    """Lightning's name of it."""
-    checkpointing: bool = False
-    """Activations of a block are computed again in backward instead of being kept."""
-    compiled: str = ""
-    """Mode of `torch.compile`; empty runs the model as it is written."""
-    fused: bool = False
-    """The AdamW update as one kernel."""
-    vocabulary_multiple: int = 1
-    """The embedding gets rows that no token uses, up to a multiple of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,20 +163,47 @@ class Stage:
     """From the settings kept last to those of this stage."""
     bound: Callable[[Evidence], Bounded] = bounds.nothing
     """The most it can gain, from the evidence of the run kept last."""
-    finding: str = ""
-    """Id of the finding that asks for it."""
+    findings: tuple[str, ...] = ()
+    """Ids of the findings that ask for it."""
+    words: str = ""
+    """Of their advice, where they may ask for other changes too."""
+    trials: tuple[str, ...] = ()
+    """Ids of the trials that measure it."""
+    tempting: bool = False
+    """Whether it is tried though nothing asks for it, because people do it everywhere."""
     sweeps: bool = False
     """Whether a sweep chooses the micro-batch."""
     on_request: bool = False
     """Runs only where it is named on the command line."""
 
+    def is_asked_for(self, finding: Finding) -> bool:
+        """Whether *finding* advises it."""
+        return finding.id in self.findings and self.words in finding.action
+
 
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="baseline",
-        change="fp32, eager, padded",
-        reason="what a first script does: one document per row, padded to the longest of the "
-        "batch, read and tokenised when it is asked for",
+        change="the first script",
+        reason="one document per row, read and tokenised when it is asked for, fp32, eager "
+        "attention; the small model also has what beginners compute and log in every step",
+    ),
+    Stage(
+        name="histograms",
+        change="histograms every 50th step",
+        reason="a histogram of every weight and gradient reads them all and writes them to a file",
+        apply=lambda kept: replace(kept, histograms_every=50 if kept.histograms_every else 0),
+        bound=bounds.of_product("callbacks", otherwise=bounds.little),
+        findings=("callbacks",),
+    ),
+    Stage(
+        name="cached",
+        change="text tokenised once",
+        reason="reading and tokenising a file for each of its documents repeats the same work",
+        apply=lambda kept: replace(kept, cached=True),
+        bound=bounds.of_product("data_wait", otherwise=bounds.little),
+        findings=("data_wait",),
+        words="cache",
     ),
     Stage(
         name="loader",
@@ -153,7 +212,17 @@ STAGES: tuple[Stage, ...] = (
         "the next one, and a pinned batch is copied without blocking",
         apply=lambda kept: replace(kept, workers=1),
         bound=bounds.one_worker,
-        finding="data_wait",
+        findings=("data_wait",),
+        words="num_workers=",
+    ),
+    Stage(
+        name="trimmed",
+        change="padded to the longest",
+        reason="a row needs no more padding than to the longest document of its batch",
+        apply=lambda kept: replace(kept, trimmed=True),
+        bound=bounds.of_product("padding", otherwise=bounds.packing),
+        findings=("padding",),
+        words="pad to the longest",
     ),
     Stage(
         name="packed",
@@ -162,7 +231,7 @@ STAGES: tuple[Stage, ...] = (
         "share of the work that goes away",
         apply=lambda kept: replace(kept, packed=True),
         bound=bounds.of_product("padding", otherwise=bounds.packing),
-        finding="padding",
+        findings=("padding",),
     ),
     Stage(
         name="sdpa",
@@ -171,7 +240,7 @@ STAGES: tuple[Stage, ...] = (
         "over; the fused kernel (attn_implementation='sdpa') keeps them in cache",
         apply=lambda kept: replace(kept, attention="sdpa"),
         bound=bounds.of_product("attention", otherwise=bounds.little_in_audit(warm=False)),
-        finding="attention",
+        findings=("attention",),
     ),
     Stage(
         name="tf32",
@@ -179,7 +248,8 @@ STAGES: tuple[Stage, ...] = (
         reason="tensor cores multiply fp32 numbers with ten bits of mantissa many times faster",
         apply=lambda kept: replace(kept, tf32=True),
         bound=bounds.in_precision("tf32"),
-        finding="matmul_precision",
+        findings=("matmul_precision",),
+        words="set_float32_matmul_precision",
     ),
     Stage(
         name="fp16",
@@ -188,7 +258,9 @@ STAGES: tuple[Stage, ...] = (
         "not vanish, and updates are skipped where they overflow",
         apply=lambda kept: replace(kept, precision="16-mixed"),
         bound=bounds.in_precision("fp16"),
-        finding="matmul_precision",
+        findings=("matmul_precision",),
+        words='"16-mixed"',
+        trials=("autocast_fp16",),
     ),
     Stage(
         name="bf16",
@@ -196,7 +268,10 @@ STAGES: tuple[Stage, ...] = (
         reason="the range of fp32 in half the bytes: no scaler, and no update is skipped",
         apply=lambda kept: replace(kept, precision="bf16-mixed"),
         bound=bounds.in_precision("bf16"),
-        finding="matmul_precision",
+        findings=("matmul_precision",),
+        words="bf16",
+        trials=("autocast_bf16",),
+        tempting=True,
     ),
     Stage(
         name="checkpoint",
@@ -216,7 +291,8 @@ STAGES: tuple[Stage, ...] = (
         "first step pays for it",
         apply=lambda kept: replace(kept, compiled="default"),
         bound=bounds.compiled,
-        finding="elementwise_chain",
+        findings=("elementwise_chain", "launch_bound"),
+        words="torch.compile",
     ),
     Stage(
         name="fused",
@@ -224,7 +300,24 @@ STAGES: tuple[Stage, ...] = (
         reason="an update of one operator after another reads and writes every value many times",
         apply=lambda kept: replace(kept, fused=True),
         bound=bounds.of_product("optimizer_not_fused", otherwise=bounds.little_in_audit(warm=True)),
-        finding="optimizer_not_fused",
+        findings=("optimizer_not_fused",),
+        trials=("optimizer_fused",),
+    ),
+    Stage(
+        name="metrics",
+        change="metrics every 50th step",
+        reason="accuracy, top-5 accuracy and perplexity of every training batch are read by nobody",
+        apply=lambda kept: replace(kept, metrics_every=50 if kept.metrics_every else 0),
+        bound=bounds.of_product("metrics_every_batch", otherwise=bounds.little),
+        findings=("metrics_every_batch",),
+    ),
+    Stage(
+        name="logging",
+        change="a row every 50th step",
+        reason="every row of the loggers waits for its values and writes them to two files",
+        apply=lambda kept: replace(kept, log_every=max(kept.log_every, 50)),
+        bound=bounds.of_product("logging", "loop", otherwise=bounds.little),
+        findings=("logging", "loop"),
     ),
     Stage(
         name="vocabulary",
@@ -233,7 +326,7 @@ STAGES: tuple[Stage, ...] = (
         "product of the step",
         apply=lambda kept: replace(kept, vocabulary_multiple=64),
         bound=bounds.of_product("matmul_shapes", otherwise=bounds.vocabulary),
-        finding="matmul_shapes",
+        findings=("matmul_shapes",),
     ),
     Stage(
         name="graphs",
@@ -241,7 +334,7 @@ STAGES: tuple[Stage, ...] = (
         reason="torch.compile(mode='reduce-overhead') launches a whole graph at once",
         apply=lambda kept: replace(kept, compiled="reduce-overhead"),
         bound=bounds.of_product("launch_bound", otherwise=bounds.launches),
-        finding="host_bound",
+        findings=("host_bound", "launch_bound"),
     ),
     Stage(
         name="autotune",

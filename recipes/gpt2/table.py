@@ -6,6 +6,7 @@ from itertools import zip_longest
 from textwrap import fill, wrap
 
 from recipes.gpt2.outcomes import StageOutcome
+from recipes.gpt2.progress import expected
 from trainperf.core.formatting.units import duration, fine_share, size, times
 
 
@@ -20,10 +21,8 @@ class Column:
 
 
 def predicted(outcome: StageOutcome) -> str:
-    """The bound, written before the stage ran."""
-    if outcome.prediction is None or outcome.prediction.at_most is None:
-        return "–"
-    return f"≤ {times(outcome.prediction.at_most)}"
+    """The expected range, written before the stage ran."""
+    return "–" if outcome.prediction is None else expected(outcome.prediction)
 
 
 def measured(outcome: StageOutcome) -> str:
@@ -38,9 +37,9 @@ def _short(factor: float) -> str:
     return times(factor).removesuffix("×")
 
 
-def error(outcome: StageOutcome) -> str:
-    """Measured gain relative to the bound; above 0 it exceeds the bound."""
-    return "–" if outcome.error is None else f"{outcome.error * 100:+.0f} %".replace("-", "−")
+def inside(outcome: StageOutcome) -> str:
+    """Whether the measured gain is in the range predicted."""
+    return {None: "–", True: "inside", False: "outside"}[outcome.inside]
 
 
 def verdict(outcome: StageOutcome) -> str:
@@ -60,7 +59,7 @@ PROOF = (
     Column(name="change", cell=lambda stage: stage.change, words=True),
     Column(name="predicted", cell=predicted),
     Column(name="measured [95 %]", cell=measured),
-    Column(name="error", cell=error),
+    Column(name="range", cell=inside, words=True),
     Column(
         name="cumulative",
         cell=lambda stage: _cell(None if stage.status == "skipped" else stage.cumulative, times),
@@ -110,13 +109,23 @@ def headline(outcomes: Sequence[StageOutcome]) -> str:
 def text(outcomes: Sequence[StageOutcome], width: int) -> str:
     """Two tables, because one does not fit: the proof, and the measurements."""
     runs = [stage for stage in outcomes if stage.status != "skipped"]
-    proof, measures = _grid(PROOF, outcomes, width), _grid(RUNS, runs, width)
-    return f"{fill(headline(outcomes), width)}\n\n{proof}\n{measures}\n{fill(KEY, width)}\n"
+    proof, measures = _grid(PROOF, runs, width), _grid(RUNS, runs, width)
+    rest = "".join(f"{fill(line, width)}\n" for line in not_tried(outcomes))
+    return f"{fill(headline(outcomes), width)}\n\n{proof}\n{measures}\n{rest}{fill(KEY, width)}\n"
+
+
+def not_tried(outcomes: Sequence[StageOutcome]) -> list[str]:
+    """The stages that were skipped, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for stage in outcomes:
+        if stage.status == "skipped":
+            reasons.setdefault(stage.why, []).append(stage.stage)
+    return [f"Not tried, {why}: {', '.join(names)}." for why, names in reasons.items()]
 
 
 KEY = (
     "Measured: speed relative to the settings kept last, from runs in turns, with the 95 % "
-    "interval. Error: measured gain relative to the predicted bound. Cumulative: product of the "
+    "interval. Range: whether that is in the range predicted before. Cumulative: product of the "
     "gains kept. Peak memory: the allocator's; on a CPU that of one step's tensors. Loss: mean "
     "over the last fifth of a run. –: not measured."
 )

@@ -37,6 +37,15 @@ class TimeBudget:
         if counts or self._run_ns is None:
             self._run_ns = (self._clock() - began_ns) // runs
 
+    @property
+    def most(self) -> int:
+        """Pairs after which a stage stops."""
+        return self._most
+
+    def allow(self, pairs: int) -> None:
+        """Set after how many pairs a stage stops, for all that follow."""
+        self._most = pairs
+
     def over(self) -> bool:
         """Whether the time is up."""
         return self._clock() >= self._ends_ns
@@ -54,6 +63,7 @@ class TimeBudget:
         if self._run_ns is None:
             return self._most
         pair_ns = 2 * self._run_ns
-        if left_ns < self._least * pair_ns:
+        # One pair may decide.
+        if left_ns < pair_ns:
             return 0
         return min(self._most, max(self._least, round(left_ns * share / pair_ns)))

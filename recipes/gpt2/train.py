@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 import lightning as L  # noqa: N812 - the name Lightning's own documentation uses
 import torch
@@ -17,10 +18,15 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from torch.utils.data import DataLoader
 
 from recipes.gpt2.batches import Batch, Document, pack, pad
+from recipes.gpt2.habits import habits
 from recipes.gpt2.model import GPT2
 from recipes.gpt2.stages import Preset, Settings
 from recipes.gpt2.text import DocumentDataset, DocumentSpan
 from trainperf.lightning import ScheduledProfiler, TrainPerf
+
+
+Also = Literal["", "trace", "trials"]
+"""What else is done in a run: its last steps are traced, or changes are tried in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +42,19 @@ class Recipe:
     accelerator: str = "auto"
     minutes: float = 6.0
     """The most that the runs take together."""
+    trial_minutes: float = 0.0
+    """Of trials once no finding is left; 0 for none."""
     model: type[GPT2] = GPT2
 
 
 def train(
-    work: Recipe, settings: Settings, order: list[DocumentSpan], name: str, *, profiled: bool
+    work: Recipe,
+    settings: Settings,
+    order: list[DocumentSpan],
+    name: str,
+    *,
+    profiled: bool,
+    also: Also = "",
 ) -> Path:
     """Train once, from the same weights on the same documents as ever; the run directory.
 
@@ -51,6 +65,7 @@ def train(
         name: Of the run's folder below that of the walkthrough.
         profiled: Audit one step, and on a GPU trace the last ones; neither counts in any
             statistic.
+        also: What else is done in a profiled run.
     """
     # Before the model is made: the same seed gives every run the same random weights.
     L.seed_everything(work.seed, workers=True, verbose=False)
@@ -65,10 +80,11 @@ def train(
         precision=settings.precision,  # type: ignore[arg-type]
         accumulate_grad_batches=settings.accumulation,
         logger=[tensorboard, CSVLogger(folder, name="csv", version="")],
-        callbacks=observers(work, settings, order, cuda=torch.cuda.is_available())
-        if profiled
-        else [TrainPerf(report=False)],
-        log_every_n_steps=10,
+        callbacks=[
+            *habits(settings),
+            *(observers(work, settings, order, also) if profiled else [TrainPerf(report=False)]),
+        ],
+        log_every_n_steps=settings.log_every,
         # Nothing here is worth keeping, and a bar would draw over the report.
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -81,13 +97,14 @@ def train(
 
 
 def observers(
-    work: Recipe, settings: Settings, order: list[DocumentSpan], *, cuda: bool
+    work: Recipe, settings: Settings, order: list[DocumentSpan], also: Also
 ) -> list[Callback]:
-    """TrainPerf, and what predictions need: one audited step, and on a GPU a trace."""
-    callbacks: list[Callback] = [
-        TrainPerf(report=False, audit_at=typical_update(work.preset, settings, order))
-    ]
-    if cuda:
+    """TrainPerf with all that findings stand on, and perhaps a trace of the last steps."""
+    if also == "trials":
+        return [TrainPerf(report=False, trials=[], trial_minutes=work.trial_minutes)]
+    typical = typical_update(work.preset, settings, order)
+    callbacks: list[Callback] = [TrainPerf(report=False, audit_at=typical, loader_anatomy=True)]
+    if also == "trace" or torch.cuda.is_available():
         # At the end, so that no steady step comes after it.
         wait = max(1, work.steps - 8)
         callbacks.append(ScheduledProfiler(wait=wait, warmup=2, active=3, repeat=1))
@@ -141,7 +158,7 @@ def loader(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> Dat
             "of an update"
         )
     return DataLoader(
-        DocumentDataset(order),
+        DocumentDataset(order, cached=settings.cached),
         batch_size=preset.documents // settings.accumulation,
         shuffle=False,
         collate_fn=collate(preset, settings),
@@ -153,7 +170,9 @@ def loader(preset: Preset, settings: Settings, order: list[DocumentSpan]) -> Dat
 
 def collate(preset: Preset, settings: Settings) -> Callable[[list[Document]], Batch]:
     """From the documents of a micro-batch to its tensors."""
-    return functools.partial(pack, width=preset.context) if settings.packed else pad
+    if settings.packed:
+        return functools.partial(pack, width=preset.context)
+    return functools.partial(pad, width=None if settings.trimmed else preset.context)
 
 
 def free_folder(out: Path) -> Path:

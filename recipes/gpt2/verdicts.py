@@ -9,12 +9,13 @@ import numpy as np
 from recipes.gpt2.outcomes import Measured, StageOutcome
 from recipes.gpt2.stages import Settings, Stage
 from trainperf.analysis.summary.schema import Summary
-from trainperf.comparison.compare import compare
+from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Comparison
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.units import duration, plural, scale_factor, share
+from trainperf.core.stats.sequential import Looks
 from trainperf.reports.comparison import speed
 
 
@@ -33,20 +34,27 @@ def baseline(stage: Stage, settings: Settings, run: str, out: Path) -> StageOutc
     )
 
 
-def with_verdict(tried: StageOutcome, out: Path) -> StageOutcome:
-    """*tried*, completed by what its runs and those of the settings kept last have measured."""
+def with_verdict(tried: StageOutcome, kept: float | None, out: Path, looks: Looks) -> StageOutcome:
+    """*tried*, completed by what its runs and those of the settings kept last have measured.
+
+    Args:
+        tried: With the runs of both sides so far.
+        kept: Product of the gains before it.
+        out: Folder of the walkthrough.
+        looks: The plan, with one look after each pair.
+    """
     before, after = ([read_run(out / run) for run in side] for side in (tried.before, tried.runs))
-    comparison = compare(before, after)
-    kept, why = decision(comparison)
+    comparison = compare(before, after, Method(looks=looks))
+    is_kept, why = decision(comparison)
     gain = comparison.speedup
-    factor = gain.value if kept and gain is not None else 1.0
+    factor = gain.value if is_kept and gain is not None else 1.0
     return msgspec.structs.replace(
         tried,
-        status="kept" if kept else "rejected",
+        status="kept" if is_kept else "rejected",
         why=why,
         verdict=comparison.verdict,
         speedup=gain,
-        cumulative=None if tried.cumulative is None else tried.cumulative * factor,
+        cumulative=None if kept is None else kept * factor,
         noise=None if comparison.noise is None else comparison.noise.relative,
         parity=comparison.parity,
         measured=measured(after, out / tried.runs[0], comparison),

@@ -1,4 +1,4 @@
-"""The walkthrough: one stage after the other, each on top of the changes kept so far."""
+"""The walkthrough: one advised change after the other, each on top of those kept so far."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -8,12 +8,14 @@ from itertools import islice
 import msgspec
 
 from recipes.gpt2 import progress
+from recipes.gpt2.advice import WORTH, Advice, MeasuredTrial, next_change
 from recipes.gpt2.machine import Machine, this_machine, unsupported
 from recipes.gpt2.micro_batch import with_swept_batch
+from recipes.gpt2.noise import SHOWN, least_gain, warning
 from recipes.gpt2.outcomes import (
+    AFTER,
     OUTCOME,
     PREDICTION,
-    WORK,
     Prediction,
     StageOutcome,
     read,
@@ -21,6 +23,7 @@ from recipes.gpt2.outcomes import (
 )
 from recipes.gpt2.outputs import save, show
 from recipes.gpt2.processes import Planned, Processes, Training
+from recipes.gpt2.same_work import demand_same_work
 from recipes.gpt2.stages import Settings, Stage, differing
 from recipes.gpt2.text import DocumentSpan, find_documents, training_order
 from recipes.gpt2.time_budget import TimeBudget
@@ -28,37 +31,184 @@ from recipes.gpt2.train import Recipe, quieten
 from recipes.gpt2.verdicts import baseline, with_verdict
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import Trials
 from trainperf.core.machine.clocks import wall_clock_anchor
+from trainperf.core.stats.sequential import Looks
 from trainperf.reports.run.run_view import headline
 
 
 def walkthrough(
     work: Recipe, stages: Sequence[Stage], training: Training | None = None
 ) -> list[StageOutcome]:
-    """Try each stage on top of the last one that was kept, and print its prediction and verdict."""
+    """Try what the tool advises, on top of what was kept, until nothing is worth it.
+
+    Args:
+        work: What is trained.
+        stages: The baseline, and the changes that may be tried.
+        training: How runs are trained; real ones by default.
+    """
     training = training or Processes()
     quieten()
     places = find_documents(work.text, work.preset)
     order = training_order(places, work.preset, work.steps, work.seed)
-    same_work(work)
+    demand_same_work(work)
     print(progress.introduction(work, places, order))
-    machine, budget = this_machine(work.accelerator), time_budget(work)
-    outcomes: list[StageOutcome] = []
-    for place, stage in enumerate(stages):
-        kept = last_kept(outcomes)
-        share = time_share(stages[place:], kept.settings, machine) if kept else 1.0
-        outcome = read(StageOutcome, work.out / stage.name / OUTCOME)
-        if outcome is None:
-            trial = Trial(work, order, training, budget, share)
-            outcome = trial.stage(stage, kept, machine) if kept else trial.baseline(stage)
-        outcomes.append(outcome)
-        print(progress.outcome(outcome, kept), flush=True)
-        save(outcomes, work)
-    show(outcomes, work)
-    return outcomes
+    budget = time_budget(work)
+    walk = _Walk(work, order, training, budget, this_machine(work.accelerator))
+    walk.begin(stages[0])
+    while (advice := walk.next_advice(stages[1:])) is not None:
+        walk.go_on(advice, stages[1:])
+    walk.rest(stages[1:])
+    walk.trace_last()
+    show(walk.outcomes, work)
+    return walk.outcomes
 
 
 TIME_IS_UP = "the time is up; continue from here with --resume"
+NOT_ASKED_FOR = "no finding asks for it"
+
+
+class _Walk:
+    """The stages so far, and what comes next."""
+
+    def __init__(
+        self,
+        work: Recipe,
+        order: list[DocumentSpan],
+        training: Training,
+        budget: TimeBudget,
+        machine: Machine,
+    ) -> None:
+        self.outcomes: list[StageOutcome] = []
+        self._work = work
+        self._order = order
+        self._training = training
+        self._budget = budget
+        self._machine = machine
+        self._least = WORTH
+        """Gain that must be expected of a stage."""
+
+    @property
+    def kept(self) -> StageOutcome:
+        """The stage whose settings the next one changes."""
+        return [each for each in self.outcomes if each.status in ("baseline", "kept")][-1]
+
+    def begin(self, stage: Stage) -> None:
+        """Run the baseline, which has nothing to be compared with."""
+        outcome = self._written_before(stage)
+        self._add(outcome or self._trial(1.0).baseline(stage))
+
+    def next_advice(self, stages: Sequence[Stage]) -> Advice | None:
+        """What to try next, by the run of the settings kept last, and by trials in them."""
+        evidence = examine(Run.open(self._work.out / self.kept.runs[0]))
+        stages, every = self._open(stages), self._work.preset.every
+        advice = next_change(evidence, (), stages, every=every, least=self._least)
+        if self._work.trial_minutes and (advice is None or advice.source == "silence"):
+            advice = next_change(evidence, self._trials(), stages, every=every, least=self._least)
+        return advice
+
+    def _trials(self) -> list[MeasuredTrial]:
+        """Changes that were tried in the settings kept last, in a run of their own."""
+        folder = f"trials/{self.kept.stage}"
+        run = Planned(settings=self.kept.settings, folder=folder, profiled=True, also="trials")
+        path = self._work.out / directory(run)
+        if not path.exists():
+            self._training.alone(self._work, self._order, run)
+        tried = read_document(Trials, path)
+        return [
+            MeasuredTrial(id=each.id, speedup=each.speedup, low=each.low, high=each.high)
+            for each in (() if tried is None else tried.trials)
+            if each.verdict in ("faster", "slower", "equal")
+            and each.speedup is not None
+            and each.low is not None
+            and each.high is not None
+        ]
+
+    def go_on(self, advice: Advice, stages: Sequence[Stage]) -> None:
+        """Try what was advised."""
+        outcome = self._written_before(advice.stage)
+        if outcome is None:
+            share = time_share(
+                [advice.stage, *self._expected(advice, stages)], self.kept.settings, self._machine
+            )
+            outcome = self._trial(share).stage(advice, self.kept, self._machine)
+        self._add(outcome)
+        if len(self.outcomes) == 2:
+            self._judge_noise(outcome)
+
+    def trace_last(self) -> None:
+        """Run the settings kept last once more, traced, as the baseline was."""
+        kept = self.kept
+        run = Planned(settings=kept.settings, folder=AFTER, profiled=True, also="trace")
+        if kept.status != "baseline" and not (self._work.out / AFTER).exists():
+            self._training.alone(self._work, self._order, run)
+        save(self.outcomes, self._work)
+
+    def rest(self, stages: Sequence[Stage]) -> None:
+        """Say of all other stages why they were not tried."""
+        tried = {outcome.stage for outcome in self.outcomes}
+        for stage in stages:
+            if stage.name not in tried:
+                settings = stage.apply(self.kept.settings)
+                why = unsupported(self.kept.settings, settings, self._machine) or NOT_ASKED_FOR
+                self.outcomes.append(skipped(stage, self.kept, settings, why))
+
+    def _expected(self, advice: Advice, stages: Sequence[Stage]) -> list[Stage]:
+        """Stages that probably follow: those that the report asks for too, and tempting ones."""
+        findings = examine(Run.open(self._work.out / self.kept.runs[0])).summary.findings
+        return [
+            stage
+            for stage in self._open(stages)
+            if stage != advice.stage
+            and (
+                self._work.preset.every or stage.tempting or any(map(stage.is_asked_for, findings))
+            )
+        ]
+
+    def _judge_noise(self, outcome: StageOutcome) -> None:
+        """After the first stage: fewer stages and more pairs where the machine is too noisy."""
+        planned = self._budget.most
+        least = least_gain(outcome, planned)
+        if least is None or least <= SHOWN:
+            return
+        self._budget.allow(2 * planned)
+        self._least = least_gain(outcome, 2 * planned) or least
+        print(f"\n{warning(outcome, least, planned, (2 * planned, self._least))}", flush=True)
+
+    def _open(self, stages: Sequence[Stage]) -> list[Stage]:
+        """Stages that were not tried, and that this machine can run with the settings kept last."""
+        tried, kept = {outcome.stage for outcome in self.outcomes}, self.kept.settings
+        return [
+            stage
+            for stage in stages
+            if stage.name not in tried and not unsupported(kept, stage.apply(kept), self._machine)
+        ]
+
+    def _written_before(self, stage: Stage) -> StageOutcome | None:
+        return read(StageOutcome, self._work.out / stage.name / OUTCOME)
+
+    def _trial(self, share: float) -> "Trial":
+        return Trial(self._work, self._order, self._training, self._budget, share)
+
+    def _add(self, outcome: StageOutcome) -> None:
+        kept = self.kept if self.outcomes else None
+        self.outcomes.append(outcome)
+        print(progress.outcome(outcome, kept), flush=True)
+        save(self.outcomes, self._work)
+
+
+def skipped(stage: Stage, kept: StageOutcome, settings: Settings, why: str) -> StageOutcome:
+    """The outcome of a stage that is not tried."""
+    return StageOutcome(
+        stage=stage.name,
+        change=stage.change,
+        status="skipped",
+        why=why,
+        settings=settings,
+        changed=changes(kept.settings, settings),
+        cumulative=kept.cumulative,
+    )
 
 
 class Trial:
@@ -80,93 +230,86 @@ class Trial:
 
     def baseline(self, stage: Stage) -> StageOutcome:
         """The first stage, which has nothing to be compared with."""
-        settings = stage.apply(Settings(accumulation=self._work.preset.accumulation))
-        run = self._planned(stage.name, stage.name, settings, 1)
+        settings = stage.apply(self._work.preset.start)
+        run = replace(self._planned(stage.name, stage.name, settings, 1), also="trace")
         with self._budget.measured(runs=1):
             self._training.alone(self._work, self._order, run)
         return self._written(baseline(stage, settings, directory(run), self._work.out))
 
-    def stage(self, stage: Stage, kept: StageOutcome, machine: Machine) -> StageOutcome:
+    def stage(self, advice: Advice, kept: StageOutcome, machine: Machine) -> StageOutcome:
         """Predict, change one thing, measure in turns with what was kept last, decide."""
-        settings = stage.apply(kept.settings)
-        why, turns = unsupported(kept.settings, settings, machine), self._budget.turns(self._share)
-        if not why and not turns:
-            why = TIME_IS_UP
+        stage = advice.stage
+        settings, turns = stage.apply(kept.settings), self._budget.turns(self._share)
+        why = unsupported(kept.settings, settings, machine) or ("" if turns else TIME_IS_UP)
         if not why and stage.sweeps:
             settings = with_swept_batch(self._work, kept.settings, settings, self._order)
-        tried = StageOutcome(
-            stage=stage.name,
-            change=stage.change,
-            status="skipped",
-            why=why,
-            settings=settings,
-            changed=changes(kept.settings, settings),
-            prediction=None if why else self._predicted(stage, kept),
-            cumulative=kept.cumulative,
-        )
+        tried = skipped(stage, kept, settings, why)
         if why:
             return tried
+        tried = msgspec.structs.replace(tried, prediction=self._predicted(advice, kept))
         print(progress.prediction(tried), flush=True)
         try:
-            before, runs = self._in_turns(stage, kept, settings, turns)
+            tried = self._in_turns(tried, kept, Looks(most=turns))
         except RuntimeError as error:  # out of memory, or the compiler gave up
             first_line = (str(error).splitlines() or [type(error).__name__])[0]
             failed = msgspec.structs.replace(tried, status="rejected", why=f"failed: {first_line}")
             return self._written(failed)
-        if not self._budget.suffices(len(runs)):
-            return msgspec.structs.replace(tried, why=TIME_IS_UP)
-        tried = msgspec.structs.replace(tried, before=tuple(before), runs=tuple(runs))
-        return self._written(with_verdict(tried, self._work.out))
+        if tried.verdict == "undecided" and not self._budget.suffices(len(tried.runs)):
+            return skipped(stage, kept, settings, TIME_IS_UP)
+        return self._written(tried)
 
-    def _predicted(self, stage: Stage, kept: StageOutcome) -> Prediction:
+    def _predicted(self, advice: Advice, kept: StageOutcome) -> Prediction:
         """From the run kept last; the one that was written before, if the stage was begun once."""
-        path = self._work.out / stage.name / PREDICTION
+        path = self._work.out / advice.stage.name / PREDICTION
         written = read(Prediction, path)
         if written is not None:
             return written
         evidence = examine(Run.open(self._work.out / kept.runs[0]))
-        bound = stage.bound(evidence)
-        titles = (each.title for each in evidence.summary.findings if each.id == stage.finding)
+        bound = advice.stage.bound(evidence)
         prediction = Prediction(
-            stage=stage.name,
-            change=stage.change,
+            stage=advice.stage.name,
+            change=advice.stage.change,
             written_at=wall_clock_anchor(),
             from_run=kept.runs[0],
             report=headline(evidence.summary),
-            finding=next(titles, None),
+            finding=advice.words,
+            where=advice.where,
+            low=advice.low,
+            high=advice.high,
+            source=advice.source,
             at_most=bound.at_most,
             why=bound.why,
         )
         write_once(prediction, path)
         return prediction
 
-    def _in_turns(
-        self, stage: Stage, kept: StageOutcome, settings: Settings, turns: int
-    ) -> tuple[list[str], list[str]]:
-        """Pairs of runs at the same time: the settings kept last, and the new ones.
+    def _in_turns(self, tried: StageOutcome, kept: StageOutcome, looks: Looks) -> StageOutcome:
+        """Pairs of runs at the same time, the settings kept last and the new ones, until decided.
 
-        A machine that slows down completes fewer pairs than planned.  Only the clock decides that,
-        never the results.
+        The plan has so many looks, each after a pair.  A machine that slows down completes fewer:
+        only the clock decides that, never the results.
         """
+        stage = tried.stage
         pairs = [
             (
-                self._planned(stage.name, kept.stage, kept.settings, number),
-                self._planned(stage.name, stage.name, settings, number),
+                self._planned(stage, kept.stage, kept.settings, number),
+                self._planned(stage, stage, tried.settings, number),
             )
-            for number in range(1, turns + 1)
+            for number in range(1, looks.most + 1)
         ]
-        done = 0
         with closing(self._training.by_turns(self._work, self._order, pairs)) as training:
-            while done < turns and not (done and self._budget.over()):
+            for number, pair in enumerate(pairs, 1):
                 # The first pair is profiled, and compiles.
-                with self._budget.measured(runs=2, counts=done > 0):
+                with self._budget.measured(runs=2, counts=number > 1):
                     next(training)
-                done += 1
-            if done == turns:
-                next(training, None)  # their processes end by themselves
-        sides = zip(*pairs[:done], strict=True)
-        before, after = ([directory(run) for run in side] for side in sides)
-        return before, after
+                before, after = map(directory, pair)
+                tried = msgspec.structs.replace(
+                    tried, before=(*tried.before, before), runs=(*tried.runs, after)
+                )
+                tried = with_verdict(tried, kept.cumulative, self._work.out, looks)
+                if tried.verdict != "undecided" or self._budget.over():
+                    break
+        return tried
 
     def _planned(self, stage: str, side: str, settings: Settings, number: int) -> Planned:
         """The *number*-th new run, from 1; the first run of each side is profiled.
@@ -197,12 +340,6 @@ def time_budget(work: Recipe) -> TimeBudget:
     return TimeBudget(work.minutes, work.preset.least_turns, work.preset.turns)
 
 
-def last_kept(outcomes: Sequence[StageOutcome]) -> StageOutcome | None:
-    """The stage whose settings the next one changes."""
-    kept = [outcome for outcome in outcomes if outcome.status in ("baseline", "kept")]
-    return kept[-1] if kept else None
-
-
 def time_share(stages: Sequence[Stage], settings: Settings, machine: Machine) -> float:
     """The first stage's share of the time left for all *stages*.
 
@@ -230,37 +367,3 @@ def changes(before: Settings, after: Settings) -> tuple[str, ...]:
         else f"{name}: {old[name]} → {new[name]}"
         for name in differing(before, after)
     )
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What all stages of one walkthrough have in common."""
-
-    preset: str
-    steps: int
-    seed: int
-    text: str
-    accelerator: str
-
-
-def same_work(work: Recipe) -> None:
-    """Write down what is trained, or check it against what was written.
-
-    Raises:
-        ValueError: The folder holds a walkthrough of other work.
-    """
-    mine = Identity(
-        preset=work.preset.name,
-        steps=work.steps,
-        seed=work.seed,
-        text=str(work.text or ""),
-        accelerator=work.accelerator,
-    )
-    path = work.out / WORK
-    theirs = read(Identity, path)
-    if theirs is None:
-        write_once(mine, path)
-    elif theirs != mine:
-        raise ValueError(
-            f"out={work.out}: holds a walkthrough with other options; resume it with those, "
-            "or name another folder with --out"
-        )

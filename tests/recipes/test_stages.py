@@ -6,18 +6,29 @@ from pathlib import Path
 import pytest
 
 from recipes.gpt2.machine import Machine, unsupported
-from recipes.gpt2.stages import PRESETS, STAGES, Preset, Settings, Stage, chosen, differing
+from recipes.gpt2.stages import (
+    FIRST_SCRIPT,
+    PRESETS,
+    STAGES,
+    Preset,
+    Settings,
+    Stage,
+    chosen,
+    differing,
+)
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import typical_update
 
 
 KEPT = {stage.name: stage.apply(Settings()) for stage in STAGES}
+BUSY = replace(FIRST_SCRIPT, accumulation=4)
+"""Settings in which every stage changes something."""
 
 
 @pytest.mark.parametrize("stage", STAGES[1:], ids=lambda stage: stage.name)
 def test_a_stage_changes_one_thing(stage: Stage) -> None:
     """Otherwise a gain could not be attributed; only a larger batch comes with what allows it."""
-    found = differing(Settings(), stage.apply(Settings()))
+    found = differing(BUSY, stage.apply(BUSY))
 
     assert len(found) == 1 or found == ["accumulation", "checkpointing"]
 
@@ -25,11 +36,11 @@ def test_a_stage_changes_one_thing(stage: Stage) -> None:
 @pytest.mark.parametrize("stage", STAGES[1:], ids=lambda stage: stage.name)
 def test_a_stage_leaves_what_was_kept_before(stage: Stage) -> None:
     """It builds on the settings it is given, whatever they are."""
-    kept = Settings(workers=3, packed=True, attention="sdpa", accumulation=4)
+    kept = replace(BUSY, workers=3, packed=True, attention="sdpa")
 
     found = stage.apply(kept)
 
-    own = set(differing(Settings(), stage.apply(Settings())))
+    own = set(differing(BUSY, stage.apply(BUSY)))
     assert set(differing(kept, found)) <= own
 
 
@@ -41,7 +52,7 @@ def test_the_baseline_is_what_a_first_script_does() -> None:
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_every_update_is_cut_evenly_into_micro_batches(preset: Preset) -> None:
     """Before and after the micro-batch is doubled."""
-    assert preset.documents % preset.accumulation == 0
+    assert preset.documents % preset.start.accumulation == 0
     assert KEPT["checkpoint"].accumulation * 2 == Settings().accumulation
 
 
@@ -52,6 +63,24 @@ def test_stages_have_their_own_names_and_say_what_and_why() -> None:
     assert len(names) == len(set(names))
     assert all(name.isidentifier() and name != "all" for name in names)
     assert all(stage.change and stage.reason for stage in STAGES)
+
+
+def test_the_small_model_starts_from_a_beginners_script() -> None:
+    """Every stage that this machine has to offer changes one of its habits."""
+    start = PRESETS["tiny"].start
+
+    habits = ("histograms", "cached", "packed", "sdpa", "metrics", "logging", "fused", "compile")
+    assert start == FIRST_SCRIPT
+    assert all(stage.apply(start) != start for stage in STAGES if stage.name in habits)
+
+
+def test_the_large_model_keeps_every_stage_of_the_published_ladder() -> None:
+    """Whether or not the report asks for it."""
+    names = {stage.name for stage in STAGES}
+
+    assert PRESETS["small"].every
+    assert names >= {"loader", "packed", "sdpa", "tf32", "fp16", "bf16", "checkpoint", "compile"}
+    assert names >= {"fused", "vocabulary", "graphs"}
 
 
 def test_stages_are_chosen_by_name_in_the_order_of_the_table() -> None:
@@ -65,7 +94,7 @@ def test_stages_are_chosen_by_name_in_the_order_of_the_table() -> None:
 @pytest.mark.parametrize("names", ["", "spda", "baseline,spda"])
 def test_a_stage_that_does_not_exist_is_refused_with_those_that_do(names: str) -> None:
     """The message names the value and the remedy."""
-    with pytest.raises(ValueError, match="choose from all, baseline, loader, packed"):
+    with pytest.raises(ValueError, match="choose from all, baseline, histograms, cached"):
         chosen(names)
 
 

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from recipes.gpt2.stages import PRESETS
-from recipes.gpt2.text import END, DocumentDataset, find_documents, standard_library, training_order
+from recipes.gpt2.text import (
+    END,
+    DocumentDataset,
+    find_documents,
+    standard_library,
+    training_order,
+)
 
 
 PRESET = replace(PRESETS["tiny"], context=8, documents=2)
@@ -49,6 +55,13 @@ def test_a_document_longer_than_the_context_is_cut_into_pieces_that_fit(tmp_path
 
     assert read(places) == [b"abcdefg", b"hijklmn", b"op"]
     assert [place.tokens for place in places] == [8, 8, 3]
+
+
+def test_text_tokenised_once_gives_the_same_documents(tmp_path: Path) -> None:
+    """Whatever the bytes are."""
+    places = find_documents(write(tmp_path, a=b"abc\xff\n\ndefghijklmnop"), PRESET)
+
+    assert list(DocumentDataset(places, cached=True)) == list(DocumentDataset(places))
 
 
 def test_a_single_file_is_a_text(tmp_path: Path) -> None:

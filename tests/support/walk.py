@@ -105,6 +105,8 @@ def small_work(out: Path, **changed: object) -> Recipe:
         width=16,
         context=32,
         documents=8,
+        start=Settings(),
+        every=True,
         turns=3,
         least_turns=2,
     )

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import CodeType
+from types import CodeType, SimpleNamespace
 
 import pytest
 import torch
@@ -85,6 +85,17 @@ def test_frames_of_libraries_fold_into_the_line_that_called_them() -> None:
     user = calling(calling(library, "/home/me/data.py", "encode"), "/home/me/train.py", "main")
     user()
     assert names(stacks, numbers[0])[:2] == ["encode", "main"]
+
+
+def test_a_frame_without_a_line_is_on_the_first_of_its_function() -> None:
+    """Between two lines a frame has none; the file of lines holds numbers only."""
+    code = calling(list, "/home/me/train.py", "main").__code__
+    frame = SimpleNamespace(f_code=code, f_lineno=None, f_lasti=0, f_back=None)
+    stacks = UserStacks()
+
+    stacks.number(0, frame)  # type: ignore[arg-type]
+
+    assert stacks.places == [(code, 1)]
 
 
 def test_a_module_called_by_the_user_is_told_from_the_code_around_it() -> None:

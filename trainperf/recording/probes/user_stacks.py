@@ -93,7 +93,8 @@ class UserStacks:
         return number
 
     def _place(self, code: CodeType, frame: FrameType) -> int:
-        at = (id(code), frame.f_lineno)
+        # None while a frame is between two lines, e.g. where a generator resumes.
+        at = (id(code), frame.f_lineno or code.co_firstlineno)
         number = self._numbers.get(at)
         if number is None:
             if len(self.keys) >= MOST_STACKS:  # a stack with a new place would not be kept

@@ -1,0 +1,236 @@
+"""The tool chooses what comes next: measured before guessed, then by the report's order."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
+from support.walk import Planted, packed, sdpa, small_work, stage, workers
+
+from recipes.gpt2.advice import Advice, MeasuredTrial, next_change
+from recipes.gpt2.noise import least_gain, warning
+from recipes.gpt2.outcomes import StageOutcome
+from recipes.gpt2.processes import Planned
+from recipes.gpt2.stages import STAGES, Settings, Stage
+from recipes.gpt2.text import DocumentSpan
+from recipes.gpt2.train import Recipe
+from recipes.gpt2.walk import directory, walkthrough
+from trainperf.analysis.rules.base import Evidence, warm_bound
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import examine
+from trainperf.comparison.results import Speedup
+from trainperf.core.artifacts import write_document
+from trainperf.core.artifacts.trials import TrialResult, Trials
+
+
+LOADER = stage("loader", workers, findings=("data_wait",), words="num_workers=")
+PACKED = stage("packed", packed, findings=("padding",))
+SDPA = stage("sdpa", sdpa, trials=("attention_sdpa",))
+BF16 = stage("bf16", packed, tempting=True)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    """Three fifths of the step are waited, and a fifth of the tokens are padding."""
+    steps = make_steps(
+        200, data_wait=30, forward=20, facts={"tokens_effective": 80, "tokens_padded": 100}
+    )
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 4})
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps, info=info)])
+    return examine(Run.open(run))
+
+
+def chosen(evidence: Evidence, *stages: Stage, **options: object) -> Advice | None:
+    """What comes next among these stages."""
+    return next_change(evidence, (), stages, every=False, **options)  # type: ignore[arg-type]
+
+
+def test_the_first_finding_that_applies_comes_next(evidence: Evidence) -> None:
+    """In the order of the report, in its words, whatever the order of the stages."""
+    first = evidence.summary.findings[0]
+
+    advice = chosen(evidence, SDPA, PACKED, LOADER)
+
+    assert advice is not None
+    assert advice.stage == LOADER
+    assert first.title in advice.words
+    assert first.action in advice.words
+    assert advice.source == "report"
+
+
+def test_a_finding_asks_only_for_the_change_that_it_words(evidence: Evidence) -> None:
+    """Workers are advised, so nothing asks for a cache."""
+    cached = stage("cached", workers, findings=("data_wait",), words="cache")
+
+    assert chosen(evidence, cached) is None
+
+
+def test_from_half_of_what_is_lost_to_the_warm_bound_is_expected(
+    evidence: Evidence,
+) -> None:
+    """As findings are ranked, to the bound with warm caches."""
+    padding = next(each for each in evidence.summary.findings if each.id == "padding")
+    assert padding.fraction is not None
+
+    advice = chosen(evidence, PACKED)
+
+    assert advice is not None
+    assert advice.low == pytest.approx(1 / (1 - padding.fraction / 2))
+    warm = warm_bound(padding, evidence.summary).gain_upper_bound
+    assert advice.high == pytest.approx(warm)
+
+
+def test_packing_the_same_documents_spares_forward_and_backward_only(tmp_path: Path) -> None:
+    """Half of the tokens are padding, and half of the step is callbacks, which stay."""
+    facts = {"tokens_effective": 50, "tokens_padded": 100}
+    steps = make_steps(200, callbacks=10, forward=10, facts=facts)
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])
+
+    advice = chosen(examine(Run.open(run)), PACKED)
+
+    assert advice is not None
+    assert advice.low == pytest.approx(1 / (1 - 0.125))
+    assert advice.high == pytest.approx(1 / (1 - 0.25 - 0.1)), "and 2 ms of 20 for warm caches"
+
+
+def test_what_callbacks_hand_to_a_thread_may_cost_as_much_again(tmp_path: Path) -> None:
+    """A quarter of the step: half of that at least, twice as much at most."""
+    run = make_run_dir(
+        tmp_path / "run", [RankSpec(steps=make_steps(200, callbacks=25, forward=75))]
+    )
+    histograms = stage("histograms", packed, findings=("callbacks",))
+
+    advice = chosen(examine(Run.open(run)), histograms)
+
+    assert advice is not None
+    assert advice.low == pytest.approx(1 / (1 - 0.125))
+    assert advice.high == pytest.approx(1 / (1 - 0.52))
+
+
+def test_a_trial_outranks_every_finding(evidence: Evidence) -> None:
+    """What was measured is expected, however much a finding promises."""
+    trial = MeasuredTrial(id="attention_sdpa", speedup=1.1, low=1.08, high=1.12)
+
+    advice = next_change(evidence, [trial], [LOADER, SDPA], every=False)
+
+    assert advice is not None
+    assert (advice.stage, advice.low, advice.high) == (SDPA, 1.08, 1.12)
+
+
+def test_a_trial_that_gained_nothing_silences_the_finding(evidence: Evidence) -> None:
+    """The change was measured here, and brought 1 %."""
+    trial = MeasuredTrial(id="packing", speedup=1.01, low=1.0, high=1.02)
+    measured = stage("packed", packed, findings=("padding",), trials=("packing",))
+
+    assert next_change(evidence, [trial], [measured], every=False) is None
+
+
+def test_what_is_not_worth_three_percent_is_not_tried(evidence: Evidence) -> None:
+    """Nor what a noisy machine could not show."""
+    assert chosen(evidence, LOADER, PACKED, least=3.0) is None
+
+
+def test_a_tempting_change_is_tried_when_nothing_is_left_to_advise(evidence: Evidence) -> None:
+    """With no gain expected beyond the limit of the rules."""
+    advice = chosen(evidence, BF16, SDPA)
+
+    assert advice is not None
+    assert (advice.stage, advice.low, advice.source) == (BF16, None, "silence")
+    assert advice.high == pytest.approx(1 / 0.9)
+
+
+def test_all_stages_are_tried_where_the_preset_wants_it(evidence: Evidence) -> None:
+    """In the order of the table, after those with advice."""
+    advice = next_change(evidence, (), [SDPA, BF16], every=True)
+
+    assert advice is not None
+    assert advice.stage == SDPA
+
+
+def test_a_walkthrough_takes_stages_in_the_order_of_the_advice(tmp_path: Path) -> None:
+    """Whatever their order in the table."""
+    orders = []
+    for name, stages in (("one", (LOADER, PACKED)), ("other", (PACKED, LOADER))):
+        found = walkthrough(small_work(tmp_path / name), [STAGES[0], *stages], Planted())
+        orders.append([each.stage for each in found])
+    report = examine(Run.open(tmp_path / "one" / found[0].runs[0])).summary.findings
+
+    assert orders[0] == orders[1]
+    assert report[0].id in (LOADER if orders[0][1] == "loader" else PACKED).findings
+
+
+def outcome(high: float, pairs: int = 1) -> StageOutcome:
+    """A stage that gained 1.5×, with an interval up to *high*."""
+    return StageOutcome(
+        stage="packed",
+        change="",
+        status="kept",
+        why="",
+        settings=Settings(),
+        speedup=Speedup(value=1.5, low=1.5 / high * 1.5, high=high, per_rank=False),
+        noise=0.08,
+        runs=("run",) * pairs,
+    )
+
+
+def test_a_noisy_machine_shows_only_large_gains() -> None:
+    """The wider the interval of the first stage, the larger; more pairs show smaller ones."""
+    quiet, noisy = outcome(high=1.7), outcome(high=6.0)
+
+    few, many = least_gain(noisy, 5), least_gain(noisy, 10)
+
+    assert least_gain(quiet, 5) == 1.04
+    assert few is not None
+    assert many is not None
+    assert 1.1 < many < few
+
+
+def test_the_reach_of_the_last_pair_is_what_it_has() -> None:
+    """All pairs planned were run: their own interval says it."""
+    assert least_gain(outcome(high=1.65, pairs=3), 3) == pytest.approx(1.1)
+
+
+def test_a_noisy_machine_is_named_with_what_to_do() -> None:
+    """The noise that was measured, what it allows, and both ways out."""
+    words = warning(outcome(high=3.0), 1.5, 5, (10, 1.2))
+
+    assert "differ by 8.0 %" in words
+    assert "up to 10 pairs" in words
+    assert "1.20× or more" in words
+    assert "--minutes" in words
+
+
+@dataclass(kw_only=True)
+class Tried(Planted):
+    """Where trials are asked for, fused attention is measured to gain a fifth."""
+
+    def alone(self, work: Recipe, order: list[DocumentSpan], run: Planned) -> None:
+        """Leave `trials.json` too."""
+        super().alone(work, order, run)
+        if run.also == "trials":
+            gain = TrialResult(
+                id="attention_sdpa",
+                kind="change",
+                title="",
+                verdict="faster",
+                speedup=1.2,
+                low=1.15,
+                high=1.25,
+            )
+            write_document(Trials(baseline=None, trials=(gain,)), work.out / directory(run))
+
+
+def test_trials_are_run_where_no_finding_is_left(tmp_path: Path) -> None:
+    """In the settings kept last, and what they measure is the range that is predicted."""
+    planted = Tried(step_ms=lambda settings: 10.0 if settings.attention == "eager" else 8.3)
+    work = replace(small_work(tmp_path), trial_minutes=1.0)
+    work = replace(work, preset=replace(work.preset, every=False))
+
+    outcomes = walkthrough(work, [STAGES[0], SDPA, LOADER], planted)
+
+    assert [each.stage for each in outcomes] == ["baseline", "loader", "sdpa"]
+    assert "trials/loader" in [name for name, _ in planted.trained]
+    prediction = outcomes[-1].prediction
+    assert prediction is not None
+    assert (prediction.source, prediction.low, prediction.high) == ("trial", 1.15, 1.25)
+    assert outcomes[-1].inside is True
