@@ -1,6 +1,7 @@
 """What `scripts.bench.overhead` attaches to a Trainer: ours, Lightning's own, TraceML."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,6 +21,8 @@ class Contender:
     profiler: str | None = None
     needs_logger: bool = False
     is_ours: bool = False
+    launcher: tuple[str, ...] = ()
+    """What starts a script with it, where it wants to start the process itself."""
 
 
 NOTHING = Contender(name="A/A (nothing attached)")
@@ -72,10 +75,10 @@ def for_trainer(*, has_logger: bool) -> list[Contender]:
 
 
 def _traceml() -> list[Contender]:
-    """TraceML as its guide attaches it by hand, where it is installed.
+    """TraceML as its guide has it, where it is installed: its callback, under `traceml run`.
 
-    It patches torch for the rest of the process: it comes last, and what its patches cost the
-    blocks without it is missing from its ratio.
+    It patches torch for the rest of the process: where one process takes turns with itself, what
+    its patches cost the blocks without it is missing from its ratio.
     """
     if find_spec("traceml_ai") is None:
         return []
@@ -85,4 +88,6 @@ def _traceml() -> list[Contender]:
         integration.init()
         return [integration.TraceMLCallback()]
 
-    return [Contender(name="TraceML", callbacks=attach)]
+    beside_python = Path(sys.executable).with_name("traceml")
+    launcher = (str(beside_python), "run", "--no-save-training-output")
+    return [Contender(name="TraceML", callbacks=attach, launcher=launcher)]

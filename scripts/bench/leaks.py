@@ -29,7 +29,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
 from trainperf.loop import LoopMonitor
-from trainperf.recording import monitor as monitor_module
+from trainperf.recording import looks
 
 
 FIT_S, LEAST_STEPS = 35.0, 1_800
@@ -121,7 +121,7 @@ def fit(kind: str, seed: int, fit_s: float, least_steps: int = LEAST_STEPS) -> P
     model: nn.Module = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
     step, planted = KINDS[kind]
-    monitor_module.SAMPLE_SHARE = 0.03
+    looks.SAMPLE_SHARE = 0.03
 
     def batches() -> Iterator[Tensor]:
         ends, steps = time.perf_counter() + fit_s, 0

@@ -42,13 +42,17 @@ TARGETS = {"recipe": 1.005, "shapes": 1.005, "bare": 1.03}
 """Of the wall time of a step: 15 ms in the first two, about 1 ms in the last."""
 
 
+_MARK = "overhead_processes:"
+"""Begins what a process tells its parent."""
+
+
 class PipeTurns(Turns):
     """Turns that the parent process gives, line by line."""
 
     def swap(self, me: int) -> None:
         """Say that the block is over, and wait for the next turn."""
         del me
-        print("over", file=sys.__stdout__, flush=True)
+        print(_MARK, file=sys.__stdout__, flush=True)
         sys.stdin.readline()
 
 
@@ -114,20 +118,21 @@ def row(setting: Setting, contender: Contender, options: argparse.Namespace) -> 
 def _in_turns(
     setting: Setting, contender: Contender, options: argparse.Namespace
 ) -> tuple[Process, Process]:
-    children = [_child(setting, each, options) for each in (NOTHING, contender)]
-    for child in children:
-        _read(child)  # warmed up
-    for block in range(options.blocks):
-        for child in children if block % 2 else children[::-1]:
+    with tempfile.TemporaryDirectory() as place:
+        children = [_child(setting, each, options, place) for each in (NOTHING, contender)]
+        for child in children:
+            _read(child)  # warmed up
+        for block in range(options.blocks):
+            for child in children if block % 2 else children[::-1]:
+                _write(child)
+                _read(child)
+        ended = []
+        for child in children:
             _write(child)
-            _read(child)
-    ended = []
-    for child in children:
-        _write(child)
-        figures = json.loads(_read(child))
-        costs = [Cost(**cost) for cost in figures["blocks"]]
-        ended.append(Process(blocks=costs, said_us=figures["said_us"]))
-        child.wait()
+            figures = json.loads(_read(child))
+            costs = [Cost(**cost) for cost in figures["blocks"]]
+            ended.append(Process(blocks=costs, said_us=figures["said_us"]))
+            child.wait()
     return ended[0], ended[1]
 
 
@@ -138,17 +143,26 @@ def _write(child: "subprocess.Popen[str]") -> None:
 
 
 def _read(child: "subprocess.Popen[str]") -> str:
-    line = child.stdout.readline() if child.stdout is not None else ""
-    if not line:
-        raise RuntimeError(f"a process ended with {child.wait()}: its error is above")
-    return line
+    for line in child.stdout or ():
+        if line.startswith(_MARK):  # a launcher may speak too
+            return line.removeprefix(_MARK)
+    raise RuntimeError(f"a process ended with {child.wait()}: its error is above")
 
 
 def _child(
-    setting: Setting, contender: Contender, options: argparse.Namespace
+    setting: Setting, contender: Contender, options: argparse.Namespace, place: str
 ) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "scripts.bench.overhead_processes", "--child", contender.name]
-    command += ["--setting", setting.name, "--threads", str(options.threads)]
+    command = [sys.executable, "-m", "scripts.bench.overhead_processes"]
+    if contender.launcher:
+        command = [*contender.launcher, "--logs-dir", place, __file__, "--args"]
+    command += [
+        "--child",
+        contender.name,
+        "--setting",
+        setting.name,
+        "--threads",
+        str(options.threads),
+    ]
     command += ["--blocks", str(options.blocks), "--steps", str(options.steps)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=installed())
@@ -182,7 +196,7 @@ def main() -> None:
     if options.child:
         setting = settings[options.setting[0]]
         chosen = next(each for each in setting.contenders() if each.name == options.child)
-        print(json.dumps(asdict(fit(setting, chosen, options.blocks, options.steps))))
+        print(_MARK + json.dumps(asdict(fit(setting, chosen, options.blocks, options.steps))))
         return
     rows: list[ProcessRow] = []
     for name in options.setting or list(TARGETS):

@@ -16,7 +16,7 @@ TAKES_LONG = ("trainer.fit(", "torch.compile(", "sweep", "benchmark_step(", "ass
 LASTS = {"view"}
 """Commands that serve until they are stopped: their arguments are not tried here."""
 
-TRAINS = ("run", "prove", "--script")
+TRAINS = ("run", "try", "prove", "--script")
 """Commands that start a training script."""
 
 
@@ -95,7 +95,8 @@ def test_a_command_runs(
         pytest.skip("no recorded traces: set TRAINPERF_TRACES")
     monkeypatch.chdir(world)
     fewer = ["--pairs", "2"] if "prove" in command else []
-    monkeypatch.setattr(sys, "argv", [*command, *fewer])
+    shorter = ["--minutes", "0.1"] if "try" in command else []
+    monkeypatch.setattr(sys, "argv", [*command[:2], *shorter, *command[2:], *fewer])
 
     code = main()
 

@@ -301,7 +301,7 @@ def test_switches_cost_what_was_calibrated() -> None:
     costs = fit.facts("overhead_ns")
     assert costs[1] == costs[3]
     assert costs[1] is not None
-    assert costs[2] == costs[1] + 10 * with_more
+    assert costs[2] == costs[1] + 2 * 10 * with_more
 
 
 # -- faults ------------------------------------------------------------------------------------

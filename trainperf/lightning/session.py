@@ -11,12 +11,13 @@ from torch.optim import Optimizer
 
 from trainperf.core import run_directory
 from trainperf.core.interleaving import directory
-from trainperf.core.machine.clocks import wall_clock_anchor
+from trainperf.core.machine.clocks import monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Tag
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action, overrides
 from trainperf.lightning.boundaries import Boundaries, Bracket
+from trainperf.lightning.bracket_cost import BracketCost, TimedBracket
 from trainperf.lightning.optimizer_updates import Updates
 from trainperf.lightning.run_info import LoggedProbe, configuration, objects, period
 from trainperf.lightning.trials import FitTrials, HearUpdates
@@ -31,6 +32,7 @@ from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import MarksProbe
 from trainperf.recording.probes.selection import Chosen
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.recorder import Draft
 from trainperf.recording.sinks.base import Outputs
 
 
@@ -82,6 +84,7 @@ class Session:
         """The probes of the fit, once it has started."""
         self._accumulation = 1
         self._manual = False
+        self._timed: BracketCost | None = None
         guard = self.monitor.guard
         self.relay = relays.install(trainer, guard.wrap(Boundaries.part, self._bracket))
         guard.when_faulty(Boundaries.part, self._stop_listening)
@@ -136,6 +139,7 @@ class Session:
         self.boundaries.fetches_inside = _takes_iterator(module)
         self.boundaries.accumulates = self._manual or self._accumulation > 1
         self.boundaries.counts = True
+        self._timed = BracketCost(monotonic_ns)
         self.relay.renew()  # marks and the loop's kind are known only now
         self._updates.start(trainer, module)
         self._step = self._updates.counter.completed
@@ -155,10 +159,14 @@ class Session:
         if not complete:
             self._lose_patience()
             complete = self._batch_is_step
-        self.monitor.micro_batch(batch, outputs, complete=complete)
+        # Our own bracket was the last to switch: what Lightning took to call us is ours, too.
+        begun = self.recorder.switched_ns
+        self.monitor.micro_batch(batch, outputs, complete=complete, begun=begun)
         draft = self.recorder.draft
         if not complete or draft is None:
             return
+        if self._timed is not None:
+            self._settle_brackets(self._timed, draft)
         accumulation = self._trainer.accumulate_grad_batches
         if draft.micro_batches < accumulation:
             draft.tags |= Tag.PARTIAL_GROUP  # the epoch has ended
@@ -227,6 +235,7 @@ class Session:
 
     def _stop_listening(self) -> None:
         """After a fault of ours no step is measured any more: a part of one would be no step."""
+        self._timed = None
         self.relay.silence()
         self.recorder.abandon()
 
@@ -261,12 +270,21 @@ class Session:
             self._batch_is_step = True
             rank_zero_info("trainperf: %s", BATCH_IS_STEP)
 
+    def _settle_brackets(self, timed: BracketCost, draft: Draft) -> None:
+        """Time brackets no more once it is clear what they cost."""
+        switch_ns = timed.step_ended(draft)
+        if switch_ns is not None:
+            self.monitor.switch_ns, self._timed = switch_ns, None
+            self.relay.renew()
+
     def _bracket(self, name: str) -> Bracket | None:
         action = Action.parse(name)
         owners = [each for each in self._trainer.callbacks if each.state_key == action.owner]
-        return self.boundaries.bracket(
+        bracket = self.boundaries.bracket(
             name, overridden=self._overridden(action, owners), ours=any(map(_is_ours, owners))
         )
+        timed = self._timed
+        return bracket if bracket is None or timed is None else TimedBracket(timed, bracket)
 
     def _overridden(self, action: Action, owners: "list[pl.Callback]") -> bool:
         """Whether a hook, of a callback one of its *owners*, is more than Lightning's no-op."""

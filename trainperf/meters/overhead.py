@@ -8,8 +8,10 @@ from trainperf.meters.base import Meter, mean
 class Overhead(Meter):
     """Host time trainperf itself takes per steady step, in seconds.
 
-    Its own hooks and flushes as measured, plus each bracket at a cost calibrated at the start.
-    What the relay *saves* against Lightning's own brackets is not subtracted.
+    Its own hooks and flushes as measured, plus its brackets: in a Lightning fit at what they took
+    in their places in the first steps, in a plain loop at a cost calibrated at the start, with
+    warm caches, which is less than they take.  What the relay *saves* against Lightning's own
+    brackets is not subtracted, and what our code pushes out of the caches is not known.
     """
 
     name = "overhead_s"

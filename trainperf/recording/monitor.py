@@ -23,20 +23,15 @@ from trainperf.meters.fold import Reading
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
 from trainperf.recording.live_readings import OwnFacts, OwnMeters, Window, switched_off
+from trainperf.recording.looks import ProbeLooks
 from trainperf.recording.probes.base import Batch, Probe, count, overriding, texts
 from trainperf.recording.recorder import Draft, Recorder
-from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval, Thinning
+from trainperf.recording.schedule import CostLimit, FlushSchedule, Interval
 from trainperf.recording.sinks.base import Sink
 from trainperf.recording.timeline import calibrate
 
 
 TOTALS_EVERY_NS = 10_000_000_000
-SAMPLE_NS = (10_000_000, 250_000_000)
-"""Time between samples of what is dear to read, e.g. of the allocator: at first, and later on."""
-
-SAMPLE_SHARE = 1e-3
-"""Of the time, for all that is sampled together."""
-
 SHOW_SHARE = 5e-4
 """Of the time, for showing readings while training goes on."""
 
@@ -92,21 +87,19 @@ class Monitor:
         self._unfolded: list[Row] = []
         """Steps written that no meter has observed."""
         self._hear: Callable[[Batch, object], None] = self.guard.each_of_two(())
-        self._sample: Callable[[Draft], None] = self.guard.each(())
-        self._lookers: list[Probe] = []
-        self._sample_limit = CostLimit(SAMPLE_SHARE)
+        self._looks = ProbeLooks(self.guard, clock)
         self._resolve: Callable[[Sequence[Draft]], None] = self.guard.each(())
         self._device: DeviceClock | None = None
         self._flush: Callable[[], object] = self.guard.wrap(self.part, self.flush)
         self.guard.when_faulty(self.part, self._give_up)
         self.guard.when_faulty(_DEVICE, self._lose_device)
         self._flush_schedule = FlushSchedule(1)
-        self._sample_due = Thinning(*SAMPLE_NS)
         self._look_ns = 0
         """Host time from which on something may be due after the next step."""
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
-        self._switch_ns = 0.0
+        self.switch_ns = 0.0
+        """What a switch between phases costs, as the recorder counts them."""
         self._answered = False
         self._show_limit = CostLimit(SHOW_SHARE)
         self.progress: dict[str, int] = {}
@@ -135,14 +128,13 @@ class Monitor:
         )
         self._watched = self._has_readers or parts.first_answer is not None
         self._flush_schedule = FlushSchedule(parts.log_every)
-        self._switch_ns = calibrate(self._clock)
+        self.switch_ns = calibrate(self._clock)
         self._flush_schedule.done(self._clock(), 0)
         for probe in probes:
             probe.shield = partial(self.guard.wrap, probe.name)
             self.guard.wrap(probe.name, probe.attach)(self.recorder)
         self._hear = self.guard.each_of_two(overriding(probes, "micro_batch"))
-        self._sample = self.guard.each(overriding(probes, "sample"))
-        self._lookers = [probe for probe in probes if overriding([probe], "look")]
+        self._looks = ProbeLooks(self.guard, self._clock, probes)
         self._resolve = self.guard.each(overriding(probes, "resolve"))
         closers = overriding(probes, "close")
         self.recorder.on_close = self.guard.each(closers) if closers else None
@@ -150,9 +142,15 @@ class Monitor:
         self.started = True
         self._tell("begin", self._parts.info)
 
-    def micro_batch(self, batch: Batch, loss: object, *, complete: bool) -> None:
-        """A forward-backward pass is over.  Runs every micro-batch."""
-        begun = self._clock()
+    def micro_batch(
+        self, batch: Batch, loss: object, *, complete: bool, begun: int | None = None
+    ) -> None:
+        """A forward-backward pass is over.  Runs every micro-batch.
+
+        *begun* is the host time from which on the loop waits for us, by default now.
+        """
+        if begun is None:
+            begun = self._clock()
         self._hear(batch, loss)
         recorder = self.recorder
         draft = recorder.draft
@@ -171,21 +169,14 @@ class Monitor:
         draft.facts[self._overhead] = spent + self._clock() - begun
 
     def _look(self, draft: Draft, now: int) -> None:
-        """Sample what is sampled, and flush, if either is due."""
-        if now >= self._sample_limit.next_ns and self._sample_due.due(now):
-            begun = self._clock()
-            self._sample(draft)
-            ended = self._clock()
-            self._sample_limit.done(ended, ended - begun)
+        """Do what is due."""
+        looks_ns = self._looks.after(draft, now)
+        schedule, steps = self._flush_schedule, len(self.recorder.closed)
         crowded = self._device is not None and self._device.crowded
-        if crowded or self._flush_schedule.due(len(self.recorder.closed), now):
+        may_flush = steps >= schedule.every or now >= schedule.late_ns
+        if crowded or (may_flush and schedule.due(steps, now)):
             self._flush()
-        for probe in self._lookers:
-            if now >= probe.due_ns:
-                self.guard.run(probe.name, partial(probe.look, draft))
-        sample_ns = max(self._sample_due.next_ns, self._sample_limit.next_ns)
-        due_ns = (probe.due_ns for probe in self._lookers if probe.name not in self.guard.faults)
-        self._look_ns = min(sample_ns, self._flush_schedule.late_ns, *due_ns)
+        self._look_ns = min(looks_ns, schedule.late_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""
@@ -207,7 +198,7 @@ class Monitor:
         self.finished = True
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
-            self._sample(draft)
+            self._looks.sample(draft)
         self._seal_group()
         self.recorder.rest(Gap.SHUTDOWN)  # what follows is no step's
         fit_ns = self.recorder.end()
@@ -304,7 +295,7 @@ class Monitor:
     def _row(self, draft: Draft) -> Row:
         if self._overhead is not None:
             own = draft.facts[self._overhead] or 0
-            draft.facts[self._overhead] = round(own + draft.switches * self._switch_ns)
+            draft.facts[self._overhead] = max(0, round(own + draft.switches * self.switch_ns))
         warmup = self._warmup
         if not warmup.ended and warmup.is_warmup(sum(draft.host_ns), draft.tags):
             draft.tags |= Tag.WARMUP

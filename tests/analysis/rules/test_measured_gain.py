@@ -75,6 +75,18 @@ def test_a_measured_gain_is_shown_in_place_of_the_bound_with_its_line() -> None:
     assert "AMP in bf16 was tried: faster, 1.38× as fast" in shown.evidence[0]
 
 
+def test_the_advice_is_the_change_that_was_measured() -> None:
+    """A number that belongs to workers never stands behind a cheaper dataset, nor at its line."""
+    advice = msgspec.structs.replace(
+        finding("data_wait", 0.4, "cache what is decoded"), where="data.py:7", effort="hours"
+    )
+
+    measured = with_measured_gain(advice, [WORKERS])
+
+    assert (measured.advice, measured.action) == ("Switch to 2 workers", WORKERS.apply)
+    assert (measured.where, measured.effort, measured.confidence) == ("", "minutes", "high")
+
+
 def test_what_gained_nothing_is_never_what_to_do_first() -> None:
     """Though half of the step might have been gained, and the other is only a twentieth."""
     slower = changed(AUTOCAST, verdict="slower", speedup=0.9, low=0.88, high=0.92)

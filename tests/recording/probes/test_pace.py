@@ -21,11 +21,11 @@ def test_waiting_is_counted_from_reading_to_reading(tmp_path: Path) -> None:
     """What the thread had waited before the first reading belongs to no step."""
     waits = tmp_path / "schedstat"
     waits.write_text("5 1000 1\n")
-    fit = HostFit(ProcessorWaitProbe(waits)).steps(2)  # the first is closed as the second begins
+    fit = HostFit(ProcessorWaitProbe(waits)).steps(2)
     waits.write_text("6 4000 2\n")
     fit.steps(1).finish()
 
-    assert fit.facts("waited_ns") == [None, 3000, 0]
+    assert fit.facts("waited_ns") == [None, 0, 3000]
 
 
 def test_the_file_is_closed_with_the_fit(tmp_path: Path) -> None:

@@ -38,9 +38,25 @@ def with_measured_gain(finding: Finding, trials: Sequence[TrialResult], run: str
         return finding
     if best.verdict != "faster" and kind_of(best.apply) != kind_of(finding.action):
         return finding
-    action = line_to_write(best) if best.verdict == "faster" else finding.action
+    finding = msgspec.structs.replace(finding, measured_gain=gain_of(best))
+    return _advising(finding, best) if best.verdict == "faster" and best.apply else finding
+
+
+def advice_of(trial: TrialResult) -> str:
+    """E.g. `Switch to AMP in bf16`."""
+    return f"Switch to {trial.title}"
+
+
+def _advising(finding: Finding, trial: TrialResult) -> Finding:
+    """The finding with the very change that was measured for its advice."""
+    same = kind_of(trial.apply) == kind_of(finding.action)
     return msgspec.structs.replace(
-        finding, measured_gain=gain_of(best), action=action or finding.action
+        finding,
+        advice=advice_of(trial),
+        action=line_to_write(trial),
+        where=finding.where if same else "",
+        effort="minutes",
+        confidence="high",
     )
 
 

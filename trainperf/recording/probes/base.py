@@ -56,7 +56,10 @@ class Probe:
         """Called at a low rate, and for the last step: read what is too expensive every step."""
 
     def look(self, draft: Draft) -> None:
-        """Called after a step, from the host time `due_ns` on: read what has its own schedule."""
+        """Called after a step, from the host time `due_ns` on: read what has its own schedule.
+
+        Moves `due_ns` on; where several probes have one, a call may come before it.
+        """
 
     def seal(self) -> None:
         """A group of steps ends here: start copying what the device holds for them."""

@@ -48,10 +48,12 @@ class LossProbe(RingProbe):
         if isinstance(value, torch.Tensor):
             if self._asynchronous or not value.is_cpu:
                 self._later(draft, value.detach())
-            elif value.ndim == 0:  # which makes no list
-                self._read[draft.index] = value.tolist()  # type: ignore[assignment]
-            elif value.numel() == 1:
-                self._read[draft.index] = value.detach().reshape(-1).tolist()[0]
+            else:
+                number: object = value.tolist()
+                if type(number) is list:
+                    number = value.reshape(-1).tolist()[0] if value.numel() == 1 else None
+                if isinstance(number, float | int):
+                    self._read[draft.index] = number
         elif isinstance(value, float):  # the loop has read it already
             self._read[draft.index] = value
 

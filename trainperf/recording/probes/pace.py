@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainperf.core.machine.clocks import pace_ns
-from trainperf.recording.probes.base import Probe, add
+from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.schedule import CostLimit
 
@@ -29,8 +29,8 @@ WAITS = Path("/proc/thread-self/schedstat")
 class PaceProbe(Probe):
     """Times the work at the end of a step, now and then.
 
-    Its time falls to the next step's data wait and is counted as our overhead.  No measure of a
-    device: for loops on a CPU.
+    Among our own work after a step, and counted as such.  No measure of a device: for loops on a
+    CPU.
     """
 
     name = "pace"
@@ -40,18 +40,17 @@ class PaceProbe(Probe):
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("pace_ns")
-        self._overhead = recorder.column("overhead_ns")
         self._limit = CostLimit(interrupted=INTERRUPTED)
 
-    def close(self, draft: Draft) -> None:
-        """Time the work if it is due.  Runs every step."""
+    def look(self, draft: Draft) -> None:
+        """Time the work if it is due."""
         now = self.recorder.now_ns()
-        if now < self._limit.next_ns:
+        if now < self.due_ns:
             return
         draft.facts[self._column] = pace_ns(self.recorder.now_ns)
         spent = self.recorder.now_ns() - now  # the work runs twice, and first with cold caches
-        add(draft, self._overhead, spent)
         self._limit.done(now, spent)
+        self.due_ns = self._limit.next_ns
 
 
 class ProcessorWaitProbe(Probe):
@@ -73,7 +72,6 @@ class ProcessorWaitProbe(Probe):
         """Begin with the first step."""
         super().attach(recorder)
         self._column = recorder.column("waited_ns")
-        self._overhead = recorder.column("overhead_ns")
         self._limit = CostLimit(interrupted=INTERRUPTED)
 
     def detach(self) -> None:
@@ -82,10 +80,10 @@ class ProcessorWaitProbe(Probe):
             os.close(self._file)
             self._file = None
 
-    def close(self, draft: Draft) -> None:
-        """Read if it is due; the first reading is what the next begins with.  Runs every step."""
+    def look(self, draft: Draft) -> None:
+        """Read if it is due; the first reading is what the next begins with."""
         now = self.recorder.now_ns()
-        if now < self._limit.next_ns:
+        if now < self.due_ns:
             return
         first = self._file is None
         if self._file is None:
@@ -95,5 +93,5 @@ class ProcessorWaitProbe(Probe):
             draft.facts[self._column] = waited_ns - self._before_ns
         self._before_ns = waited_ns
         spent = self.recorder.now_ns() - now
-        add(draft, self._overhead, spent)
         self._limit.done(now, spent)
+        self.due_ns = self._limit.next_ns

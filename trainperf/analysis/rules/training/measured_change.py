@@ -1,7 +1,7 @@
 """A change that was tried and was faster, though no rule saw what it mends."""
 
 from trainperf.analysis.rules.base import Evidence
-from trainperf.analysis.rules.measured import gain_of, line_to_write, sentence
+from trainperf.analysis.rules.measured import advice_of, gain_of, line_to_write, sentence
 from trainperf.core.findings import Finding, severity
 
 
@@ -29,7 +29,7 @@ def measured_change(evidence: Evidence) -> Finding | None:
     return Finding(
         id="measured_change",
         title=f"{best.title} makes this training faster",
-        advice=f"Switch to {best.title}",
+        advice=advice_of(best),
         evidence=tuple(sentence(trial, evidence.documents.trials_from) for trial in faster),
         action=line_to_write(best),
         fraction=1 - 1 / gain.high,

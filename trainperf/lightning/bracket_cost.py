@@ -1,0 +1,66 @@
+"""Cost of the relay's brackets, timed in the loop that they stand in.
+
+A bracket in a running loop, whose work fills the caches in between, takes several times what it
+takes in a row.  So in the first steps of a fit each one is timed in its place.
+"""
+
+from contextlib import AbstractContextManager
+from statistics import median
+from types import TracebackType
+
+from trainperf.core.machine.clocks import HostClock
+from trainperf.recording.recorder import Draft
+
+
+STEPS = 40
+"""Steps in which brackets are timed."""
+_COUNTED = 20
+"""The last of them: the interpreter has to come to know the code first."""
+
+
+class BracketCost:
+    """Times brackets until it has seen `STEPS` steps."""
+
+    def __init__(self, clock: HostClock) -> None:
+        self.clock = clock
+        self.spent_ns = 0
+        """What they took since the last step ended."""
+        self._before: Draft | None = None
+        self._steps: list[tuple[int, int]] = []
+
+    def step_ended(self, draft: Draft) -> float | None:
+        """Nanoseconds of a switch as the recorder counts them, once enough steps were timed."""
+        before, self._before = self._before, draft
+        spent_ns, self.spent_ns = self.spent_ns, 0
+        if before is None:
+            return None
+        self._steps.append((spent_ns, before.switches))
+        if len(self._steps) < STEPS:
+            return None
+        usual = self._steps[-_COUNTED:]
+        return median(spent for spent, _ in usual) / max(1, median(number for _, number in usual))
+
+
+class TimedBracket:
+    """A bracket that is timed."""
+
+    __slots__ = ("_cost", "_inner")
+
+    def __init__(self, cost: BracketCost, inner: AbstractContextManager[None]) -> None:
+        self._cost = cost
+        self._inner = inner
+
+    def __enter__(self) -> None:
+        begun = self._cost.clock()
+        self._inner.__enter__()
+        self._cost.spent_ns += self._cost.clock() - begun
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        begun = self._cost.clock()
+        self._inner.__exit__(kind, error, trace)
+        self._cost.spent_ns += self._cost.clock() - begun
