@@ -46,7 +46,8 @@ class Case:
     """What must come of the trials of a script, written before they were run."""
 
     winner: str = ""
-    """How the id of the best change begins; empty where no change of ours answers the fault."""
+    """How the id of the best change begins; empty where no change of ours answers the fault: what
+    wins then is not judged, for other changes may truly be faster."""
     twin: str = ""
     """The trial that does what the twin does, whose gain `prove` measures; empty if none does."""
 
@@ -79,7 +80,8 @@ class Tried:
     winner: str
     """The best single change that is faster; empty if none is."""
     winner_gain: Interval | None = None
-    right: bool
+    right: bool | None
+    """`None` where it is not judged."""
     best: str = ""
     """The best set, or change."""
     best_gain: Interval | None = None
@@ -122,7 +124,7 @@ def _tried(name: str, case: Case, document: Trials, seconds: float) -> Tried:
     winner = faster[0] if faster else None
     twin = next((each for each in single if case.twin and each.id.startswith(case.twin)), None)
     best = document.best
-    right = not faster if not case.winner else bool(winner and winner.id.startswith(case.winner))
+    right = bool(winner and winner.id.startswith(case.winner)) if case.winner else None
     return Tried(
         name=name,
         winner="" if winner is None else winner.id,
@@ -161,8 +163,9 @@ def agrees(row: Tried) -> bool | None:
 def score(rows: Sequence[Tried]) -> str:
     """How many winners and gains are right."""
     judged = [verdict for verdict in map(agrees, rows) if verdict is not None]
+    winners = [row.right for row in rows if row.right is not None]
     return (
-        f"the right winner in {sum(row.right for row in rows)} of {len(rows)}; the gain of the "
+        f"the right winner in {sum(winners)} of {len(winners)}; the gain of the "
         f"twin in {sum(judged)} of {len(judged)} (within 5 %, or the intervals meet)"
     )
 
@@ -210,7 +213,7 @@ def _row(row: Tried) -> tuple[str, ...]:
         _text(row.twin),
         _text(row.proven),
         f"{row.measured}, {row.trials_s:.0f} s",
-        ("" if row.right else "WRONG") + ("" if agreed is not False else " OTHER GAIN"),
+        ("WRONG" if row.right is False else "") + ("" if agreed is not False else " OTHER GAIN"),
     )
 
 
