@@ -163,7 +163,7 @@ def test_signals_and_silence_are_named(within: str, why: str, tmp_path: Path) ->
 @pytest.mark.slow
 def test_an_interrupt_ends_the_script_and_shows_what_is_known(tmp_path: Path) -> None:
     """Nothing keeps running."""
-    script = written(tmp_path, "open('pid', 'w').write(str(os.getpid()))")
+    script = written(tmp_path, "step or open('pid', 'w').write(str(os.getpid()))")
     process = subprocess.Popen(
         [sys.executable, "-m", "trainperf", "try", "--minutes", "9", script],
         cwd=tmp_path,

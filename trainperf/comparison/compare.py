@@ -71,6 +71,17 @@ class Method:
 _DEFAULTS = Method()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Runs:
+    """Both sides, and what every reading's interval is made with."""
+
+    before: Repeats
+    after: Repeats
+    method: Method
+    machine: Paced | None
+    """The comparison at one pace, where that is possible."""
+
+
 def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comparison:
     """Compare the repeats of one run with those of another.
 
@@ -84,7 +95,8 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     deciding = deciding_reading(before, after)
     problem = obstacle(baseline, changed) or no_repeat(before) or no_repeat(after)
     problem = problem or (None if deciding.name else deciding.why)
-    intervals = {} if problem else _intervals(deciding, before, after, method)
+    runs = _Runs(before=before, after=after, method=method, machine=paced(before, after))
+    intervals = {} if problem else _intervals(deciding, runs)
     if not problem and not intervals:
         problem = f"too few steady steps for an interval of {deciding.name}"
     clocks = tuple(
@@ -97,7 +109,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     parity = compare_losses(*losses, tolerance=method.loss_tolerance)
     verdict, decides = headline(clocks, whole=first_steps is None) if clocks else (None, None)
     interval = None if decides is None else intervals[decides.clock][1]
-    readings = _as_judged(changes(before, after, method), clocks)
+    readings = _as_judged(_changes(runs), clocks)
     comparison = Comparison(
         before=_side(before),
         after=_side(after),
@@ -108,7 +120,7 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
         first_steps=first_steps,
         margin=margin,
         clocks=clocks,
-        noise=None if interval is None else _noise(interval, before, after),
+        noise=None if interval is None else _noise(interval, runs),
         parity=parity,
         differences=differences(baseline, changed),
         readings=_without_verdicts(readings) if problem else readings,
@@ -120,15 +132,11 @@ def compare(before: Repeats, after: Repeats, method: Method = _DEFAULTS) -> Comp
     return replace(comparison, remedy=remedy(comparison, (before, after)))
 
 
-def _intervals(
-    deciding: DecidingReading, before: Repeats, after: Repeats, method: Method
-) -> dict[Clock, tuple[str, RatioInterval]]:
+def _intervals(deciding: DecidingReading, runs: _Runs) -> dict[Clock, tuple[str, RatioInterval]]:
     """Of either clock, the fit first: the reading and its ratio, where both runs have one."""
     name = deciding.name or ""
     names: dict[Clock, str] = {"fit": FIT_CLOCK[name], "steady step": name}
-    every = {
-        clock: (name, interval_of(name, before, after, method)) for clock, name in names.items()
-    }
+    every = {clock: (name, _interval_of(name, runs)) for clock, name in names.items()}
     return {clock: (name, ratio) for clock, (name, ratio) in every.items() if ratio is not None}
 
 
@@ -152,16 +160,16 @@ def _scale(deciding: DecidingReading, before: Repeats, after: Repeats) -> float 
     return worlds[0] / worlds[1]
 
 
-def _noise(interval: RatioInterval, before: Repeats, after: Repeats) -> Noise:
+def _noise(interval: RatioInterval, runs: _Runs) -> Noise:
     assumed = interval.source not in ("turns", "repeats")
-    machine = paced(before, after) if interval.source == "pace" else None
+    machine = runs.machine if interval.source == "pace" else None
     return Noise(
         machine=None if machine is None else math.exp(machine.machine),
         relative=interval.noise,
         assumed=assumed,
         source=interval.source,
         resolution=interval.resolution,
-        apart_s=_apart_s(before[0], after[0]) if assumed else None,
+        apart_s=_apart_s(runs.before[0], runs.after[0]) if assumed else None,
     )
 
 
@@ -208,33 +216,26 @@ def _side(repeats: Repeats) -> Side:
     )
 
 
-def changes(before: Repeats, after: Repeats, method: Method) -> tuple[ReadingChange, ...]:
-    """Every reading that either side has, in the order of the summary.
-
-    Args:
-        before: Repeats of one run.
-        after: Those of the other.
-        method: How intervals are made and judged.
-    """
-    names = dict.fromkeys([*before[0].summary.readings, *after[0].summary.readings])
-    every = (_change(name, before, after, method) for name in names)
+def _changes(runs: _Runs) -> tuple[ReadingChange, ...]:
+    """Every reading that either side has, in the order of the summary."""
+    names = dict.fromkeys([*runs.before[0].summary.readings, *runs.after[0].summary.readings])
+    every = (_change(name, runs) for name in names)
     return tuple(change for change in every if (change.before, change.after) != (None, None))
 
 
-def interval_of(name: str, before: Repeats, after: Repeats, method: Method) -> RatioInterval | None:
+def _interval_of(name: str, runs: _Runs) -> RatioInterval | None:
     """The ratio of a reading; `None` unless every repeat has an estimate of it."""
-    sides = (before, after)
-    if any(name not in run.estimates for side in sides for run in side):
+    before, after, method = runs.before, runs.after, runs.method
+    if any(name not in run.estimates for side in (before, after) for run in side):
         return None
-    baseline, changed = ([run.estimates[name] for run in side] for side in sides)
+    baseline, changed = ([run.estimates[name] for run in side] for side in (before, after))
     if method.looks is not None:
         return sequential_interval(baseline, changed, method.looks)
     if take_turns(before, after):
         return paired_interval(baseline, changed)
-    machine = paced(before, after) if name in _SPEEDS else None
-    if machine is None:
+    if runs.machine is None or name not in _SPEEDS:
         return ratio_interval(baseline, changed, assumed=method.noise)
-    return _at_one_pace(name, machine, (before[0], after[0]), method.noise)
+    return _at_one_pace(name, runs.machine, (before[0], after[0]), method.noise)
 
 
 def _at_one_pace(
@@ -286,7 +287,8 @@ def take_turns(before: Repeats, after: Repeats) -> bool:
     return in_order and all(map(all, pairs))
 
 
-def _change(name: str, before: Repeats, after: Repeats, method: Method) -> ReadingChange:
+def _change(name: str, runs: _Runs) -> ReadingChange:
+    before, after = runs.before, runs.after
     unit = _readings(name, before)[0].unit
     means = [_mean(name, side) for side in (before, after)]
     change = ReadingChange(name=name, unit=unit, before=means[0], after=means[1])
@@ -294,7 +296,7 @@ def _change(name: str, before: Repeats, after: Repeats, method: Method) -> Readi
         lacking = _readings(name, before if change.before is None else after)
         reason = next((reading.reason for reading in lacking if reading.value is None), None)
         return replace(change, reason=reason)
-    interval = interval_of(name, before, after, method)
+    interval = _interval_of(name, runs)
     if interval is None:
         return replace(change, ratio=change.after / change.before if change.before else None)
     return replace(
@@ -302,7 +304,7 @@ def _change(name: str, before: Repeats, after: Repeats, method: Method) -> Readi
         ratio=interval.ratio,
         low=interval.low,
         high=interval.high,
-        verdict=_reading_verdict(name, interval, method.margin),
+        verdict=_reading_verdict(name, interval, runs.method.margin),
     )
 
 

@@ -89,7 +89,7 @@ def _what(row: TrialRow) -> Markup:
 
 
 def _line(line: AppliedLine) -> Markup:
-    where = Markup(f' <span class="soft">in {text(line.where)}</span>') if line.where else ""
+    where = Markup(f' <span class="soft">({text(line.where)})</span>') if line.where else ""
     return tag("p", tag("code", text(line.line)), Markup(where), kind="small")
 
 

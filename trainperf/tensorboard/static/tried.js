@@ -61,7 +61,7 @@ function trial(row, at, ceiling) {
   if (row.value !== null) marks.push(reach(1, row.value, `gained ${kind}`, at), reach(row.low, row.high, "whisker", at));
   return el("div", { class: "trial" },
     el("div", { class: "what" }, row.title,
-      row.lines.map(([line, where]) => el("p", { class: "small" }, el("code", {}, line), where ? el("span", { class: "quiet" }, ` in ${where}`) : null)),
+      row.lines.map(([line, where]) => el("p", { class: "small" }, el("code", {}, line), where ? el("span", { class: "quiet" }, ` (${where})`) : null)),
       el("p", { class: "quiet small" }, [row.note, loss].filter(Boolean).join("; "))),
     el("div", { class: "forest" }, marks),
     el("div", { class: "speed" }, el("b", {}, row.speedup), ` ${row.interval}`),
