@@ -1,7 +1,7 @@
-"""Generator of what the documentation takes from the code: tables, and the picture of the rooms.
+"""Generator of what is taken from the code: tables, the picture of the rooms, JSON Schemas.
 
-    python -m scripts.render_docs              rewrite the generated parts in docs/
-    python -m scripts.render_docs --check      write nothing; exit 1 where a page is stale
+    python -m scripts.render_docs              rewrite the generated parts in docs/, and the schemas
+    python -m scripts.render_docs --check      write nothing; exit 1 where something is stale
     python -m scripts.render_docs --out DIR    write every page with generated parts below DIR
 
 A page holds prose, and tables between `<!-- NAME: generated -->` and `<!-- NAME: end -->`.
@@ -17,10 +17,13 @@ from functools import cache
 from pathlib import Path
 
 from scripts.docs.picture import architecture
+from scripts.docs.schemas import IDS, ids, schemas
 from scripts.docs.tables import TABLES
 
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SCHEMAS = ROOT / "trainperf" / "schemas"
 PICTURE = Path("contributing", "architecture.svg")
 
 _PART = re.compile(r"<!-- (\w+): generated -->\n(.*?)<!-- \1: end -->", re.DOTALL)
@@ -70,14 +73,20 @@ def main() -> int:
     fresh = pages()
     if lost := missing(fresh):
         raise SystemExit(f"no page shows {', '.join(lost)}: put the markers back")
-    stale = [path for path, text in fresh.items() if _differs(given.out / path, text)]
+    files = {given.out / path: text for path, text in fresh.items()}
+    if given.out == DOCS:
+        files |= {SCHEMAS / name: text for name, text in schemas().items()}
+        if not given.check:  # a name that is new is listed with the next rendering
+            files[IDS] = ids()
+    stale = [file for file, text in files.items() if _differs(file, text)]
     if given.check:
-        for path in stale:
-            print(f"docs/{path} is stale: run python -m scripts.render_docs", file=sys.stderr)
+        for file in stale:
+            name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+            print(f"{name} is stale: run python -m scripts.render_docs", file=sys.stderr)
         return int(bool(stale))
-    for path in stale:
-        (given.out / path).parent.mkdir(parents=True, exist_ok=True)
-        (given.out / path).write_text(fresh[path], encoding="utf-8")
+    for file in stale:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(files[file], encoding="utf-8")
     return 0
 
 

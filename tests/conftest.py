@@ -15,10 +15,13 @@ pytest_plugins = ["support.retries"]
 
 # The name, not the constant of `trainperf.audit.chip_cache`: most tests load no torch.
 CACHE = "TRAINPERF_CACHE"
+MACHINE = "TRAINPERF_MACHINE"
 
 
 def pytest_configure() -> None:
     """Keep this machine's figures out of the user's cache, and let tests interrupt processes."""
+    # A process beside each of hundreds of fits takes longer than they do; tests of it say so.
+    os.environ.setdefault(MACHINE, "0")
     os.environ.setdefault(CACHE, str(Path(tempfile.gettempdir()) / "trainperf-tests"))
     # A shell ignores SIGINT for what it starts in the background, and so would every process that
     # a test starts there: Ctrl-C would not end it.

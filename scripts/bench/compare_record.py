@@ -16,6 +16,7 @@ import torch
 
 from scripts.bench.compare_loops import KINDS, Extra, Make, kinds, train
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.comparison.compared_run import SampleFold
 from trainperf.core.machine.clocks import HostClock
@@ -152,7 +153,7 @@ def read_back(path: Path) -> StepBlock:
     """The steady steps of a run of one rank on disk."""
     fold = SampleFold()
     for blocks in Replay(Run.open(path)).blocks():
-        fold.observe(blocks)
+        fold.observe(JobBlock.of(blocks))
     return fold.sample()[0]
 
 

@@ -3,7 +3,8 @@
     python -m scripts.bench.fault_proofs --kind unseen --seconds 150 --json FILE
 
 Called again with the same file it goes on with the scripts that are not in it.  What is compared
-with a gain was said of the faulty run of the first pair.
+with a gain was said of the faulty run of the first pair; with `--predicted FILE` of the faulty run
+that `--predict FILE` made before any twin ran.
 """
 
 import argparse
@@ -15,8 +16,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, repeat
 from pathlib import Path
 from typing import TypeVar
@@ -58,7 +59,7 @@ class Proof:
     """What was said of one script, and what `prove` says of its twin."""
 
     name: str
-    expected: tuple[str, ...]
+    expected: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
     """Ids of all findings in their order."""
     right: bool = False
@@ -80,21 +81,46 @@ class Proof:
     failure: str = ""
 
 
-def proven(kind: str, name: str, script: Script) -> Proof:
-    """One script against its twin."""
+def predicted(kind: str, name: str, script: Script) -> Proof:
+    """What is said of one script before its twin runs."""
+    begun_s = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "scripts.bench.fault_proofs", "--train", f"{kind}/{name}"]
+        paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        subprocess.run(
+            [*command, "--keep", folder],
+            cwd=ROOT,
+            env={**installed(), "PYTHONPATH": paths},
+            check=True,
+            timeout=LONGEST_S,
+            stdout=subprocess.DEVNULL,
+        )
+        findings = evidence_of(Path(folder)).summary.findings
+    return replace(_prediction(name, script, findings), seconds=time.perf_counter() - begun_s)
+
+
+def proven(kind: str, name: str, script: Script, before: Proof | None = None) -> Proof:
+    """One script against its twin, and against what was said *before*, if it was."""
     training = f"{sys.executable} -m scripts.bench.fault_proofs --train {kind}/{name}"
     begun_s = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "runs"
-        command = [sys.executable, "-m", "trainperf", "prove", training, f"{training} --fixed"]
-        command += ["--pairs", str(PAIRS), "--format", "json", "--out", str(out)]
-        paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        ended = _ended(command, {**installed(), "PYTHONPATH": paths})
+        ended = compared(training, f"{training} --fixed", out)
         seconds = time.perf_counter() - begun_s
         if isinstance(ended, str):
-            return Proof(name=name, expected=script.expected, seconds=seconds, failure=ended)
+            return replace(before or Proof(name=name), seconds=seconds, failure=ended)
         findings = evidence_of(out / "before-1").summary.findings
-    return _judged(name, script, findings, ended, seconds)
+    stated = before or _prediction(name, script, findings)
+    about = findings[0] if findings and stated.right else None
+    return replace(_judged(stated, about, ended), seconds=seconds)
+
+
+def compared(before: str, after: str, out: Path) -> Comparison | str:
+    """What `prove` says of two commands, below *out*; else why it says nothing."""
+    command = [sys.executable, "-m", "trainperf", "prove", before, after]
+    command += ["--pairs", str(PAIRS), "--format", "json", "--out", str(out)]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return _ended(command, {**installed(), "PYTHONPATH": paths})
 
 
 def _ended(command: Sequence[str], environment: Mapping[str, str]) -> Comparison | str:
@@ -113,16 +139,9 @@ def _ended(command: Sequence[str], environment: Mapping[str, str]) -> Comparison
     return comparison
 
 
-def _judged(
-    name: str,
-    script: Script,
-    findings: tuple[Finding, ...],
-    comparison: Comparison,
-    seconds: float,
-) -> Proof:
+def _prediction(name: str, script: Script, findings: tuple[Finding, ...]) -> Proof:
     first = findings[: len(script.expected)]
     right = {finding.id for finding in first} == set(script.expected)
-    clock = comparison.headline
     return Proof(
         name=name,
         expected=script.expected,
@@ -133,13 +152,20 @@ def _judged(
         share=first[0].fraction if first else None,
         bound=bound_of(first) if right else None,
         usual=first[0].expected_gain if right and len(first) == 1 else None,
+        verdict="not proven yet",
+    )
+
+
+def _judged(prediction: Proof, about: Finding | None, comparison: Comparison) -> Proof:
+    clock = comparison.headline
+    return replace(
+        prediction,
         # Weights and data are drawn anew by every process: that the loss differs shows nothing.
         verdict=clock.verdict if clock else comparison.verdict,
         clock=clock.clock if clock else "",
         gain=_ends(comparison.speedup),
-        scope_gain=_scope_gain(comparison, first[0]) if right else None,
+        scope_gain=_scope_gain(comparison, about) if about else None,
         pairs=len(comparison.before.paths),
-        seconds=seconds,
     )
 
 
@@ -150,6 +176,11 @@ def _scope_gain(comparison: Comparison, finding: Finding) -> tuple[float, float,
         return gains.get("fit")
     if finding.id == "padding":
         return gains.get("steady step")
+    return mean_step_gain(comparison)
+
+
+def mean_step_gain(comparison: Comparison) -> tuple[float, float, float] | None:
+    """Of the mean steady step, with its interval."""
     mean = next((each for each in comparison.readings if each.name == "step_mean_s"), None)
     if mean is None or not mean.ratio or not mean.low or not mean.high:
         return None
@@ -160,13 +191,23 @@ def _ends(gain: Speedup | None) -> tuple[float, float, float] | None:
     return None if gain is None else (gain.value, gain.low, gain.high)
 
 
-def train(place: str, *, fixed: bool) -> None:
-    """Train one of the two, longer than its script says."""
+def train(place: str, *, fixed: bool, keep: Path | None) -> None:
+    """Train one of the two, longer than its script says; *keep* is where its run stays."""
     kind, name = place.split("/")
     (choice,) = (each for each in KINDS if each == kind)
+    with ExitStack() as stack:
+        stack.enter_context(longer())
+        out = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(quiet())
+        scripts(choice)[name].train(out / "run", fixed=fixed)
+
+
+@contextmanager
+def longer() -> Iterator[None]:
+    """Fits are `TIMES` as long, on one thread."""
     init, batches = pl.Trainer.__init__, LoopMonitor.batches
 
-    def longer(self: pl.Trainer, *, max_epochs: int = 1, **options: object) -> None:
+    def more(self: pl.Trainer, *, max_epochs: int = 1, **options: object) -> None:
         init(self, max_epochs=TIMES * max_epochs, **options)  # type: ignore[arg-type]
 
     def again(self: LoopMonitor, loader: Iterable[T]) -> Iterator[T]:
@@ -174,11 +215,9 @@ def train(place: str, *, fixed: bool) -> None:
 
     torch.set_num_threads(1)  # as the tests do: two threads on shared cores wait for each other
     with ExitStack() as stack:
-        stack.enter_context(patch.object(pl.Trainer, "__init__", longer))
+        stack.enter_context(patch.object(pl.Trainer, "__init__", more))
         stack.enter_context(patch.object(LoopMonitor, "batches", again))
-        out = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        stack.enter_context(quiet())
-        scripts(choice)[name].train(out / "run", fixed=fixed)
+        yield
 
 
 def _row(proof: Proof) -> tuple[str, ...]:
@@ -218,10 +257,11 @@ def main() -> None:
     """Prove what is not proven yet, print the table, and keep it."""
     given = _arguments()
     if given.train:
-        train(given.train, fixed=given.fixed)
+        train(given.train, fixed=given.fixed, keep=given.keep)
         return
-    kept = json.loads(given.json.read_text())["proofs"] if given.json.exists() else []
-    proofs = [msgspec.convert(row, Proof) for row in kept]
+    target = given.predict or given.json
+    earlier = {proof.name: proof for proof in _kept(given.predicted)}
+    proofs = _kept(target)
     begun_s = time.perf_counter()
     for name, script in scripts(given.kind).items():
         done = {proof.name for proof in proofs}
@@ -229,10 +269,13 @@ def main() -> None:
             continue
         if time.perf_counter() - begun_s > given.seconds:
             break
-        proofs.append(proven(given.kind, name, script))
+        if given.predict:
+            proofs.append(predicted(given.kind, name, script))
+        else:
+            proofs.append(proven(given.kind, name, script, earlier.get(name)))
         print(f"{name}: {proofs[-1].verdict}, {proofs[-1].seconds:.0f} s", file=sys.stderr)
         rows = [asdict(proof) for proof in proofs]
-        write_json(given.json, {"score": score(proofs), "proofs": rows})
+        write_json(target, {"score": score(proofs), "proofs": rows})
     head = (
         "script",
         "found",
@@ -249,17 +292,26 @@ def main() -> None:
     print(f"\n{score(proofs)}\n{machine_line()}")
 
 
+def _kept(file: Path | None) -> list[Proof]:
+    if file is None or not file.exists():
+        return []
+    return [msgspec.convert(row, Proof) for row in json.loads(file.read_text())["proofs"]]
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kind", choices=KINDS, default="unseen")
     parser.add_argument("--only", action="append", help="a script; may be repeated")
     parser.add_argument("--seconds", type=float, default=150, help="no proof begins later")
     parser.add_argument("--json", type=Path, help="figures so far, and where they are kept")
+    parser.add_argument("--predict", type=Path, help="only train the faulty ones, and write here")
+    parser.add_argument("--predicted", type=Path, help="what is compared with the gains")
+    parser.add_argument("--keep", type=Path, help="with --train: where its run stays")
     parser.add_argument("--train", metavar="KIND/NAME", help="only train this script")
     parser.add_argument("--fixed", action="store_true", help="train its twin")
     given = parser.parse_args()
-    if not given.train and given.json is None:
-        parser.error("--json FILE is needed")
+    if not (given.train or given.json or given.predict):
+        parser.error("--json FILE or --predict FILE is needed")
     return given
 
 

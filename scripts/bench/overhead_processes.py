@@ -21,7 +21,7 @@ from statistics import median
 
 import torch
 
-from scripts.bench.alternation import Cost, Stopwatch, Turns
+from scripts.bench.alternation import Cost, Stopwatch
 from scripts.bench.contenders import NOTHING, Contender
 from scripts.bench.harness import (
     PairedEstimate,
@@ -33,6 +33,7 @@ from scripts.bench.harness import (
     write_json,
 )
 from scripts.bench.loops import SETTINGS, Setting
+from scripts.bench.pipe_turns import MARK, PipeTurns, heard, let_go_on
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S
@@ -40,20 +41,6 @@ from trainperf.core.readings import OVERHEAD_S
 
 TARGETS = {"recipe": 1.005, "shapes": 1.005, "bare": 1.03}
 """Of the wall time of a step: 15 ms in the first two, about 1 ms in the last."""
-
-
-_MARK = "overhead_processes:"
-"""Begins what a process tells its parent."""
-
-
-class PipeTurns(Turns):
-    """Turns that the parent process gives, line by line."""
-
-    def swap(self, me: int) -> None:
-        """Say that the block is over, and wait for the next turn."""
-        del me
-        print(_MARK, file=sys.__stdout__, flush=True)
-        sys.stdin.readline()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,32 +108,19 @@ def _in_turns(
     with tempfile.TemporaryDirectory() as place:
         children = [_child(setting, each, options, place) for each in (NOTHING, contender)]
         for child in children:
-            _read(child)  # warmed up
+            heard(child)  # warmed up
         for block in range(options.blocks):
             for child in children if block % 2 else children[::-1]:
-                _write(child)
-                _read(child)
+                let_go_on(child)
+                heard(child)
         ended = []
         for child in children:
-            _write(child)
-            figures = json.loads(_read(child))
+            let_go_on(child)
+            figures = json.loads(heard(child))
             costs = [Cost(**cost) for cost in figures["blocks"]]
             ended.append(Process(blocks=costs, said_us=figures["said_us"]))
             child.wait()
     return ended[0], ended[1]
-
-
-def _write(child: "subprocess.Popen[str]") -> None:
-    if child.stdin is not None:
-        child.stdin.write("\n")
-        child.stdin.flush()
-
-
-def _read(child: "subprocess.Popen[str]") -> str:
-    for line in child.stdout or ():
-        if line.startswith(_MARK):  # a launcher may speak too
-            return line.removeprefix(_MARK)
-    raise RuntimeError(f"a process ended with {child.wait()}: its error is above")
 
 
 def _child(
@@ -196,7 +170,7 @@ def main() -> None:
     if options.child:
         setting = settings[options.setting[0]]
         chosen = next(each for each in setting.contenders() if each.name == options.child)
-        print(_MARK + json.dumps(asdict(fit(setting, chosen, options.blocks, options.steps))))
+        print(MARK + json.dumps(asdict(fit(setting, chosen, options.blocks, options.steps))))
         return
     rows: list[ProcessRow] = []
     for name in options.setting or list(TARGETS):

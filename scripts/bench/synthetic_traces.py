@@ -14,7 +14,7 @@ FORMS = ("kineto", "compact", "pretty")
 """As the profiler prints it; on one line; one value a line, as tools rewrite it."""
 
 _BETWEEN = {"kineto": ",\n  ", "compact": ",", "pretty": ",\n"}
-_FRESH = 10_000_000
+FRESH = 10_000_000
 """What is added to the ids of each copy."""
 
 _MARK = re.compile(r'"@@([tin])(\d+)@@"|@@(s)(\d+)@@')
@@ -61,7 +61,7 @@ def _copies(source: Original, events: int, form: str) -> Iterator[str]:
 
 
 def _template(events: list[dict[str, Any]], form: str) -> tuple[str, list[tuple[str, int]]]:
-    text = _BETWEEN[form].join(_printed(_marked(event), form) for event in events)
+    text = _BETWEEN[form].join(_printed(marked(event), form) for event in events)
     holes = [
         (mark.group(1) or mark.group(3), int(mark.group(2) or mark.group(4)))
         for mark in _MARK.finditer(text)
@@ -70,7 +70,7 @@ def _template(events: list[dict[str, Any]], form: str) -> tuple[str, list[tuple[
 
 
 def _filled(text: str, holes: list[tuple[str, int]], copy: int, span_ns: int) -> str:
-    later_ns, fresh = copy * span_ns, copy * _FRESH
+    later_ns, fresh = copy * span_ns, copy * FRESH
     values: list[str | int] = []
     for kind, value in holes:
         if kind == "t":
@@ -81,20 +81,21 @@ def _filled(text: str, holes: list[tuple[str, int]], copy: int, span_ns: int) ->
     return text % tuple(values)
 
 
-def _marked(event: dict[str, Any]) -> dict[str, Any]:
-    marked = dict(event)
+def marked(event: dict[str, Any]) -> dict[str, Any]:
+    """An event with marks for what differs from copy to copy: time, ids, number of the step."""
+    copy = dict(event)
     if "ts" in event:
-        marked["ts"] = f"@@t{int(event['ts'] * 1000)}@@"
+        copy["ts"] = f"@@t{int(event['ts'] * 1000)}@@"
     if "id" in event:
-        marked["id"] = f"@@i{event['id']}@@"
+        copy["id"] = f"@@i{event['id']}@@"
     if str(event.get("name", "")).startswith("ProfilerStep#"):
-        marked["name"] = f"ProfilerStep#@@s{event['name'][13:]}@@"
+        copy["name"] = f"ProfilerStep#@@s{event['name'][13:]}@@"
     if "args" in event:
-        marked["args"] = dict(event["args"])
+        copy["args"] = dict(event["args"])
         for key in ("correlation", "External id"):
             if key in event["args"]:
-                marked["args"][key] = f"@@n{event['args'][key]}@@"
-    return marked
+                copy["args"][key] = f"@@n{event['args'][key]}@@"
+    return copy
 
 
 def _printed(event: dict[str, Any], form: str) -> str:

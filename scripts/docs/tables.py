@@ -7,20 +7,26 @@ import argparse
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 from trainperf.analysis.doctor import CHECKS
 from trainperf.analysis.doctor import title_of as title_of_check
 from trainperf.analysis.rules import RULES, Rule
+from trainperf.analysis.run.trial_offers import OFFERS
 from trainperf.commands import COMMANDS
 from trainperf.commands.cli import Command, load, parser_of
-from trainperf.core.phases import DISQUALIFYING, TAGS
+from trainperf.core.docstrings import CONFIRM, WRONG, DocumentedText, documented
+from trainperf.core.phases import DISQUALIFYING, GAPS, PHASES, TAGS, Gap, Phase
 from trainperf.core.steps.records import FACTS
+from trainperf.importers import FORMATS, LogFormat
 from trainperf.meters import METERS, Measure, Meter
 from trainperf.meters.phases import PhaseTime
+from trainperf.reports.explanations import derived_readings
+from trainperf.traces.findings import TRACE_RULES
 
 
-BETTER = {"lower": "↓", "higher": "↑", None: ""}
+BETTER = {"lower": "↓", "higher": "↑", "": "", None: ""}
 
 
 def readings() -> str:
@@ -32,17 +38,39 @@ def readings() -> str:
 def phases() -> str:
     """One row per phase reading: its first sentence, for the second is the same for all."""
     rows = [
-        (f"`{meter.name}`", _first_sentence(meter.__doc__ or ""))
+        (f"`{meter.name}`", _cell(documented(meter.__doc__).means))
         for meter in METERS
         if isinstance(meter, PhaseTime)
     ]
     return table(("reading (s, steady steps, lower is better)", "mean host time per step"), rows)
 
 
+def derived() -> str:
+    """One row per reading that no meter makes."""
+    rows = [
+        (f"`{entry.id}`", entry.unit, BETTER[entry.better], "steady", _cell(entry.prose))
+        for entry in derived_readings()
+    ]
+    return table(("reading", "unit", "better", "steps", "definition"), rows)
+
+
+def slots() -> str:
+    """One row per phase, then per gap: what happens in it, and when its time misleads."""
+    listed: tuple[Phase | Gap, ...] = (*PHASES, *GAPS)
+    rows = [
+        (f"`{slot.label}`", "phase" if slot in PHASES else "gap", _of_slot(slot)) for slot in listed
+    ]
+    return table(("phase or gap", "", "the host is, or what happens"), rows)
+
+
 def facts() -> str:
     """One row per fact that a probe can record."""
     rows = [(f"`{fact.name}`", fact.unit, _sentence(fact.meaning)) for fact in FACTS.values()]
     return table(("fact of a step", "unit", "meaning"), rows)
+
+
+def _of_slot(slot: Phase | Gap) -> str:
+    return _limited(replace(slot.about, means=f"{slot.about.means}."))
 
 
 def tags() -> str:
@@ -56,16 +84,29 @@ def findings() -> str:
     families: dict[str, list[Rule]] = {}
     for rule in RULES:
         families.setdefault(inspect.getmodule(rule).__name__.rpartition(".")[0], []).append(rule)  # type: ignore[union-attr]  # a rule is a function of a module
-    return "\n\n".join(_family(package, rules) for package, rules in sorted(families.items()))
+    tables = [_family(package, rules) for package, rules in sorted(families.items())]
+    rows = [(f"`{rule.__name__}`", _prose(rule.__doc__ or "")) for rule in TRACE_RULES]
+    of_traces = table(("finding", "when, and what bounds its gain"), rows)
+    return "\n\n".join([*tables, f"### Traces\n\nRules of `trainperf trace`.\n\n{of_traces}"])
 
 
 def checks() -> str:
     """One row per check of the doctor, in their order."""
     rows = [
-        (f"`{check.__name__}`", title_of_check(check), _prose(_details(check.__doc__ or "")))
+        (
+            f"`{check.__name__}`",
+            title_of_check(check),
+            _limited(documented(check.__doc__), promise=False),
+        )
         for check in CHECKS
     ]
     return table(("check", "what it promises", "note"), rows)
+
+
+def trials() -> str:
+    """One row per built-in trial, changes before ceilings."""
+    rows = [(f"`{offer.id}`", offer.kind, offer.does) for offer in OFFERS]
+    return table(("trial", "kind", "what it does"), rows)
 
 
 def commands() -> str:
@@ -110,12 +151,11 @@ def _family(package: str, rules: Sequence[Rule]) -> str:
 
 
 def _command(command: Command) -> str:
-    rows = [
-        (_spelled(action), _cell(action.help or ""), _default(action))
-        for action in _actions(parser_of(command))
-    ]
-    arguments = table(("argument", "what it is", "default"), rows)
-    return f"## trainperf {command.name}\n\n{command.about}\n\n{arguments}"
+    rows = [(_spelled(action), _cell(action.help or "")) for action in _actions(parser_of(command))]
+    arguments = table(("argument", "what it is"), rows)
+    examples = "\n".join(f"* `trainperf {command.name} {typed}`" for typed in command.examples)
+    parts = (f"## trainperf {command.name}", command.about, examples, arguments)
+    return "\n\n".join(filter(None, parts))
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
@@ -136,26 +176,20 @@ def _spelled(action: argparse.Action) -> str:
     return f"`{' '.join(filter(None, (', '.join(action.option_strings), value)))}`"
 
 
-def _default(action: argparse.Action) -> str:
-    if not action.option_strings or action.default in (None, False, argparse.SUPPRESS):
-        return ""
-    return f"`{action.default}`"
-
-
 def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|").replace("%%", "%").strip()
 
 
 def _prose(docstring: str) -> str:
     """A docstring on one line, fit for a cell: without sections such as `Args:`."""
-    paragraphs = inspect.cleandoc(docstring).split("\n\n")
-    kept = [text for text in paragraphs if not re.match(r"(Args|Returns|Raises):", text)]
-    return _cell(" ".join(kept))
+    return _limited(documented(docstring))
 
 
-def _details(docstring: str) -> str:
-    """All but the first line."""
-    return "\n\n".join(inspect.cleandoc(docstring).split("\n\n")[1:])
+def _limited(text: DocumentedText, *, promise: bool = True) -> str:
+    """What it means and how it is measured, when not to believe it, and what confirms it."""
+    about = text.prose if promise else text.measured
+    limits = ((WRONG, text.wrong), (CONFIRM, text.confirm))
+    return _cell(" ".join([about, *(f"*{name}:* {what}" for name, what in limits if what)]))
 
 
 def _first_sentence(docstring: str) -> str:
@@ -170,14 +204,37 @@ def _sentence(clause: str) -> str:
     return f"{clause[0].upper()}{clause[1:]}."
 
 
+def logs() -> str:
+    """A heading and a table for each format of logs: phase by phase, then gaps and facts."""
+    return "\n\n".join(map(_log, FORMATS))
+
+
+def _log(kind: LogFormat) -> str:
+    held = [name for name in kind.holds if name not in {phase.label for phase in PHASES}]
+    named = [*(phase.label for phase in PHASES if phase is not Phase.OTHER), *held]
+    named += [name for name in kind.lacks if name not in named]
+    rows = [
+        (f"`{name}`", _cell(kind.holds.get(name) or f"not covered: {kind.lacks[name]}"))
+        for name in named
+        if name in kind.holds or name in kind.lacks
+    ]
+    rows.append(("all other facts", "not covered"))
+    about = f"## {kind.name}\n\nRecognised by {kind.marks}. {_sentence(kind.clock)}"
+    return f"{about}\n\n{table(('phase, gap or fact', 'in the log'), rows)}"
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "readings": readings,
     "phases": phases,
+    "derived": derived,
+    "slots": slots,
     "facts": facts,
     "tags": tags,
     "findings": findings,
     "checks": checks,
+    "trials": trials,
     "commands": commands,
     "callbacks": callbacks,
+    "logs": logs,
 }
 """Name in a page's markers, and what makes the table."""

@@ -9,6 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from recipes.cases.case import Case
+from recipes.cases.picture import verdicts
+from recipes.cases.text import overview, tally
 from trainperf.core.formatting.html.markup import (
     Markup,
     bullets,
@@ -169,6 +174,17 @@ def _accuracy(part: Json) -> list[Markup]:
     return [paragraph(counts), table(("planted", "found in", "verdict"), rows, words=(0, 1, 2))]
 
 
+def _cases(part: Json) -> list[Markup]:
+    """The verdicts of a recipe that is made of cases."""
+    if not part.get("figures"):
+        return []
+    cases = msgspec.convert(part["figures"]["cases"], list[Case])
+    verdict_rows = overview(cases)
+    reasons = [f"{case.name}: {case.reason}" for case in cases]
+    drawn = table(verdict_rows.head, verdict_rows.rows, words=(0, len(verdict_rows.head) - 1))
+    return [paragraph(tally(cases)), verdicts(cases), drawn, bullets(reasons)]
+
+
 _COLUMNS = (
     "stage",
     "predicted",
@@ -213,6 +229,9 @@ _DRAWN: dict[str, Callable[[Json], list[Markup]]] = {
     "trace": _trace,
     "overhead": _overhead,
     "accuracy": _accuracy,
+    "claims": _cases,
+    "inference": _cases,
+    "overlap": _cases,
     "walkthrough": _walkthrough,
 }
 

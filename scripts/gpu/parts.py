@@ -128,6 +128,17 @@ def _walkthrough(place: CheckSetup) -> Sequence[str]:
     return ("-m", "recipes.gpt2", *(size if place.cuda else toy), *out)
 
 
+def _recipe(name: str) -> Callable[[CheckSetup], Sequence[str]]:
+    """A recipe of cases: what it has finished is in its JSON, also if it was cut short."""
+
+    def command(place: CheckSetup) -> Sequence[str]:
+        size = ("--size", "full" if place.cuda else "small")
+        out = ("--out", str(place.scratch / f"recipe-{name}"))
+        return ("-m", f"recipes.{name}", *size, *out, *_written(place, name))
+
+    return command
+
+
 def _written(place: CheckSetup, name: str) -> Sequence[str]:
     return ("--json", str(place.scratch / f"{name}.json"))
 
@@ -138,6 +149,9 @@ PARTS: tuple[Part, ...] = (
     Part(name="trace", limit_s=50, command=_trace, results=figures("trace")),
     Part(name="overhead", limit_s=50, command=_overhead, results=figures("overhead")),
     Part(name="accuracy", limit_s=60, command=_accuracy, results=figures("accuracy")),
+    Part(name="claims", limit_s=90, command=_recipe("claims"), results=figures("claims")),
+    Part(name="inference", limit_s=60, command=_recipe("inference"), results=figures("inference")),
+    Part(name="overlap", limit_s=60, command=_recipe("overlap"), results=figures("overlap")),
     # Last, since it takes what the others have left; each of its stages is kept as it ends.
     Part(name="walkthrough", limit_s=480, command=_walkthrough, results=walkthrough, least_s=45.0),
 )

@@ -139,3 +139,45 @@ def test_nonsense_is_refused_in_one_line(arguments: list[str], said: str, compar
     assert (code, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "options", "decision", "code"),
+    [
+        (20.0, (), "keep", 0),
+        (45.0, (), "discard", 1),
+        (30.0, ("--noise", "0.1%"), "discard", 1),
+        (30.0, (), "cannot tell", 3),
+        (30.0, ("--undecided", "pass"), "cannot tell", 0),
+        (30.0, ("--fail-on-regression", "20%"), "keep", 0),
+        (45.0, ("--fail-on-regression", "20%"), "discard", 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_decision(
+    compare: Command,
+    tmp_path: Path,
+    after_ms: float,
+    options: tuple[str, ...],
+    decision: str,
+    code: int,
+) -> None:
+    """Keep what is faster, or passes the gate; discard what is slower, or equal."""
+    before, after = run(tmp_path / "a", 30), run(tmp_path / "b", after_ms)
+
+    said = compare(before, after, "--decide", "--format", "json", *options)
+    (document,) = json.loads(said[1])
+
+    assert (document["decision"], said[0]) == (decision, code)
+    assert f"{decision}: b against a" in compare(before, after, "--decide", *options)[1]
+
+
+def test_runs_that_cannot_be_compared_are_not_decided(compare: Command, tmp_path: Path) -> None:
+    """Exit code 2, and the document says why; without `--decide` the same runs exit with 0."""
+    before, after = run(tmp_path / "a", 30, model="A"), run(tmp_path / "b", 20, model="B")
+
+    code, out, _ = compare(before, after, "--decide", "--format", "json")
+    (document,) = json.loads(out)
+
+    assert (code, document["decision"], document["verdict"]) == (2, "cannot tell", "not comparable")
+    assert document["reason"]
+    assert compare(before, after)[0] == 0

@@ -74,7 +74,7 @@ def test_json_is_the_contract(doctor: Command, tmp_path: Path) -> None:
     SLOW.write(tmp_path / "run")
     found = json.loads(doctor(tmp_path / "run", "--format", "json")[1])
 
-    assert list(found) == ["checks"]
+    assert list(found) == ["schema", "checks"]
     assert [check["id"] for check in found["checks"]] == list(NAMES)
     for check in found["checks"]:
         assert set(check) == {"id", "title", "status", "evidence", "action"}

@@ -5,7 +5,7 @@ from dataclasses import replace as with_options
 from msgspec.structs import replace
 
 from trainperf.commands._comparison import ComparisonOptions
-from trainperf.commands._looks import Periods, _Proof
+from trainperf.commands._looks import Periods, Proof
 from trainperf.core.interleaving.wire import TurnTime
 from trainperf.core.stats.sequential import Looks
 
@@ -23,7 +23,7 @@ def ended_after(
 
     No turn takes longer than another of its side, so the pair is settled early on.
     """
-    proof = _Proof(shown=shown)
+    proof = Proof(shown=shown)
     number = next(
         number
         for number in range(1, 1000)

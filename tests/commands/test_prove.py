@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 from support.docs import SCRIPT
 from support.loops import read
 
+from scripts.render_docs import SCHEMAS
 from trainperf.commands import main
 from trainperf.commands._paired_runs import end_trainings
 from trainperf.core.interleaving.children import can_be_stopped
@@ -63,8 +65,13 @@ def test_a_sleep_that_was_added_is_found_and_the_runs_took_turns(tmp_path: Path)
     ended = prove(tmp_path, "loop.py 0.010", "loop.py 0.015", "--to-the-end", "--format", "json")
 
     assert ended.returncode == 0, ended.stderr
+    assert len(ended.stdout.splitlines()) == 1
+    schema = json.loads((SCHEMAS / "comparison.json").read_text(encoding="utf-8"))
+    Draft202012Validator(schema).validate(json.loads(ended.stdout))
     (found,) = json.loads(ended.stdout)
-    assert found["verdict"] == "slower"
+    assert (found["verdict"], found["decision"]) == ("slower", "discard")
+    assert found["proof"]["pairs"] == 1
+    assert found["proof"]["ended_by"] == "decided"
     assert found["noise"]["source"] == "assumed"
     assert found["speedup"]["value"] == pytest.approx(10 / 15, rel=0.1)
     assert "pair 1 of at most 10" in ended.stderr
@@ -170,13 +177,24 @@ def test_a_process_group_is_signalled_only_while_it_is_known_to_be_ours(
 
 
 def test_trainings_that_measure_nothing_are_told_so(tmp_path: Path) -> None:
-    """Neither a Trainer nor a monitor: no turns."""
+    """Nothing trains: no turns, and why."""
     (tmp_path / "nothing.py").write_text("print('done')")
 
     ended = prove(tmp_path, "nothing.py", "nothing.py")
 
     assert ended.returncode == 2
-    assert "did not take turns; that needs a Lightning Trainer or a LoopMonitor" in ended.stderr
+    assert "did not take turns: no process of the script loaded PyTorch" in ended.stderr
+
+
+def test_trainings_of_fewer_steps_than_a_turn_are_told_so(tmp_path: Path) -> None:
+    """They are recorded, and had no second turn; the message says what to do."""
+    (tmp_path / "loop.py").write_text(LOOP.replace("* 80", "* 3"), encoding="utf-8")
+
+    ended = prove(tmp_path, "loop.py 0.001", "loop.py 0.001")
+
+    assert ended.returncode == 2
+    assert "was over within its first turn of 10 steps" in ended.stderr
+    assert "--every" in ended.stderr
 
 
 EPISODES = """

@@ -223,3 +223,31 @@ def test_without_arguments_it_lists_the_commands(trainperf: Command) -> None:
 
     assert result.returncode == 0
     assert "report" in result.stdout
+
+
+def test_estimates_of_ones_own_change_the_decision_table(
+    run: Path, tmp_path: Path, trainperf: Command
+) -> None:
+    """Written, edited, given: in every format."""
+    file = tmp_path / "effort.toml"
+    assert trainperf("report", run, "--write-effort", file).stdout.startswith(f"wrote {file}")
+    file.write_text(file.read_text(encoding="utf-8").replace("# days =", "days = 7 #", 1))
+
+    assert "your days" in trainperf("report", run, "--effort", file).stdout
+    rows = json.loads(trainperf("report", run, "--effort", file, "--format", "json").stdout)
+    assert rows["decisions"][0]["days"] == 7
+    for form in ("html", "markdown"):
+        assert "your days" in trainperf("report", run, "--effort", file, "--format", form).stdout
+
+
+def test_a_bad_file_of_estimates_is_refused_in_one_line(
+    run: Path, tmp_path: Path, trainperf: Command
+) -> None:
+    """Before anything is printed."""
+    file = tmp_path / "effort.toml"
+    file.write_text("[data_wiat]\nspeedup = 2\n", encoding="utf-8")
+    said = trainperf("report", run, "--effort", file)
+
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "did you mean data_wait" in said.stderr
+    assert len(said.stderr.splitlines()) == 1

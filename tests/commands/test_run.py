@@ -2,15 +2,18 @@
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.docs import SCRIPT
+from support.docs import ROOT, SCRIPT
 
-from trainperf.core.launch_environment import VARIABLE
+from trainperf.core.launch_environment import ENTRY_POINTS, VARIABLE, LaunchOptions
 from trainperf.plugins.lightning_factory import callbacks
+from trainperf.plugins.torch_start import begin
 
 
 UNTOUCHED = SCRIPT.replace(", callbacks=[TrainPerf()]", "").replace(
@@ -44,15 +47,76 @@ def test_a_script_gets_its_own_arguments_and_gives_its_own_exit_code(tmp_path: P
     assert (ended.returncode, ended.stdout) == (3, "['--out', 'x', '--lr=3', 'data']\n")
 
 
-def test_a_script_without_a_trainer_is_told_so(tmp_path: Path) -> None:
-    """Nothing was measured, and the remedy is named."""
-    ended = run(tmp_path, written("print('done')", tmp_path))
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("print('done')", "no process of the script loaded PyTorch"),
+        (
+            "import torch; torch.nn.Linear(1, 1)(torch.ones(1)); print('done')",
+            "to measure inference",
+        ),
+    ],
+    ids=["no torch", "inference"],
+)
+def test_a_script_that_trains_nothing_is_told_so(script: str, why: str, tmp_path: Path) -> None:
+    """Nothing was recorded, and why."""
+    ended = run(tmp_path, written(script, tmp_path))
 
     assert (ended.returncode, ended.stdout) == (0, "done\n")
-    assert (
-        "no Lightning Trainer was created on this machine, so nothing was measured" in ended.stderr
+    assert ended.stderr.startswith("trainperf: nothing was recorded: ")
+    assert why in ended.stderr
+
+
+def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
+    """Its name, its arguments and its path are what `python -m` makes them."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "train.py").write_text(
+        "import os, sys\nassert sys.path[0] == os.getcwd()\nprint(__name__, sys.argv[1:])"
     )
-    assert "LoopMonitor" in ended.stderr
+
+    ended = run(tmp_path, "-m", "package.train", "-m", "--lr=3")
+
+    assert (ended.returncode, ended.stdout) == (0, "__main__ ['-m', '--lr=3']\n")
+
+
+def test_a_script_is_started_as_python_starts_it(tmp_path: Path) -> None:
+    """The first place of its path, its name, and the traceback of its error."""
+    code = "import sys\nassert sys.path[0] == sys.argv[1]\nif __name__ == '__main__':\n    1 / 0"
+    script = written(code, tmp_path)
+
+    ended = run(tmp_path, script, str(tmp_path))
+    bare = subprocess.run(
+        [sys.executable, script, str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+    assert ended.returncode == bare.returncode == 1
+    assert ended.stderr.startswith(bare.stderr)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="no such signals here")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1"])
+def test_signals_of_a_scheduler_reach_the_script(name: str, tmp_path: Path) -> None:
+    """It is ours that torchrun and Slurm know, and the script that has to end."""
+    script = written(
+        f"import signal, sys, time\nsignal.signal(signal.{name}, lambda *_: sys.exit(7))\n"
+        "print('ready', flush=True)\ntime.sleep(60)",
+        tmp_path,
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "trainperf", "run", script],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(getattr(signal, name))
+
+        assert process.wait(30) == 7
 
 
 def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -69,34 +133,97 @@ def test_what_is_no_script_is_refused_in_one_line(tmp_path: Path) -> None:
     assert said[0] == ["trainperf: missing.py: no such file; give the script that trains"]
 
 
-def test_unasked_nothing_is_attached_and_nothing_is_imported() -> None:
-    """Lightning asks at every Trainer of every user."""
-    code = (
-        "import sys; from trainperf.plugins.lightning_factory import callbacks; "
-        "print(callbacks(), sorted(m for m in sys.modules if m in {'torch', 'lightning', 'numpy'}))"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+GROUPS = (
+    "lightning.pytorch.callbacks_factory",
+    "pytorch_lightning.callbacks_factory",
+    "lightning.fabric.callbacks_factory",
+    "torch.backends",
+)
+"""Where Lightning, Fabric and PyTorch ask installed packages."""
 
-    said = subprocess.run(
-        [sys.executable, "-c", code],
+LISTED = """
+import sys
+from importlib.metadata import entry_points
+points = {group: entry_points(group=group) for group in sys.argv[1:]}
+print([group for group in points if any("trainperf" in point.value for point in points[group])])
+"""
+
+
+def listed(path: Path, environment: dict[str, str]) -> str:
+    """The groups in which a process with trainperf installed at a path sees something of ours."""
+    return subprocess.run(
+        [sys.executable, "-S", "-c", LISTED, *GROUPS],  # without what is installed here
+        cwd=path,
         capture_output=True,
         encoding="utf-8",
         env=environment,
         check=True,
+    ).stdout.strip()
+
+
+@pytest.mark.parametrize("editable", [False, True], ids=["wheel", "editable"])
+def test_an_installed_package_has_no_part_in_a_training(editable: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """Lightning, Fabric and PyTorch find us in the processes that a command starts alone."""
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    info = tmp_path / "trainperf-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trainperf\nVersion: 0.1.0\n")
+    groups = {"console_scripts": project["scripts"], **project["entry-points"]}
+    (info / "entry_points.txt").write_text(
+        "\n".join(
+            f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in points.items())
+            for group, points in groups.items()
+        )
+    )
+    paths = [str(tmp_path)]
+    if editable:
+        paths.append(str(ROOT))
+    else:
+        shutil.copytree(ROOT / "trainperf", tmp_path / "trainperf")
+    installed = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+    assert listed(tmp_path, installed) == "[]"
+    assert listed(tmp_path, LaunchOptions().environment(installed)) == str(list(GROUPS))
+
+
+def test_a_python_without_us_trains_as_ever(tmp_path: Path) -> None:
+    """Its entry points are there, the package is not: a word on stderr, and no error."""
+    asked = "import trainperf_launched as t; t.torch_loaded(); print(t.lightning_callbacks())"
+    environment = {**os.environ, "PYTHONPATH": str(ENTRY_POINTS), VARIABLE: "{}"}
+
+    ended = subprocess.run(
+        [sys.executable, "-S", "-c", asked],
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        check=True,
+    )
+
+    assert ended.stdout == "[]\n"
+    assert "trainperf: not measured" in ended.stderr
+
+
+def test_without_a_command_nothing_is_attached_and_nothing_is_loaded() -> None:
+    """Also where an older installation still has its entry points."""
+    code = (
+        "import sys; from trainperf.plugins.lightning_factory import callbacks; "
+        "print(callbacks(), sorted(m for m in sys.modules if m in {'torch', 'lightning', 'numpy'}))"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True
     ).stdout
 
-    assert said == "[] []\n"
+    assert answer == "[] []\n"
 
 
-@pytest.mark.parametrize(
-    "asked",
-    ["no JSON", "[]", "{}x", '{"audit_at": "twenty"}'],
-)
-def test_the_entry_point_never_raises(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed trainperf cannot break anybody's training, whatever the variable holds."""
-    monkeypatch.setenv(VARIABLE, asked)
-
-    assert callbacks() == []
+@pytest.mark.parametrize("options", ["no JSON", "[]", "{}x", '{"audit_at": "twenty"}'])
+def test_the_entry_points_never_raise(options: str) -> None:
+    """Nobody's training is broken, whatever the variable holds."""
+    assert callbacks(options) == []
+    begin(options)
 
 
 def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,26 +232,14 @@ def test_a_part_that_cannot_be_loaded_harms_nobody(monkeypatch: pytest.MonkeyPat
     def unfit(**options: object) -> object:
         raise RuntimeError(f"built for another version: {options}")
 
-    monkeypatch.setenv(VARIABLE, "{}")
     monkeypatch.setattr("trainperf.lightning.callback.AutoTrainPerf", unfit)
 
-    assert callbacks() == []
+    assert callbacks("{}") == []
 
 
-def test_ranks_on_other_machines_are_measured_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_on_other_machines_are_measured_too() -> None:
     """The folder of the command is on one machine only; a rank left out would make all wait."""
-    monkeypatch.setenv(VARIABLE, '{"marker": "/no/such/folder/marker"}')
-
-    assert len(callbacks()) == 1
-
-
-def test_both_groups_of_lightning_lead_to_it() -> None:
-    """`lightning` and `pytorch_lightning` ask by names of their own."""
-    from importlib.metadata import entry_points
-
-    for package in ("lightning.pytorch", "pytorch_lightning"):
-        found = entry_points(group=f"{package}.callbacks_factory", name="trainperf")
-        assert [one.value for one in found] == ["trainperf.plugins.lightning_factory:callbacks"]
+    assert len(callbacks('{"words": "/no/such/folder"}')) == 1
 
 
 @pytest.mark.slow
@@ -140,4 +255,4 @@ def test_a_fit_is_measured_once(script: str, tmp_path: Path) -> None:
     records = list(tmp_path.rglob("steps-rank0.jsonl"))
     last = json.loads(records[0].read_text(encoding="utf-8").splitlines()[-1])
     assert last["steps"] == 40
-    assert "no Lightning Trainer" not in ended.stderr
+    assert "nothing was recorded" not in ended.stderr

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from scripts.render_docs import SCHEMAS
 from trainperf.commands._attempts import AttemptOptions, last_error, try_out
 from trainperf.core.errors import RunError
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
@@ -76,6 +78,8 @@ def test_trials_are_ranked_and_one_run_directory_is_left(tmp_path: Path) -> None
     (trials,) = (tmp_path / "runs").rglob("trials.json")
     document = json.loads(ended.stdout)
     assert document == json.loads(trials.read_text(encoding="utf-8"))
+    schema = json.loads((SCHEMAS / "trials.json").read_text(encoding="utf-8"))
+    Draft202012Validator(schema).validate(document)
     assert [trial["id"] for trial in document["trials"]] == ["optimizer_fused"]
     assert document["script"] == "train.py --lr=3"
     assert document["baseline"]["step_s"] > 0
@@ -103,6 +107,36 @@ def test_a_trial_that_ends_the_script_costs_only_itself(tmp_path: Path) -> None:
     assert len([path for path in (tmp_path / "runs/try").iterdir() if path.is_dir()]) == 1
 
 
+def test_what_can_be_tried_is_listed_and_what_applies_to_a_run(tmp_path: Path) -> None:
+    """Nothing is started; a script is refused, because only its training knows."""
+    script = written(tmp_path)
+    assert command(tmp_path, "--only", "no_update", script).returncode == 0
+    (run,) = (tmp_path / "runs").rglob("trainperf")
+
+    all_of_them = command(tmp_path, "--list")
+    here = json.loads(command(tmp_path, "--list", "--format", "json", str(run)).stdout)
+    refused = command(tmp_path, "--list", script)
+
+    assert "    autocast_bf16      AMP in bf16" in all_of_them.stdout
+    why = {each["id"]: each["why_not"] for each in here}
+    assert why["no_reduction"] == "one rank reduces nothing"
+    assert why["no_update"] == ""
+    assert refused.returncode == 2
+    assert "give a run directory of it" in refused.stderr
+
+
+def test_trackers_that_can_be_silenced_leave_no_run(tmp_path: Path) -> None:
+    """The training is thrown away, whatever the user's shell asks for."""
+    script = written(
+        tmp_path, "step or print(os.environ['WANDB_MODE'], os.environ['COMET_AUTO_LOG_DISABLE'])"
+    )
+
+    ended = command(tmp_path, "--only", "no_update", script)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "disabled 1\n" in (tmp_path / "runs/try/output.txt").read_text(encoding="utf-8")
+
+
 def test_a_script_that_never_trains_is_told_so(tmp_path: Path) -> None:
     """The remedy is named, and nothing is left."""
     (tmp_path / "train.py").write_text("print('done')", encoding="utf-8")
@@ -110,7 +144,7 @@ def test_a_script_that_never_trains_is_told_so(tmp_path: Path) -> None:
     ended = command(tmp_path, "train.py")
 
     assert ended.returncode == 2
-    assert "no Lightning Trainer trained in this script, and no LoopMonitor" in ended.stderr
+    assert "nothing was tried: no process of the script loaded PyTorch" in ended.stderr
     assert not (tmp_path / "runs/try").exists()
 
 

@@ -12,6 +12,7 @@ from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.results import Clock, ClockChange, Comparison, FirstSteps, Speedup
 from trainperf.core.phases import Gap, Tag
+from trainperf.core.readings import SAMPLES_PER_S
 from trainperf.core.stats.verdict import SpeedVerdict
 
 
@@ -179,6 +180,29 @@ def test_a_run_that_is_no_repeat_is_refused(tmp_path: Path) -> None:
 
     assert comparison.verdict == "not comparable"
     assert "is not a repeat" in comparison.reason
+
+
+def test_a_repeat_of_packed_texts_has_more_or_fewer_rows_by_chance(tmp_path: Path) -> None:
+    """Of 32 steady steps some have three rows: a sixth of them here, a third there."""
+
+    def packed(name: str, every: int) -> ComparedRun:
+        steps = [
+            make_step(
+                index,
+                tags=int(Tag.WARMUP) if index < 12 else 0,
+                facts={"samples": 3 if index % every == 0 else 2},
+                forward=10.0,
+            )
+            for index in range(44)
+        ]
+        spec = RankSpec(steps=steps, gaps=(), info=make_info())
+        return read_run(make_run_dir(tmp_path / name / "trainperf", [spec]))
+
+    runs = [packed("a", 6), packed("b", 3)]
+    rows = [run.summary.value(SAMPLES_PER_S) or 0.0 for run in runs]
+
+    assert rows[1] / rows[0] > 1.05
+    assert compare(runs, runs).verdict != "not comparable"
 
 
 def test_a_repeat_that_counted_nothing_is_no_crash(tmp_path: Path) -> None:

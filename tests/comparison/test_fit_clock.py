@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.runs import RankSpec, make_gap, make_info, make_run_dir, make_step
 
-from trainperf.analysis.run import directory
+from trainperf.analysis.run import record_file
 from trainperf.comparison.compare import compare
 from trainperf.comparison.compared_run import ComparedRun, read_run
 from trainperf.comparison.fit_clock import FIT_SAMPLES_PER_S, FIT_STEP_S
@@ -106,8 +106,8 @@ def test_a_gap_is_counted_whose_line_is_read_after_the_block_of_its_step(
         late = {gap.after_step: line for gap, line in zip(gaps, lines[412:], strict=False)}
         rows = [line + late.get(step, b"") for step, line in enumerate(lines[:412])]
         file.write_bytes(b"".join([header, *rows, *lines[412 + len(gaps) :]]))
-    monkeypatch.setattr(directory, "BLOCK_STEPS", 1)
-    monkeypatch.setattr(directory, "_CHUNK_BYTES", 61)
+    monkeypatch.setattr(record_file, "BLOCK_STEPS", 1)
+    monkeypatch.setattr(record_file, "_CHUNK_BYTES", 61)
 
     run = read_run(tmp_path / "whole/trainperf")
 

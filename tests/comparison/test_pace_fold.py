@@ -3,6 +3,7 @@
 import numpy as np
 from support.runs import make_step
 
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.comparison.pace_fold import MOST, PaceFold
 from trainperf.core.steps.block import StepBlock, StepSchema
 
@@ -19,7 +20,7 @@ def fed(number: int, timed_every: int) -> PaceFold:
             )
             for index in range(start, start + 1000)
         ]
-        fold.observe([StepBlock.from_records(steps, schema)])
+        fold.observe(JobBlock.of([StepBlock.from_records(steps, schema)]))
     return fold
 
 
@@ -43,7 +44,7 @@ def test_a_reading_of_waiting_is_of_the_steps_since_the_one_before() -> None:
         make_step(index, facts={"pace_ns": 1.0, "waited_ns": waited_ns[index % 6]}, forward=10.0)
         for index in range(24)
     ]
-    fold.observe([StepBlock.from_records(steps, schema)])
+    fold.observe(JobBlock.of([StepBlock.from_records(steps, schema)]))
     paced = fold.steps()
 
     assert paced is not None

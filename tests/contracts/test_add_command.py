@@ -39,7 +39,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ExtendedPackage:
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (("--help",), "  hello    Greet somebody.\n"),
+        (("--help",), "  hello       Greet somebody.\n"),
         (("hello", "--help"), "  NAME        whom to greet\n"),
         (("hello", "reader"), "hello reader\n"),
     ],

@@ -47,7 +47,8 @@ def test_the_analysis_of_all_ranks_names_none() -> None:
 
 def test_a_writer_that_fails_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
     """Readers see the old contents or the new, never half of them."""
-    target = write_atomically(tmp_path / "summary.json", b"old")
+    target = tmp_path / "summary.json"
+    write_atomically(target, b"old")
 
     def fail_half_way() -> None:
         with drafted(target) as draft:

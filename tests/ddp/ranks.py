@@ -84,7 +84,7 @@ def run(root: Path, name: str, model: Model, *callbacks: Any, **options: Any) ->
     """One fit under `TrainPerf`; leaves what was planted on this rank."""
     strategy = DDPStrategy(process_group_backend="gloo", **options.pop("ddp", {}))
     loader = Loader(options.pop("batches", STEPS), batch=options.pop("batch", None))
-    perf = TrainPerf(report=False)
+    perf = TrainPerf(report=False, aggregate=options.pop("aggregate", False))
     perf.trials = options.pop("trials", None)
     training = trainer(root / name, perf, *callbacks, strategy=strategy, devices=2, **options)
     with contextlib.suppress(PlantedError):
@@ -121,6 +121,7 @@ def tried() -> TrialOptions:
 def main(root: Path) -> None:
     """All fits, in the same order on both ranks."""
     run(root, "healthy", Deep())
+    run(root, "aggregated", Deep(), aggregate=True)
     for name, trials in (("untried", None), ("tried", tried())):
         torch.manual_seed(3)
         run(root, name, Deep(), trials=trials, batches=4 * STEPS)

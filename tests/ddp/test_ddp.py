@@ -18,6 +18,7 @@ FIRST = 2
 
 ALL = (
     "healthy",
+    "aggregated",
     "before_backward",
     "batch_end",
     "unused",
@@ -68,6 +69,14 @@ def test_every_step_has_a_tail_once_the_last_parameter_is_learnt(
     assert tails[:FIRST] == [None] * FIRST
     assert all(isinstance(tail, int) and tail >= 0 for tail in tails[FIRST:])
     assert ran.tagged(Tag.AUDITED) == [1]
+
+
+def test_live_aggregation_under_lightning_is_noted_on_rank_0(ranks: Ranks) -> None:
+    """The group is over torch's store of the job; what the other rank notes is nothing."""
+    notes = [ranks.run("aggregated", rank).totals.notes for rank in (0, 1)]
+
+    assert "windows were aggregated over 2 ranks" in notes[0]["aggregation"]
+    assert "aggregation" not in notes[1]
 
 
 @pytest.mark.real_clock

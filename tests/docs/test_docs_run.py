@@ -1,19 +1,22 @@
 """Every block of code and every command of the documentation runs."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.docs import PAGES, ROOT, TRACES, Block, blocks, make_world, names
+from support.docs import PAGES, ROOT, TRACES, Block, blocks, fill, make_world, names
+from support.object_store import serving
 
 from trainperf.commands import COMMANDS, main
+from trainperf.core.spool import ROOT_VARIABLE
 from trainperf.loop import LoopMonitor
 
 
 TAKES_LONG = ("trainer.fit(", "torch.compile(", "sweep", "benchmark_step(", "assert_no_recompile")
 """What only `scripts/test --all` runs, by what stands in it."""
 
-LASTS = {"view"}
+LASTS = {"view", "watch"}
 """Commands that serve until they are stopped: their arguments are not tried here."""
 
 TRAINS = ("run", "try", "prove", "--script")
@@ -44,11 +47,14 @@ COMMAND_LINES = [
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One for all pages: they only add to it."""
     place = tmp_path_factory.mktemp("world")
     make_world(place)
-    return place
+    with pytest.MonkeyPatch.context() as patch, serving(patch, "experiments") as store:
+        patch.setenv(ROOT_VARIABLE, str(place / "spools"))
+        fill(store.bucket, place)
+        yield place
 
 
 @EACH_PAGE_WITH_CODE
@@ -111,6 +117,17 @@ def test_only_commands_that_exist_are_named() -> None:
 
     assert used <= known
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
+
+
+def test_options_of_try_and_run_stand_before_the_script() -> None:
+    """Behind it they are the script's own: whoever copies the line would not try what is meant."""
+    import re
+
+    options = "only|without|minutes|format|list|out|audit-at|loader-anatomy"
+    wrong = re.compile(rf"trainperf (?:try|run) (?:SCRIPT|[\w/]+\.py)\s+--(?:{options})\b")
+    files = [*PAGES, *(ROOT / "trainperf").rglob("*.py"), *(ROOT / "trainperf").rglob("*.json")]
+
+    assert [file for file in files if wrong.search(file.read_text(encoding="utf-8"))] == []
 
 
 def test_every_page_has_its_place_in_the_site() -> None:

@@ -241,7 +241,7 @@ def test_an_unwritable_directory_is_warned_of_once_and_training_goes_on(
     assert perf.state_dict()["totals"]["steps"] == 4
 
 
-def test_a_directory_that_is_not_local_is_not_taken_for_one(
+def test_a_place_that_is_no_storage_is_not_taken_for_a_directory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lightning writes to such places by other means; no directory of that name appears here."""
@@ -251,7 +251,7 @@ def test_a_directory_that_is_not_local_is_not_taken_for_one(
         training.fit(Model(), Loader(4))
     assert training.global_step == 4
     (told,) = [record.message for record in caplog.records]
-    assert "memory://somewhere is not a local directory; pass TrainPerf(dirpath=...)" in told
+    assert "memory://somewhere: memory:// is no storage" in told
     assert list(tmp_path.iterdir()) == []
 
 

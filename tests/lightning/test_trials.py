@@ -1,7 +1,6 @@
 """Changes are tried in a fit under a Trainer, and the fit ends as if none had been."""
 
 import csv
-import os
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from support.fits import Loader, Model, read, trainer
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
@@ -24,6 +23,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 from trainperf.core.phases import Tag
 from trainperf.lightning import TrainPerf
+from trainperf.lightning.trial_loggers import ModuleLog
 from trainperf.trials import Trial
 from trainperf.trials.builtin.free_loader import free_loader
 from trainperf.trials.training import Training
@@ -51,6 +51,12 @@ class Learner(pl.LightningModule):
             torch.nn.Linear(8, 1),
         )
         self.batch_ids: list[int] = []
+        self.validated = 0
+        self.means: list[float] = []
+
+    def on_train_epoch_end(self) -> None:
+        """Keep the epoch's mean of what was logged."""
+        self.means.append(float(self.trainer.callback_metrics["loss_epoch"]))
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         """The mean square of the output."""
@@ -62,6 +68,7 @@ class Learner(pl.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         """Log a loss."""
+        self.validated += 1
         data = batch[0] if isinstance(batch, list | tuple) else batch
         self.log("val_loss", self.net(data).square().mean())
 
@@ -75,6 +82,26 @@ class Learner(pl.LightningModule):
 def data(rows: int = 96) -> TensorDataset:
     """The same rows every time."""
     return TensorDataset(torch.randn(rows, 4, generator=torch.Generator().manual_seed(1)))
+
+
+def test_what_the_module_logs_is_dropped_as_told_and_comes_back() -> None:
+    """Whether it is logged by itself or in a dictionary."""
+    model = pl.LightningModule()
+    logged: list[str] = []
+    model.log = lambda name, *_, **__: logged.append(name)  # type: ignore[assignment, method-assign]
+    rare = ModuleLog(model)
+    del model.__dict__["log"]
+
+    rare.set_interval(3)
+    for step in range(7):
+        model.log(f"loss{step}", 0.0)
+        rare.step_ended()
+    rare.set_interval(0)
+    model.log("never", 0.0)
+    rare.set_interval(1)
+
+    assert logged == ["loss0", "loss3", "loss6"]
+    assert "log" not in model.__dict__
 
 
 class Stream(IterableDataset[torch.Tensor]):
@@ -99,6 +126,8 @@ def trained(
     with pytest.MonkeyPatch.context() as patched:
         if trials is not None:  # enough to go through all of a trial, and soon over
             patched.setattr("trainperf.trials.start.builtin_trials", lambda _: [])
+            # On a busy machine steps would be unsteady to the end.
+            patched.setattr("trainperf.trials.conductor.WARM_LOOKS", 2)
         training = trainer(tmp_path, perf, **{"max_epochs": 2, "log_every_n_steps": 1, **options})
         training.fit(model, batches, DataLoader(data(8), batch_size=2))
     return model, training
@@ -140,6 +169,10 @@ def test_a_fit_with_trials_ends_bit_by_bit_as_the_same_without(tmp_path: Path, n
         == plain.lr_scheduler_configs[0].scheduler.state_dict()
     )
     assert tried.callback_metrics == plain.callback_metrics
+    assert with_trials.means == without.means
+    assert with_trials.validated == without.validated
+    groups = read(tmp_path / "b" / "trainperf").micro_batches()
+    assert set(groups) == set(read(tmp_path / "a" / "trainperf").micro_batches())
 
 
 @pytest.mark.parametrize("workers", [1])
@@ -243,6 +276,61 @@ def test_nothing_of_a_trial_is_saved_or_logged(
     run = tmp_path / "b" / "trainperf"
     assert results(run)["idle"].pairs
     assert not [path for path in run.iterdir() if path.is_dir()]
+
+
+def test_a_fit_that_ends_amid_a_trial_has_its_change_unmade(tmp_path: Path) -> None:
+    """And the Trainer has its own limits back."""
+    state = {"on": False}
+
+    class Stopped(Learner):
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            if state["on"]:
+                raise KeyboardInterrupt
+            return super().training_step(batch, batch_idx)
+
+    change = Trial("change", lambda: state.update(on=True), lambda: state.update(on=False))
+    perf = TrainPerf(trials=[change], trial_minutes=BRIEF, report=False, dirpath=str(tmp_path))
+    training = trainer(tmp_path, perf, max_epochs=2)
+    with pytest.raises(SystemExit):
+        training.fit(Stopped(), loader(), DataLoader(data(8), batch_size=2))
+
+    assert not state["on"]
+    assert (training.max_epochs, training.limit_val_batches) == (2, 1.0)
+
+
+def test_a_step_that_raises_under_a_change_ends_the_fit_with_the_weights_put_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The trial is named, and can be left out."""
+    state = {"on": False}
+    weights: list[torch.Tensor] = []
+
+    class Fails(Learner):
+        def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+            if state["on"]:
+                raise ArithmeticError("no such thing in this precision")
+            return super().training_step(batch, batch_idx)
+
+    def switch_on() -> None:
+        state.update(on=True)
+        weights[:] = [each.detach().clone() for each in model.parameters()]
+
+    def fit(change: Trial) -> None:
+        perf = TrainPerf(trials=[change], trial_minutes=BRIEF, report=False, dirpath=str(tmp_path))
+        training = trainer(tmp_path, perf, max_epochs=1)
+        training.fit(model, loader(), DataLoader(data(8), batch_size=2))
+
+    model = Fails()
+    change = Trial("change", switch_on, lambda: state.update(on=False), tolerance=None)
+    with pytest.raises(ArithmeticError, match="no such thing"):
+        fit(change)
+
+    assert not state["on"]
+    assert all(map(torch.equal, model.parameters(), weights))
+    tried = results(tmp_path / "trainperf")["change"]
+    assert (tried.verdict, tried.reason) == ("failed", "ArithmeticError in a step with it")
+    assert "ArithmeticError came with change switched on for a trial" in caplog.text
+    assert "trials=[cannot('change', 'it raises')]" in caplog.text
 
 
 # -- what can be switched -------------------------------------------------------------------------
@@ -385,6 +473,27 @@ def test_a_callback_that_is_silenced_hears_nothing(tmp_path: Path) -> None:
     assert len(set(seen.otherwise)) == len(seen.otherwise)
 
 
+def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
+    tmp_path: Path,
+) -> None:
+    """Rich's bar is drawn by a thread, which asks the Trainer for it."""
+
+    def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
+        (mutable,) = training.callbacks()
+        return mutable.mute, mutable.unmute
+
+    def shown(training: "pl.Trainer", model: Learner) -> bool:
+        bar = training.progress_bar_callback
+        assert isinstance(bar, TQDMProgressBar)
+        return bar.is_enabled
+
+    bar = TQDMProgressBar()
+    seen = switched(tmp_path, silence, shown, bar, enable_progress_bar=True)
+
+    assert set(seen.during) == {False}
+    assert set(seen.otherwise) == {True}
+
+
 def test_a_logger_that_is_silenced_is_still_there_for_the_model(tmp_path: Path) -> None:
     """A model may log to it by itself."""
 
@@ -409,7 +518,7 @@ def test_a_logger_that_is_silenced_is_still_there_for_the_model(tmp_path: Path) 
 
 @pytest.mark.real_clock
 def test_a_loader_that_sleeps_is_what_batches_from_memory_save(tmp_path: Path) -> None:
-    """10 ms of sleep and 10 ms of work: twice as fast, within a twentieth."""
+    """10 ms of sleep and 10 ms of work: twice as fast, within a tenth."""
 
     def sleeping(rows: list[Any]) -> torch.Tensor:
         time.sleep(0.010)
@@ -424,7 +533,7 @@ def test_a_loader_that_sleeps_is_what_batches_from_memory_save(tmp_path: Path) -
         trainer(tmp_path, perf).fit(model, batches)
 
     ceiling = results(tmp_path / "trainperf")["free_loader"]
-    assert ceiling.speedup == pytest.approx(2.0, rel=0.07)
+    assert ceiling.speedup == pytest.approx(2.0, rel=0.1)
     assert ceiling.verdict == "faster"
 
 
@@ -516,7 +625,7 @@ def started(
     ended = subprocess.run(
         [sys.executable, "train.py"],
         cwd=work,
-        env={**os.environ, **launch.variable()},
+        env=launch.environment(),
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,16 +10,17 @@ from statistics import median
 
 import pytest
 import torch.multiprocessing as mp
-from support.loop_ranks import LATE_MS, STEPS, train, train_measured_on_rank_0
+from support.loop_ranks import LATE_MS, STEPS, train, train_measured_on_rank_0, train_on_one_cpu
 from support.loops import read
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine
 from trainperf.loop import LoopMonitor
+from trainperf.recording.probes.contention import countable
 from trainperf.testing import FakeClock
 
 
-Start = Callable[[str], subprocess.Popen[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 SCRIPT = """
 import sys
@@ -27,20 +28,20 @@ import torch
 from trainperf.loop import LoopMonitor
 
 monitor = LoopMonitor(sys.argv[1], log_every_n_steps=5)
-for number, batch in enumerate(monitor.batches([torch.ones(2, 3)] * 1000)):
+for number, batch in enumerate(monitor.batches([torch.ones(2, 3)] * 2000)):
     monitor.end_step()
-    if number == 126:
+    if number == {steps} - 1:
         {then}
 """
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Starts the script with what it does after 127 steps."""
+    """Starts the script with what it does after so many steps, 127 unless told."""
 
-    def run(then: str) -> subprocess.Popen[str]:
+    def run(then: str, steps: int = 127) -> subprocess.Popen[str]:
         script = tmp_path / "loop.py"
-        script.write_text(SCRIPT.format(then=then))
+        script.write_text(SCRIPT.format(then=then, steps=steps))
         return subprocess.Popen(
             [sys.executable, script, tmp_path / "runs"],
             stdout=subprocess.PIPE,
@@ -86,8 +87,8 @@ def test_an_error_nobody_caught_ends_the_process_and_the_files(
 
 
 def test_a_killed_process_has_written_whole_lines(start: Start, tmp_path: Path) -> None:
-    """Everything up to the last flush, and fifty steps are the most that wait for one."""
-    process = start("print('now', flush=True); import time; time.sleep(60)")
+    """Everything up to the last flush, and five hundred steps are the most that wait for one."""
+    process = start("print('now', flush=True); import time; time.sleep(60)", steps=1000)
     assert process.stdout is not None
     said = iter(process.stdout)
     while next(said).strip() != "now":  # the first answer may come before it
@@ -99,7 +100,7 @@ def test_a_killed_process_has_written_whole_lines(start: Start, tmp_path: Path) 
 
     assert lines.endswith(b"\n")
     assert [step.index for step in found.steps] == list(range(len(found.steps)))
-    assert 100 <= len(found.steps) <= 126
+    assert 500 <= len(found.steps) <= 1000
     assert b'"kind":"end"' not in lines
     if sys.platform == "linux":  # where a process that is gone can be seen
         assert examine(Run.open(records(tmp_path).parent)).summary.run.state == "killed"
@@ -138,11 +139,13 @@ def test_two_ranks_write_one_run_and_the_late_one_waits_least(tmp_path: Path) ->
         assert found.end.reason == "finished"
         assert found.totals.faults == {}
     tails = [
-        [step.facts["tail_ns"] / 1e6 for step in found.steps if step.facts["tail_ns"] is not None]
+        {step.index: step.facts["tail_ns"] / 1e6 for step in found.steps if step.facts["tail_ns"]}
         for found in ranks
     ]
-    assert [len(found) for found in tails] == [STEPS - 2] * 2
-    lag = median(fast - slow for fast, slow in zip(*tails, strict=True))
+    both = tails[0].keys() & tails[1].keys()
+    # On a busy machine backward may seem to end late: the last gradient is looked for once more.
+    assert len(both) >= STEPS - 6
+    lag = median(tails[0][step] - tails[1][step] for step in both)
     assert 0.75 * LATE_MS < lag < 1.5 * LATE_MS
     summary = json.loads((run / "summary.json").read_text())
     assert len(summary["readings"]["allreduce_tail_s"]["per_rank"]) == 2
@@ -168,3 +171,25 @@ def test_a_monitor_on_rank_0_alone_does_not_hang(tmp_path: Path) -> None:
     assert len(found.steps) == STEPS
     assert found.end.reason == "finished"
     assert found.totals.faults == {}
+
+
+@pytest.mark.slow
+@pytest.mark.ddp
+@pytest.mark.real_clock
+@pytest.mark.skipif(not countable(), reason="this system does not count waiting for a CPU")
+@pytest.mark.parametrize(("ranks", "fires"), [(4, True), (1, False)])
+def test_spawned_ranks_on_one_cpu_are_told_that_they_are_too_many(
+    tmp_path: Path, ranks: int, *, fires: bool
+) -> None:
+    """No launcher says how many there are on this host; one rank on it is healthy."""
+    mp.spawn(train_on_one_cpu, args=(tmp_path, ranks), nprocs=ranks)
+
+    (run,) = (tmp_path / "runs").iterdir()
+    summary = examine(Run.open(run)).summary
+    assert summary.host is not None
+    assert (summary.host.ranks, summary.host.cpus_per_rank) == (ranks, 1 / ranks)
+    told = [finding for finding in summary.findings if finding.id == "oversubscription"]
+    assert bool(told) is fires
+    if fires:
+        assert told[0].title.startswith("4 ranks with 1 thread each on 1 CPU: ")
+        assert (summary.host.waited_fraction or 0) > 0.4

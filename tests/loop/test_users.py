@@ -132,3 +132,24 @@ def test_graphs_built_in_a_validation_are_no_steps_recompilation(tmp_path: Path)
     steps = written(monitor).steps
     assert [step.facts["recompiles"] for step in steps] == [0, 0, 1, 0, 0, 0, 0, 1, 0]
     assert [n for n, step in enumerate(steps) if step.tags & Tag.RECOMPILED] == [2, 7]
+
+
+def test_an_optimizer_that_stands_for_another_is_no_list_of_them(tmp_path: Path) -> None:
+    """As DeepSpeed's wrapper, which is neither torch's class nor iterable."""
+
+    class Standing:
+        def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+            self.optimizer = optimizer
+            self.param_groups = optimizer.param_groups
+            self.state = optimizer.state
+
+    model = torch.nn.Linear(2, 2)
+    standing = Standing(torch.optim.SGD(model.parameters(), lr=0.1))
+    with quiet(tmp_path).watch(model, standing) as monitor:  # type: ignore[arg-type]
+        for batch in monitor.batches([torch.ones(2, 2)] * 10):
+            model(batch).sum().backward()
+            standing.optimizer.step()
+            monitor.end_step()
+
+    assert len(written(monitor).steps) == 10
+    assert written(monitor).totals.faults == {}

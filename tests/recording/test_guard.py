@@ -41,6 +41,18 @@ def test_a_part_that_failed_is_not_called_again() -> None:
     assert guard.faults == {"part": "ValueError: call 2"}
 
 
+def test_an_act_that_failed_is_not_called_again() -> None:
+    """Nor one whose part has failed elsewhere."""
+    guard, part, other = Guard(), Part(fails_at=2), Part()
+    acts = [guard.act("part", part), guard.act("part", other)]
+    for _ in range(5):
+        for act in acts:
+            act()
+
+    assert (part.calls, other.calls) == (2, 1)
+    assert guard.faults == {"part": "ValueError: call 2"}
+
+
 def test_a_fault_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """With what it means for the training; a thousand steps do not say it a thousand times."""
     guard = Guard()

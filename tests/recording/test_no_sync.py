@@ -18,11 +18,11 @@ from trainperf.recording.probes.tokens import TokensProbe
 
 
 PACKAGE = Path(trainperf.__file__).parent
-ROOMS = ("recording", "loop", "lightning")
+ROOMS = ("recording", "loop", "lightning", "huggingface")
 OUTSIDE_THE_LOOP = {
-    "loop/start.py",
     "loop/finish.py",
     "recording/profiling/background_reader.py",
+    "recording/shared_run.py",
 }
 """Run before the first step or after the last one, or wait only there."""
 

@@ -17,13 +17,22 @@ def test_a_flush_is_due_every_so_many_steps() -> None:
     assert schedule.due(10, SECOND)
 
 
-def test_fifty_steps_are_the_most_that_gather() -> None:
+def test_five_hundred_steps_are_the_most_that_gather() -> None:
     """Memory is bounded, whatever a flush cost."""
     schedule = FlushSchedule(1000)
     schedule.done(0, SECOND)
 
+    assert not schedule.due(499, SECOND)
+    assert schedule.due(500, 1)
+
+
+def test_fifty_steps_are_enough_where_a_flush_costs_little() -> None:
+    """However rarely points are logged."""
+    schedule = FlushSchedule(1000)
+    schedule.done(0, 1000)
+
     assert not schedule.due(49, SECOND)
-    assert schedule.due(50, 1)
+    assert schedule.due(50, 200_000)
 
 
 def test_slow_steps_are_flushed_after_five_seconds() -> None:
@@ -44,7 +53,7 @@ def test_nothing_is_flushed_when_nothing_waits() -> None:
 
 
 def test_a_flush_that_cost_a_second_is_not_repeated_for_two_hundred() -> None:
-    """Half a percent at most, as long as fifty steps do not gather."""
+    """Half a percent at most, as long as five hundred steps do not gather."""
     schedule = FlushSchedule(1)
     schedule.done(0, SECOND)
 

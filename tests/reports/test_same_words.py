@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from support.runs import RankSpec, make_run_dir, make_steps
 
+from trainperf.analysis.effort.decisions import decisions
 from trainperf.analysis.run.directory import Run
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import markdown as escaped
@@ -25,11 +26,19 @@ from trainperf.reports.layout.finding_view import (
     finding_view,
 )
 from trainperf.reports.run import markdown
+from trainperf.reports.run.effort_view import (
+    BETTER,
+    CEILING,
+    FAR,
+    GAIN,
+    RETURN,
+    answers,
+)
 from trainperf.reports.run.run_view import headline, run_view
 from trainperf.reports.run.text import full_lines, lines
 
 
-LABELS = [NEXT, WHERE, EFFORT, CONFIDENCE, CONFIRM]
+LABELS = [NEXT, WHERE, GAIN, EFFORT, RETURN, BETTER, CEILING, FAR, CONFIDENCE, CONFIRM]
 FINDINGS = tuple(
     Finding(
         id=f"finding_{number}",
@@ -56,6 +65,7 @@ def seen(tmp_path: Path) -> PageData:
     run = Run.open(make_run_dir(tmp_path / "gpt2" / "trainperf", specs))
     read = load_page_data(run, now_s=0.0)
     summary = msgspec.structs.replace(read.evidence.summary, findings=FINDINGS)
+    summary = msgspec.structs.replace(summary, decisions=decisions(summary))
     return replace(read, evidence=replace(read.evidence, summary=summary))
 
 
@@ -85,11 +95,11 @@ def strings(value: object) -> Iterator[str]:
 
 
 def test_every_renderer_shows_every_line_of_every_finding_in_the_same_words(seen: PageData) -> None:
-    """Title, gain, evidence, and the five labelled rows, in this order."""
+    """Title, gain, evidence, and the labelled rows, in this order."""
     for name, document in documents(seen).items():
         place = 0
         for finding in FINDINGS:
-            view = finding_view(finding)
+            view = finding_view(finding, answers(seen.evidence.summary, finding))
             assert [row.label for row in view.rows] == LABELS
             place = document.rindex(shown(name, view.title))
             for text in (

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,17 @@ import pytest
 
 
 ROOT = Path(__file__).parents[2]
-PARTS = ["tests", "roofline", "trace", "overhead", "accuracy", "walkthrough"]
+PARTS = [
+    "tests",
+    "roofline",
+    "trace",
+    "overhead",
+    "accuracy",
+    "claims",
+    "inference",
+    "overlap",
+    "walkthrough",
+]
 
 
 def gpu_check(*arguments: str, wheels: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -122,7 +133,5 @@ def test_the_page_says_what_failed_and_loads_nothing(checked: tuple[int, Path]) 
     page = checked[1].with_suffix(".html").read_text()
     assert "failed: wheels" in page
     assert all(f"<h2>{name}</h2>" in page for name in PARTS)
-    assert "http://" not in page
-    assert "https://" not in page
-    assert "<script" not in page
-    assert "src=" not in page
+    # Addresses are named, and the namespace of pictures is one; nothing is fetched from any.
+    assert not re.search(r"<(script|link|img|iframe)\b|\bsrc=|@import|url\(", page)

@@ -10,9 +10,12 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
+from support import logs
 from support.runs import RankSpec, make_info, make_run_dir, make_steps
 from torch import nn
 from torch.utils.data import DataLoader
+
+from trainperf.core.places import RemotePath
 
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +133,10 @@ def make_world(place: Path) -> None:
     for rank in range(2):
         spec = RankSpec(steps=make_steps(60, forward=4.0), info=make_info(rank=rank, world_size=2))
         make_run_dir(place / f"machine{rank}" / "trainperf", [spec])
+        titan = logs.torchtitan(logs.steady(60, logs.TITAN), rank=rank)
+        (place / f"rank{rank}.jsonl").write_text(titan, encoding="utf-8")
+    megatron = logs.megatron(logs.steady(400, logs.MEGATRON))
+    (place / "train.log").write_text(megatron, encoding="utf-8")
     longer = SCRIPT.replace("max_steps=40", "max_steps=120")  # enough steady ones for an interval
     for folder, script in ((".", SCRIPT), ("main", longer), ("pull-request", longer)):
         (place / folder / "train.py").write_text(script, encoding="utf-8")
@@ -140,6 +147,16 @@ def make_world(place: Path) -> None:
         elif source.is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).symlink_to(source.resolve())
+
+
+def fill(bucket: RemotePath, place: Path) -> None:
+    """Some of them in object storage."""
+    for name in ("before", "after", "gpt2", "machine0", "machine1"):
+        for records in (place / ("runs/a" if name == "gpt2" else name) / "trainperf").iterdir():
+            (bucket / name / records.name).write_bytes(records.read_bytes())
+    trace = place / "trace.json.gz"
+    if trace.exists():
+        (bucket / "traces" / trace.name).write_bytes(trace.read_bytes())
 
 
 SCRIPT = """

@@ -1,5 +1,6 @@
 """What each of two ranks runs: a plain loop under DDP, in which rank 1 is late."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,3 +95,20 @@ def train_traced(rank: int, base: Path) -> None:
         monitor = LoopMonitor(base / "runs", report=False).watch(model, optimizer).profile(profile)
         with monitor:
             late_steps(monitor, model, optimizer, 12, LATE_MS * rank)
+
+
+def train_on_one_cpu(rank: int, base: Path, ranks: int) -> None:
+    """One of several ranks that may all run on the same CPU only, each with its own model."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(str(base / "store"), ranks), rank=rank, world_size=ranks
+    )
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(512, 512)
+    monitor = LoopMonitor(base / "runs", report=False).watch(model)
+    for batch in monitor.batches([torch.ones(256, 512)] * 150):
+        loss = model(batch).square().mean()
+        loss.backward()
+        monitor.end_step()
+    monitor.close()
+    dist.destroy_process_group()

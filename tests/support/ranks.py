@@ -1,10 +1,54 @@
-"""What two ranks left behind, for the tests that read it."""
+"""Two ranks over gloo, started as an elastic launcher would, and what they left behind."""
 
 import json
+import os
+import socket
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from support.fits import Ran, read
+
+
+PATIENCE_S = 300
+"""Longest time for all fits of both ranks on a busy machine."""
+
+
+def start_two(script: Path, root: Path) -> None:
+    """Run *script ROOT* as two ranks until both have ended; neither outlives the call."""
+    paths = [str(script.parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(_free_port()),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "TORCHELASTIC_RUN_ID": "test",
+    }
+    started = []
+    for rank in ("0", "1"):
+        with (root / f"rank-{rank}.log").open("wb") as log:
+            own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
+            command = [sys.executable, str(script), str(root)]
+            started.append(subprocess.Popen(command, env=own, stdout=log, stderr=log))
+    try:
+        codes = [process.wait(PATIENCE_S) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    logs = "\n".join((root / f"rank-{rank}.log").read_text()[-3000:] for rank in (0, 1))
+    assert codes == [0, 0], logs
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
 
 
 @dataclass

@@ -7,7 +7,7 @@ import pytest
 from support.cases import CASES
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
-from support.verdicts import trial, tried
+from support.tried import trial, tried
 
 from trainperf.core.artifacts import write_document
 from trainperf.core.errors import RunError
@@ -50,7 +50,7 @@ def test_the_page_says_what_the_report_says(tmp_path: Path) -> None:
         "absent": "",
     }
     assert words["phases"][1]["absent"] == "not applicable (CPU)"
-    assert [finding["id"] for finding in words["findings"]] == ["data_wait", "padding", "overflow"]
+    assert [finding["id"] for finding in words["findings"]] == ["data_wait", "overflow", "padding"]
     assert words["findings"][0]["gain"].startswith("at most 1.67× faster")
 
 

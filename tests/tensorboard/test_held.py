@@ -7,7 +7,8 @@ import numpy as np
 from support.runs import RankSpec, encode_rank, make_info, make_run_dir
 from support.tab import a_run, steps_of
 
-from trainperf.analysis.run.directory import Damaged, Run
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.record_file import Damaged
 from trainperf.analysis.run.replay import Replay
 from trainperf.core.steps.block import StepBlock
 from trainperf.tensorboard.runs import HeldRun

@@ -106,8 +106,8 @@ def test_a_log_directory_without_a_run(opened: Opened) -> None:
 
     page.wait_for_selector("text=No run here yet")
 
-    for lines in ATTACH:
-        assert page.get_by_text(lines.value.splitlines()[-1].strip()).is_visible()
+    shown = page.locator("pre:visible").all_inner_texts()
+    assert [lines.value.strip() for lines in ATTACH] == [text.strip() for text in shown]
 
 
 def test_a_window_of_a_trace(logdir: Path, opened: Opened) -> None:

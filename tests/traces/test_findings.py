@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainperf.traces.findings import answer, findings, period_s
+from trainperf.traces.answer import answer
+from trainperf.traces.findings import findings, period_s
 from trainperf.traces.results import (
     Collective,
     Operator,

@@ -10,7 +10,7 @@ from support.traces import MS, Launches, event, step_mark, write_trace
 
 from trainperf.core.errors import TraceError
 from trainperf.traces import job_report
-from trainperf.traces.job_report import report
+from trainperf.traces.job_report import report, trace_files
 from trainperf.traces.results import AnalysisOptions, TraceReport
 
 
@@ -220,3 +220,18 @@ def test_a_report_survives_being_written_and_read(tmp_path: Path) -> None:
     found = report([ranks(tmp_path / "job", [0, 6])])
 
     assert msgspec.json.decode(msgspec.json.encode(found), type=TraceReport) == found
+
+
+def test_of_a_run_of_days_the_capture_of_a_window_is_read(tmp_path: Path) -> None:
+    """The last that begins in it; where none does, those that there are."""
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    for step in (5, 41_000, 43_000, 90_000):
+        (traces / f"rank0-step{step:06d}-3steps.trace.json.gz").write_bytes(b"")
+
+    files, notes = trace_files([tmp_path], (40_000, 50_000))
+
+    assert [file.path.name for file in files] == ["rank0-step043000-3steps.trace.json.gz"]
+    assert "step041000-3steps" in notes[0]
+    with pytest.raises(TraceError, match="there are step000005-3steps"):
+        trace_files([tmp_path], (6, 40_999))

@@ -83,6 +83,17 @@ def test_an_endless_source_begins_anew_where_the_loader_ends() -> None:
     assert list(islice(batches, 5)) == [1, 2, 1, 2, 1]
 
 
+def test_what_was_held_ahead_as_an_epoch_was_left_comes_again() -> None:
+    """Or batches that are compared with each other would not be the same."""
+    source = BatchSource(ahead=1)
+    list(islice(source.over(iter(range(5))), 5))
+    source.replay_only(4)
+    begun = list(islice(source, 3))  # of which the loop has trained on two
+
+    assert begun == [1, 2, 3]
+    assert list(islice(source.over(iter(range(5))), 3)) == [3, 4, 1]
+
+
 def test_the_process_ends_in_place_of_the_next_batch() -> None:
     """With exit code 0: nothing went wrong."""
     source = BatchSource()

@@ -2,17 +2,20 @@
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 import torch
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.trials import conductor as conductor_module
 from trainperf.trials.batch_source import BatchSource
-from trainperf.trials.conductor import Budget, Conductor, EarlierAttempt, Ran
+from trainperf.trials.conductor import Budget, Conductor
+from trainperf.trials.results import EarlierAttempt, Ran
+from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
 
@@ -32,6 +35,7 @@ class Loop:
     on: set[str] = field(default_factory=set)
     switched: list[str] = field(default_factory=list)
     told: list[Trials] = field(default_factory=list)
+    clock_ns: int = 0
     training: Training = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +77,7 @@ class Loop:
             ns *= self.factors[name]
         loss = 1.0 + sum(self.losses.get(name, 0.0) for name in self.on)
         ns *= 1 + self._random.gauss(0, self.noise)
+        self.clock_ns += round(ns)
         return Ran(round(ns), 1.0, loss if conductor.reads_loss else None)
 
     def _switch(self, name: str, *, on: bool = True) -> Callable[[], None]:
@@ -104,13 +109,29 @@ def test_a_planted_speedup_comes_back_in_its_interval() -> None:
     assert result.low <= 1.25 <= result.high
 
 
+def test_the_peak_of_memory_is_read_with_and_without_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the blocks alone, the copy of the state not counted; on a CPU there is none."""
+    loop = Loop()
+    trial = loop.change("smaller", 0.8)
+    plain = by_id(loop.run([trial]))["smaller"]
+    monkeypatch.setattr(loop.training, "peak_bytes", lambda: 700 if loop.on else 900)
+    monkeypatch.setattr(Snapshot, "device_bytes", 100)
+    measured = by_id(loop.run([trial]))["smaller"]
+
+    assert (plain.memory_before, plain.memory_after) == (None, None)
+    assert (measured.memory_before, measured.memory_after) == (800, 600)
+
+
 def test_a_change_that_slows_and_one_that_does_nothing_are_told_apart() -> None:
-    """Both verdicts are decided ones."""
+    """Neither takes more time than it takes to see that there is little to gain."""
     loop = Loop()
     results = by_id(loop.run([loop.change("slower", 1.3), loop.change("same", 1.0)]))
 
     assert results["slower"].verdict == "slower"
-    assert results["same"].verdict == "equal"
+    assert results["same"].verdict in ("equal", "undecided")
+    assert all(each.little_to_gain and each.pairs == LOOKS[0] for each in results.values())
 
 
 def test_results_are_ranked_by_what_was_measured_and_ceilings_come_after() -> None:
@@ -127,6 +148,21 @@ def test_results_are_ranked_by_what_was_measured_and_ceilings_come_after() -> No
 
     single = [result.id for result in trials.trials if not result.parts]
     assert single == ["large", "small", "none", "ceiling"]
+
+
+def test_what_a_high_ceiling_bounds_is_tried_next() -> None:
+    """Though it comes late otherwise: with little time left it is what must not be missed."""
+    loop = Loop()
+    late = replace(loop.change("late", 0.6), late=True, bounded_by="high")
+    other = replace(loop.change("other", 0.7), late=True, bounded_by="low")
+    ceilings = [
+        loop.change("low", 0.95, kind="ceiling", tolerance=None),
+        loop.change("high", 0.5, kind="ceiling", tolerance=None),
+    ]
+    loop.run([*ceilings, loop.change("early", 0.8), late, other])
+
+    order = list(dict.fromkeys(name.split()[0] for name in loop.switched if "+" not in name))
+    assert order[:5] == ["low", "high", "late", "early", "other"]
 
 
 def test_a_change_that_learns_something_else_is_no_gain() -> None:
@@ -161,6 +197,21 @@ def test_the_set_is_measured_not_multiplied() -> None:
     assert best is not None
     assert set(best.parts) == {"first", "third"}
     assert best.speedup == pytest.approx(1 / 0.35, rel=0.03)
+
+
+def test_in_a_short_run_the_best_are_put_together_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The single trials leave them time, though none of the later ones is decided in its own."""
+    loop = Loop(noise=0.5)
+    monkeypatch.setattr(conductor_module, "monotonic_ns", lambda: loop.clock_ns)
+    faster = [loop.change(f"faster_{place}", 0.3) for place in range(2)]
+    same = [loop.change(f"same_{place}", 1.0) for place in range(6)]
+    trials = loop.run([*faster, *same], minutes=0.5)
+
+    assert trials.best is not None
+    assert set(trials.best.parts) == {"faster_0", "faster_1"}
+    assert trials.took_s < 1.1 * 30
 
 
 def test_of_one_group_at_most_one_is_in_a_set() -> None:

@@ -4,14 +4,16 @@ Its kernels are no matrix products: in bf16 they take from as long as in fp32 to
 long, by the size.  So each size is timed, after the fit, in some tens of milliseconds.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from trainperf.audit.chip_benchmark import PRECISIONS, fastest
+from trainperf.audit.chip_benchmark import PRECISIONS
 from trainperf.core.artifacts.audit import AttentionTime, StepAudit
 from trainperf.core.machine.chips import Chip
+from trainperf.core.machine.clocks import monotonic_ns
 
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -19,8 +21,8 @@ Shapes = tuple[tuple[int, ...], ...]
 MOST = 3
 """Sizes: a network has few, and the heaviest decide."""
 
-EACH_S = 0.01
-"""For one size in one precision; longer where four calls are."""
+TURNS = 8
+"""Calls in each precision, in turns: what else runs slows both alike, and rarely all of them."""
 
 LONGEST_S = 0.01
 """A forward that takes longer is not repeated for this."""
@@ -29,7 +31,7 @@ LONGEST_S = 0.01
 def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
     """The heaviest fused attention in fp32, where bf16 has twice the peak; else none.
 
-    Takes some tens of milliseconds for most networks, and about three seconds at most.
+    Takes some tens of milliseconds for most networks, and a few seconds at most.
     """
     peaks = chip.flops_per_s
     if audit.device != "cpu" or peaks.get("bf16", 0.0) < 2 * peaks.get("fp32", 0.0):
@@ -46,21 +48,33 @@ def time_attention(audit: StepAudit, chip: Chip) -> tuple[AttentionTime, ...]:
     # Whatever mode the caller of the fit is in.
     with torch.inference_mode(mode=False), torch.enable_grad():
         return tuple(
-            AttentionTime(
-                shapes=shapes, seconds={name: _both_s(shapes, name) for name in ("fp32", "bf16")}
-            )
+            AttentionTime(shapes=shapes, seconds=_fastest_s(shapes, ("fp32", "bf16")))
             for shapes in heaviest
         )
 
 
-def _both_s(shapes: Shapes, precision: str) -> float:
-    """Seconds of forward and backward."""
+def _fastest_s(shapes: Shapes, precisions: tuple[str, ...]) -> dict[str, float]:
+    """Seconds of forward and backward in each precision, the shortest of several calls."""
+    acts = {precision: _act(shapes, precision) for precision in precisions}
+    times: dict[str, list[int]] = {precision: [] for precision in precisions}
+    for act in acts.values():
+        act()
+    for _ in range(TURNS):
+        for precision, act in acts.items():
+            begin = monotonic_ns()
+            act()
+            times[precision].append(monotonic_ns() - begin)
+    return {precision: min(each) / 1e9 for precision, each in times.items()}
+
+
+def _act(shapes: Shapes, precision: str) -> Callable[[], object]:
+    """Forward and backward in a precision."""
     ones = partial(torch.ones, dtype=PRECISIONS[precision], device="cpu")
     queries, keys, values = (ones(shape, requires_grad=True) for shape in shapes)
     gradient = ones(*shapes[0][:-1], shapes[2][-1])
 
-    def act() -> None:
+    def act() -> object:
         mixed = scaled_dot_product_attention(queries, keys, values)
-        torch.autograd.grad(mixed, (queries, keys, values), gradient)
+        return torch.autograd.grad(mixed, (queries, keys, values), gradient)
 
-    return fastest(act, torch.device("cpu"), EACH_S)[0]
+    return act

@@ -101,8 +101,12 @@ def _key(tensor: Tensor) -> int:
     if tensor.layout is not torch.strided:
         return id(tensor)
     storage = tensor.untyped_storage()
-    # Tensors without data, on the meta device, have no address.
-    return storage.data_ptr() or storage._cdata  # noqa: SLF001 the only identity of a storage
+    identity: int = storage._cdata  # noqa: SLF001 the only identity of a storage
+    try:
+        # Tensors without data, on the meta device, have no address.
+        return storage.data_ptr() or identity
+    except RuntimeError:  # it wraps another tensor, which has the memory: sharded, or on its way
+        return identity
 
 
 # -- look-ups: what is read of a table is what comes out ---------------------------------------

@@ -29,6 +29,7 @@ from trainperf.benchmark.calls import (
     synchronised_clock,
 )
 from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.html.markup import fragment, paragraph, table, tag, text
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, duration, size, times
 from trainperf.core.formatting.wrap import paragraphs
@@ -63,6 +64,11 @@ class StepBenchmark(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return _text([self], [])
 
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        scale = Scale.of(self.median_s)
+        return _html([self], [f"{self.name}: {scale.say(self.median_s)}"])
+
 
 class Versus(msgspec.Struct, frozen=True, kw_only=True):
     """One function against the baseline, from calls timed in turns."""
@@ -90,7 +96,15 @@ class BenchmarkComparison(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float
 
     def __str__(self) -> str:
-        return _text(self.steps, [_sentence(each, self.tolerance) for each in self.versus])
+        return _text(self.steps, self._verdicts)
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        return _html(self.steps, self._verdicts)
+
+    @property
+    def _verdicts(self) -> list[str]:
+        return [_sentence(each, self.tolerance) for each in self.versus]
 
 
 def ratio_interval(ratios: Sequence[float]) -> tuple[float, float | None, float | None]:
@@ -126,8 +140,14 @@ _HEAD = ("", "median", "IQR", "calls", "cold", "peak memory")
 
 
 def _text(steps: Sequence[StepBenchmark], verdicts: Sequence[str]) -> str:
-    table = Table(head=_HEAD, rows=tuple(map(_row, steps)))
-    return "\n".join([*text_table(table), *paragraphs([*verdicts, *_notes(steps)])])
+    grid = Table(head=_HEAD, rows=tuple(map(_row, steps)))
+    return "\n".join([*text_table(grid), *paragraphs([*verdicts, *_notes(steps)])])
+
+
+def _html(steps: Sequence[StepBenchmark], answer: Sequence[str]) -> str:
+    notes = (paragraph(note, "soft") for note in _notes(steps))
+    headings = (tag("h1", text(sentence)) for sentence in answer)
+    return fragment(tag("header", *headings, table(_HEAD, map(_row, steps)), *notes))
 
 
 def _row(step: StepBenchmark) -> tuple[str, ...]:

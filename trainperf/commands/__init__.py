@@ -11,12 +11,17 @@ COMMANDS = (
     "run",
     "try",
     "report",
+    "watch",
     "compare",
     "prove",
+    "bisect",
     "doctor",
     "trace",
+    "explain",
     "view",
     "merge",
+    "import",
+    "completion",
 )
 """The subcommands, in the order of `trainperf --help`."""
 

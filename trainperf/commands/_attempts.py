@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +14,16 @@ from pathlib import Path
 
 import msgspec
 
+from trainperf.analysis.run.directory import Run
 from trainperf.commands._paired_runs import end_trainings, sigterm_as_interrupt, unused_folder
+from trainperf.commands.run import why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import TrialResult, Trials, in_order
 from trainperf.core.errors import RunError
 from trainperf.core.formatting.units import duration
-from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
+from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, words_in
+from trainperf.core.loop_kind import PLAIN, LoopKind, loop_of
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.steps.records import FINISHED
 
@@ -34,6 +38,15 @@ SILENT_S = 600.0
 
 LEAST_MINUTES = 0.25
 """That an attempt has for the trials which are left."""
+
+SILENCED = {"WANDB_MODE": "disabled", "COMET_AUTO_LOG_DISABLE": "1"}
+"""Variables by which trackers leave no run of a training that is thrown away.  MLflow has none."""
+
+_OUTSIDE = (
+    "the loop was tried from outside, where nothing takes its batches over: what changes them was "
+    "not tried (workers, padding, batches from memory), and no loss was compared; for those put "
+    "trainperf.loop.LoopMonitor into the loop, with watch(model, optimizer), and try again"
+)
 
 _POLL_S = 0.25
 _TAIL_BYTES = 1 << 16
@@ -73,6 +86,8 @@ class TriedRun:
     trials: Trials
     warning: str
     """Why trials had no turn; empty where all had theirs."""
+    remark: str
+    """What a loop of this kind does not let one try, and what would; empty where it lets all."""
     interrupted: bool
 
 
@@ -128,6 +143,8 @@ class _Attempt:
     silent_s: float | None
     """How long nothing was heard of it before it was ended for that; `None` if it was not."""
     interrupted: bool
+    unrecorded: str
+    """Why nothing was recorded, as far as its processes have told."""
     trials: Trials | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -145,7 +162,7 @@ class _Attempt:
     def _trained_to_its_end(self) -> bool:
         if self.run is None:
             return False
-        records = _tail(run_directory.record_file(self.run, 0))
+        records = _tail(run_directory.last_part(run_directory.record_file(self.run, 0)))
         return f'"reason":"{FINISHED}"'.encode() in records[-_END_MARK_BYTES:]
 
     def why(self) -> str:
@@ -186,9 +203,11 @@ def _run_directories(folder: Path) -> set[Path]:
 def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
     """Start the script and wait for its end."""
     before = _run_directories(options.out)
-    launch = replace(options.launch, dirpath=str(options.out.resolve()), trials=trials)
     silent_s, interrupted = None, False
-    with _started(options.command, options.out, launch) as process:
+    with (
+        tempfile.TemporaryDirectory(prefix="trainperf-") as words,
+        _started(options.command, options.out, _launch(options, trials, words)) as process,
+    ):
         try:
             silent_s = _watch(process, before, options)
         except KeyboardInterrupt:
@@ -197,13 +216,20 @@ def _attempt(options: AttemptOptions, trials: TrialLaunch) -> _Attempt:
         else:
             end_trainings([process], signal.SIGTERM)
         code = process.wait()
+        why = why_unrecorded(words_in(Path(words)))
     return _Attempt(
         run=_new_run(options.out, before),
         output=_tail(options.out / OUTPUT),
         code=code,
         silent_s=silent_s,
         interrupted=interrupted,
+        unrecorded=why,
     )
+
+
+def _launch(options: AttemptOptions, trials: TrialLaunch, words: str) -> LaunchOptions:
+    out = str(options.out.resolve())
+    return replace(options.launch, dirpath=out, trials=trials, words=words)
 
 
 def _new_run(out: Path, before: set[Path]) -> Path | None:
@@ -219,7 +245,7 @@ def _started(
         (folder / OUTPUT).open("wb") as output,
         subprocess.Popen(  # noqa: S603 the user's own training
             command,
-            env={**os.environ, **launch.variable()},
+            env={**launch.environment(), **SILENCED},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -289,7 +315,17 @@ def _result(latest: _Attempt, last: _Attempt, ended_by: dict[str, str]) -> Tried
             "the script ended before all trials had had their turn; "
             "let it train for more steps or epochs"
         )
-    return TriedRun(path=latest.run, trials=trials, warning=warning, interrupted=last.interrupted)
+    return TriedRun(
+        path=latest.run,
+        trials=trials,
+        warning=warning,
+        remark=_OUTSIDE if _loop(latest.run).coarse else "",
+        interrupted=last.interrupted,
+    )
+
+
+def _loop(run: Path) -> LoopKind:
+    return loop_of(Run.open(run).info.config)
 
 
 def _with_failed(trials: Trials, ended_by: dict[str, str]) -> Trials:
@@ -310,14 +346,11 @@ def _never_tried(last: _Attempt) -> str:
     if last.code:
         return f"the script ended before anything was tried: {last.why()}"
     if last.run is None:
-        return (
-            "nothing was tried: no Lightning Trainer trained in this script, and no LoopMonitor; "
-            "wrap a training loop of your own in trainperf.loop.LoopMonitor"
-        )
-    return (
-        "the training ended before the first trial; let it train for more steps, and give a "
-        "LoopMonitor its model and optimizer: watch(model, optimizer)"
-    )
+        return f"nothing was tried: {last.unrecorded or 'no run was written on this machine'}"
+    watched = ""
+    if _loop(last.run) is PLAIN:
+        watched = ", and give a LoopMonitor its model and optimizer: watch(model, optimizer)"
+    return f"the training ended before the first trial; let it train for more steps{watched}"
 
 
 def _tail(path: Path) -> bytes:

@@ -3,41 +3,55 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from msgspec.structs import replace
 
+from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import TOLERANCE
-from trainperf.commands.cli import CommandResult
-from trainperf.comparison.clocks import Gate, gate, remedy
+from trainperf.commands._engine import is_large
+from trainperf.commands.cli import UNUSABLE, CommandResult
+from trainperf.comparison.clocks import decision_of, gate, remedy
 from trainperf.comparison.compare import Method, compare
 from trainperf.comparison.compared_run import Repeats
-from trainperf.comparison.results import Comparison, FirstSteps
+from trainperf.comparison.results import (
+    Comparison,
+    Decision,
+    FirstSteps,
+    GateOutcome,
+    GateVerdict,
+    ProofFacts,
+)
+from trainperf.core.engines import engine_of
 from trainperf.core.errors import RunError
+from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.html.markup import portable
 from trainperf.core.formatting.units import share
 from trainperf.core.formatting.wrap import WIDTH, wrapped
+from trainperf.core.places import AnyPath
 from trainperf.core.stats.bootstrap import ASSUMED_NOISE
 from trainperf.core.stats.sequential import Looks
 from trainperf.core.stats.verdict import MARGIN
+from trainperf.core.window import RunWindow
 from trainperf.reports.comparison import answer, comparison_markdown, comparison_text
 from trainperf.reports.html.compare import Pair, read
 from trainperf.reports.html.compare import render as page
-from trainperf.reports.layout.json import comparison_json
+from trainperf.reports.layout.json import comparison_json, comparison_line
 
 
 _RENDER = {
     "text": comparison_text,
     "markdown": comparison_markdown,
     "json": comparison_json,
+    "line": comparison_line,
 }
-_MACHINE_READ = frozenset({"json", "html"})
+_MACHINE_READ = frozenset({"json", "line", "html"})
 """Formats to which no line can be added: the exit code alone says that a gate failed."""
 
 
 REGRESSION, UNDECIDED = 1, 3
-"""Exit codes of the gate; 2 is that of runs that cannot be compared."""
+"""Exit codes of the gate, and of a change to discard or of which nothing can be told; 2 is that of
+runs that cannot be compared."""
 
 Undecided = Literal["pass", "fail"]
 
@@ -54,10 +68,16 @@ class ComparisonOptions:
     """The gate: the largest relative slowdown that passes."""
     undecided: Undecided = "fail"
     """What the gate does where the slowdown is neither shown nor excluded."""
+    decide: bool = False
+    """Whether the exit code is that of the decision."""
+    proof: ProofFacts | None = None
+    """What the runs took, where they were made for the comparison."""
     looks: Looks | None = None
     """The plan, where pairs in turns were compared after every pair."""
     first_steps: FirstSteps | None = None
     """What trainings had which were ended before whole periods."""
+    window: RunWindow | None = None
+    """What is compared of each run; `None` for all of it."""
     ending: str = ""
     """A sentence for people: how many pairs it took, and why it ended."""
 
@@ -71,16 +91,23 @@ def options_of(given: argparse.Namespace, noise: float | None = None) -> Compari
         margin=given.margin,
         most_slower=given.fail_on_regression,
         undecided=given.undecided,
+        decide=given.decide,
     )
 
 
-def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -> CommandResult:
+def compare_sides(
+    sides: Sequence[Sequence[AnyPath]], options: ComparisonOptions, engine: str | None = None
+) -> CommandResult:
     """Compare every side after the first with the first, each given as its repeats.
+
+    The *engine* is that of `engine_of`; by default all processors read the files of large runs.
 
     Raises:
         RunError: A path is no run directory, or a gate was set and two runs are not comparable.
     """
-    before, *changed = [read(*side) for side in sides]
+    runs = [[Run.open(path, options.window) for path in side] for side in sides]
+    with engine_of(engine, large=any(is_large(run) for side in runs for run in side)) as opened:
+        before, *changed = read(runs, opened)
     comparisons = [compared(before.runs, after.runs, options) for after in changed]
     if options.form == "html":
         pairs = [
@@ -92,11 +119,15 @@ def compare_sides(sides: Sequence[Sequence[Path]], options: ComparisonOptions) -
         text = _RENDER[options.form](comparisons)
     if options.form not in _MACHINE_READ and options.ending:
         text += "\n" + "\n".join(wrapped(options.ending, WIDTH, "  ")) + "\n"
-    if options.most_slower is None:
+    if options.decide:
+        code, lines = _decided(comparisons, options.undecided)
+    elif options.most_slower is not None:
+        code, lines = _judged(comparisons, options.most_slower, options.undecided)
+    else:
         return CommandResult(text=text, code=0)
-    code, lines = _judged(comparisons, options.most_slower, options.undecided)
     if options.form not in _MACHINE_READ:
-        text += "".join(f"\n{line}\n" for line in lines)
+        shown = map(safe, lines) if options.form == "markdown" else lines
+        text += "".join(f"\n{line}\n" for line in shown)
     return CommandResult(text=text, code=code)
 
 
@@ -109,13 +140,26 @@ def compared(before: Repeats, after: Repeats, options: ComparisonOptions) -> Com
         first_steps=options.first_steps,
         loss_tolerance=TOLERANCE if options.loss_tolerance is None else options.loss_tolerance,
     )
-    comparison = compare(before, after, method)
+    comparison = replace(compare(before, after, method), proof=options.proof)
     limit = options.most_slower
-    if limit is None or options.looks is not None or not comparison.clocks:
-        return comparison
-    if gate(comparison, limit) != "undecided":
-        return comparison
-    return replace(comparison, remedy=remedy(comparison, (before, after), limit))
+    if limit is not None and comparison.clocks:
+        outcome = GateOutcome(limit=limit, verdict=gate(comparison, limit))
+        comparison = replace(comparison, gate=outcome)
+        if outcome.verdict == "undecided" and options.looks is None:
+            why = remedy(comparison, (before, after), limit)
+            comparison = replace(comparison, remedy=why)
+    return replace(comparison, decision=decision_of(comparison))
+
+
+def _decided(comparisons: Sequence[Comparison], undecided: Undecided) -> tuple[int, list[str]]:
+    """The exit code of `--decide`, and a line for each comparison."""
+    lines = [f"{each.decision}: {answer(each)}" for each in comparisons]
+    decisions: list[Decision] = [each.decision for each in comparisons]
+    if any(each.verdict == "not comparable" for each in comparisons):
+        return UNUSABLE, lines
+    if "discard" in decisions:
+        return REGRESSION, lines
+    return (UNDECIDED if "cannot tell" in decisions and undecided == "fail" else 0), lines
 
 
 def _judged(
@@ -136,7 +180,7 @@ def _judged(
     return (UNDECIDED if "undecided" in outcomes and undecided == "fail" else 0), lines
 
 
-def _line(outcome: Gate, comparison: Comparison, limit: float) -> str:
+def _line(outcome: GateVerdict, comparison: Comparison, limit: float) -> str:
     """Why it does not pass."""
     if outcome == "undecided":
         return (

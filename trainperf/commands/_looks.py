@@ -1,16 +1,23 @@
 """Pairs of trainings until they decide: run a pair, look, say what it shows, and stop or go on."""
 
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainperf.commands._comparison import ComparisonOptions, compare_sides, compared
-from trainperf.commands._paired_runs import PairOfRuns, PairOptions, run_pairs
+from trainperf.commands._paired_runs import (
+    PairOfRuns,
+    PairOptions,
+    TrainingCommand,
+    parsed,
+    run_pairs,
+)
 from trainperf.commands.cli import CommandResult
 from trainperf.comparison.clocks import gate
 from trainperf.comparison.compared_run import ComparedRun, read_run
-from trainperf.comparison.results import Comparison, FirstSteps
+from trainperf.comparison.results import Comparison, FirstSteps, ProofEnd, ProofFacts
 from trainperf.core.formatting.escape import encodable
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.interleaving import TurnsSoFar
@@ -46,6 +53,8 @@ class ProofOptions:
     out: Path
     to_the_end: bool = False
     """Whether no training is ended before it is through."""
+    decides: Callable[[Comparison], bool] | None = None
+    """Whether a comparison is all that was wanted; `None`: its verdict, and its gate."""
 
 
 def prove(
@@ -58,7 +67,26 @@ def prove(
         KeyboardInterrupt: Before the first pair showed anything.
         RunError: A training failed, was not measured, or did not take turns.
     """
-    proof = _Proof(shown=replace(shown, looks=Looks(most=options.pairs)))
+    before, after = map(parsed, trainings)
+    # A program reads a line; a list of one comparison, as `compare` prints it.
+    form = "line" if shown.form == "json" else shown.form
+    proof = proof_of((before, after), options, replace(shown, form=form))
+    return compare_sides(proof.paths, proof.options())
+
+
+def proof_of(
+    trainings: tuple[TrainingCommand, TrainingCommand],
+    options: ProofOptions,
+    shown: ComparisonOptions,
+) -> "Proof":
+    """The pairs, and what they show.
+
+    Raises:
+        KeyboardInterrupt: Before the first pair showed anything.
+        RunError: A training failed, was not measured, or did not take turns.
+    """
+    looks = Looks(most=options.pairs)
+    proof = Proof(shown=replace(shown, looks=looks), decides=options.decides)
     pairs = run_pairs(
         trainings,
         PairOptions(
@@ -77,14 +105,17 @@ def prove(
             if not proof.paths[0]:
                 raise
             proof.interrupted = True
-    return compare_sides(proof.paths, replace(proof.shown, ending=proof.ending()))
+    return proof
 
 
 @dataclass(slots=True, kw_only=True)
-class _Proof:
+class Proof:
     """The pairs so far, and what they show."""
 
     shown: ComparisonOptions
+    decides: Callable[[Comparison], bool] | None = None
+    comparison: Comparison | None = None
+    """Of the pairs so far."""
     paths: tuple[list[Path], list[Path]] = field(default_factory=lambda: ([], []))
     runs: tuple[list[ComparedRun], list[ComparedRun]] = field(default_factory=lambda: ([], []))
     begun_ns: int = field(default_factory=monotonic_ns)
@@ -149,10 +180,13 @@ class _Proof:
             first = FirstSteps(steps=steps, period=self.periods.period)
             self.shown = replace(self.shown, first_steps=first.least(self.shown.first_steps))
         self.interrupted = pair.interrupted
-        comparison = compared(*self.runs, self.shown)
+        self.comparison = comparison = compared(*self.runs, self.shown)
         self.comparable = comparison.headline is not None
-        self.decided = is_decided(comparison, self.shown.most_slower)
-        if not self.decided and not self.interrupted:
+        if self.decides is None:
+            self.decided = is_decided(comparison, self.shown.most_slower)
+        else:
+            self.decided = self.decides(comparison)
+        if self.decides is None and not self.decided and not self.interrupted:
             _say(f"{answer(comparison)} {self._remaining(comparison)}")
         self.pair_begun_ns = monotonic_ns()
         return self.decided or self.interrupted
@@ -179,6 +213,24 @@ class _Proof:
             return f"{plural(most - self.pairs, 'more pair')} may not decide it either."
         further = needed - self.pairs
         return f"About {plural(further, 'more pair')}, {duration(further * each_s)}."
+
+    def options(self) -> ComparisonOptions:
+        """How the pairs are to be shown: as asked for, with what they took."""
+        return replace(self.shown, ending=self.ending(), proof=self._facts())
+
+    def _facts(self) -> ProofFacts:
+        ended_by: ProofEnd = "decided" if self.decided else "pairs used up"
+        if not self.comparable:
+            ended_by = "not comparable"
+        elif self.interrupted and not self.decided:
+            ended_by = "interrupted"
+        return ProofFacts(
+            pairs=self.pairs,
+            most_pairs=self.looks.most,
+            ended_by=ended_by,
+            ended_early=self.ended,
+            took_s=self._spent_s(),
+        )
 
     def ending(self) -> str:
         """How many pairs it took, why it ended, and what the verdict stands on."""

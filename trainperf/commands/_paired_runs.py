@@ -6,19 +6,20 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
 
-from trainperf.commands.run import command_of
+from trainperf.commands.run import command_of, why_unrecorded
 from trainperf.core import run_directory
 from trainperf.core.errors import ConfigError, RunError
 from trainperf.core.interleaving import Participant, Referee, TurnsSoFar, new_address
-from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.launch_environment import LaunchOptions, words_in
 
 
 SIDES = ("before", "after")
@@ -66,46 +67,63 @@ class PairOfRuns:
     """Whether that was the user's wish."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingCommand:
+    """How a training is started."""
+
+    words: Sequence[str]
+    """Program and arguments."""
+    cwd: Path | None = None
+    """Its working directory; `None` is that of this process."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that it has in addition."""
+
+
+class TrainingError(RunError):
+    """A training that failed, was not measured, or took no turns; the other may be all right."""
+
+    def __init__(self, side: int, why: str) -> None:
+        super().__init__(why)
+        self.side = side
+        """0 is the one before."""
+
+
 def run_pairs(
-    trainings: tuple[str, str], options: PairOptions
+    trainings: tuple[TrainingCommand, TrainingCommand], options: PairOptions
 ) -> Generator[PairOfRuns, None, None]:
     """Run both trainings, pair after pair, for as long as the caller goes on.
 
     Args:
-        trainings: Command lines, as for a shell.
+        trainings: Before, and after.
         options: How often at most, and how.
 
     Raises:
-        ConfigError: A command line cannot be run.
-        RunError: A training failed, was not measured, or did not take turns.
+        TrainingError: One of them cannot be compared.
     """
-    commands = [_command(training) for training in trainings]
     out = unused_folder(options.out)
     with sigterm_as_interrupt():
         for number in range(1, options.pairs + 1):
             sys.stderr.write(f"trainperf: pair {number} of at most {options.pairs}, in {out}\n")
             folders = [out / f"{side}-{number}" for side in SIDES]
-            yield _run_pair(commands, folders, number, options)
+            yield _run_pair(trainings, folders, number, options)
 
 
 def _run_pair(
-    commands: Sequence[Sequence[str]], folders: Sequence[Path], number: int, options: PairOptions
+    commands: Sequence[TrainingCommand], folders: Sequence[Path], number: int, options: PairOptions
 ) -> PairOfRuns:
     interrupted = False
     with ExitStack() as stack:
         address = stack.enter_context(new_address())
         enough = partial(options.enough, number)
         referee = stack.enter_context(Referee(address, options.steps, enough))
-        trainings = [
-            stack.enter_context(
-                _training(
-                    command,
-                    folder,
-                    Participant(address=str(address), side=side, dirpath=str(folder.resolve())),
-                )
-            )
-            for side, (command, folder) in enumerate(zip(commands, folders, strict=True))
-        ]
+        temporary = (tempfile.TemporaryDirectory(prefix="trainperf-") for _ in SIDES)
+        words = [Path(stack.enter_context(folder)) for folder in temporary]
+        trainings = []
+        for side, (command, folder) in enumerate(zip(commands, folders, strict=True)):
+            dirpath = str(folder.resolve())
+            launch = LaunchOptions(dirpath=dirpath, words=str(words[side]))
+            place = Participant(address=str(address), side=side, dirpath=dirpath)
+            trainings.append(stack.enter_context(_training(command, folder, launch, place)))
         try:
             _wait(trainings, referee, folders)
         except KeyboardInterrupt:
@@ -113,26 +131,36 @@ def _run_pair(
                 raise
             interrupted = True
         end_trainings(trainings, signal.SIGINT)
-    for passed, folder in zip(referee.passed, folders, strict=True):
-        if not passed:
-            raise RunError(
-                f"{folder}: did not take turns; that needs a Lightning Trainer or a LoopMonitor, "
-                "and more steps than a turn has"
-            )
-    runs = (_run_in(folders[0]), _run_in(folders[1]))
+        for side, (passed, folder) in enumerate(zip(referee.passed, folders, strict=True)):
+            if not passed:
+                why = _why_no_turns(folder, words[side], options.steps)
+                raise TrainingError(side, f"{folder}: did not take turns: {why}")
+    runs = (_run_in(folders[0], 0), _run_in(folders[1], 1))
     return PairOfRuns(number=number, runs=runs, ended=referee.settled, interrupted=interrupted)
 
 
+def _why_no_turns(folder: Path, words: Path, steps: int) -> str:
+    """By what it has recorded, or what its processes have told."""
+    if run_directory.has_begun(run_directory.record_file(folder / run_directory.NAME, 0)):
+        return (
+            f"it was over within its first turn of {steps} steps; train for more of them, or give "
+            "--every a smaller number"
+        )
+    return why_unrecorded(words_in(words)) or "nothing was recorded on this machine"
+
+
 @contextmanager
-def _training(command: Sequence[str], out: Path, participant: Participant) -> Iterator[Training]:
+def _training(
+    command: TrainingCommand, out: Path, options: LaunchOptions, participant: Participant
+) -> Iterator[Training]:
     out.mkdir(parents=True)
-    options = LaunchOptions(dirpath=participant.dirpath)
-    own = {**_own_ports(), **options.variable(), **participant.variable()}
+    own = {**_own_ports(), **participant.variable()}
     with (
         _output(out).open("wb") as output,
         subprocess.Popen(  # noqa: S603 the user's own training
-            command,
-            env={**os.environ, **own},
+            command.words,
+            cwd=command.cwd,
+            env={**options.environment({**os.environ, **command.environment}), **own},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -167,9 +195,9 @@ def _wait(trainings: Sequence[Training], referee: Referee, folders: Sequence[Pat
             _end_group(training)
             referee.gone(side)
             if code:
-                raise RunError(_failure(folders[side], code))
+                raise TrainingError(side, _failure(folders[side], code))
         for side, why in list(referee.refused.items()):
-            raise RunError(f"{folders[side]}: {why}")
+            raise TrainingError(side, f"{folders[side]}: {why}")
         time.sleep(_POLL_S)
 
 
@@ -211,11 +239,11 @@ def _failure(out: Path, code: int) -> str:
     return f"{out}: the training ended with exit code {code}: " + " | ".join(lines)
 
 
-def _run_in(out: Path) -> Path:
+def _run_in(out: Path, side: int) -> Path:
     """The run of the first fit in a training's folder."""
     run = out / run_directory.NAME
-    if not run_directory.record_file(run, 0).exists():
-        raise RunError(f"{out}: no run was written; see {_output(out)}")
+    if not run_directory.has_begun(run_directory.record_file(run, 0)):
+        raise TrainingError(side, f"{out}: no run was written; see {_output(out)}")
     return run
 
 
@@ -235,11 +263,17 @@ def unused_folder(base: Path) -> Path:
     return next(path for path in names if not path.exists())
 
 
-def _command(training: str) -> list[str]:
+def parsed(training: str) -> TrainingCommand:
+    """A command line, as for a shell.
+
+    Raises:
+        ConfigError: It cannot be run.
+    """
     try:
         words = shlex.split(training)
     except ValueError as error:
         raise ConfigError(f"{training}: {error}") from None
     if not words:
         raise ConfigError('"": give a training, as in "train.py --lr 3e-4"')
-    return command_of(words[0], words[1:])
+    module = words[0] == "-m" and len(words) > 1
+    return TrainingCommand(words=command_of(words[module], words[1 + module :], module=module))

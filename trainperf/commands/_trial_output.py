@@ -1,17 +1,20 @@
 """Trials on the terminal: a bar while they run, or a line per trial elsewhere; then the answer."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from trainperf.analysis.run.trial_offers import OfferedTrial
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.core.formatting.escape import encodable, plain
 from trainperf.core.formatting.units import times
-from trainperf.reports.layout.json import trials_json
+from trainperf.reports import trial_offers
+from trainperf.reports.layout.json import offers_json, trials_json
 from trainperf.reports.layout.terminal import styled, width_of
+from trainperf.reports.trial_offers import offers_markdown
 from trainperf.reports.trials import lines, trials_markdown
 
 
@@ -76,6 +79,15 @@ def shown(trials: Trials, form: str) -> str:
     if form == "markdown":
         return trials_markdown(trials)
     return styled(lines(trials, width_of(sys.stdout)), sys.stdout)
+
+
+def listed(offers: Sequence[OfferedTrial], run: str, form: str) -> str:
+    """What can be tried, likewise; *run* names the run that was asked about, if one was."""
+    if form == "json":
+        return offers_json(offers)
+    if form == "markdown":
+        return offers_markdown(offers, run)
+    return styled(trial_offers.lines(offers, run, width_of(sys.stdout)), sys.stdout)
 
 
 def _tried(trials: Trials) -> list[TrialResult]:

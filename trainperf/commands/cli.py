@@ -17,7 +17,10 @@ from trainperf.core.formatting.escape import encodable, plain
 UNUSABLE = 2
 INTERRUPTED = 130
 
-ABOUT = "Where every millisecond of a PyTorch training step goes, and what to change first."
+ABOUT = """\
+Where every millisecond of a PyTorch training step goes, and what to change first.
+
+to begin: trainperf run train.py"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +39,16 @@ class Command:
     name: str
     """That of its file, which ends in `_` where it would be a keyword of Python: `try_.py`."""
     about: str
-    """What it does, in a sentence; in ASCII, like all help texts."""
+    """What the user gets, in a sentence; in ASCII, like all help texts."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], str | CommandResult]
     """What it returns goes to stdout."""
+    examples: tuple[str, ...] = ()
+    """Command lines as they are typed, without `trainperf` and the command's name."""
     forwards_arguments: bool = False
     """Whether everything after its first positional argument belongs to another program."""
+    takes_command: bool = False
+    """Whether what follows `--` is another program's command line: its argument `command`."""
 
 
 def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
@@ -52,7 +59,10 @@ def load(package: str, names: Sequence[str]) -> tuple[Command, ...]:
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
     """The parser of a subcommand's own arguments."""
-    parser = _Parser(prog=f"trainperf {command.name}", description=command.about)
+    program = f"trainperf {command.name}"
+    typed = [f"  {program} {example}" for example in command.examples]
+    epilog = "\n".join(["examples:", *typed]) if typed else None
+    parser = _Parser(prog=program, description=command.about, epilog=epilog)
     command.add_arguments(parser)
     return parser
 
@@ -87,10 +97,20 @@ def _result(package: str, names: Sequence[str], arguments: Sequence[str]) -> Com
     name = _top_parser(commands).parse_args(arguments[:1]).command
     command = next(command for command in commands if command.name == name)
     parser = parser_of(command)
+    if command.takes_command and "--" in arguments:
+        # Argparse would give words behind it to whatever argument is free.
+        place = arguments.index("--")
+        given = parser.parse_intermixed_args(arguments[1:place])
+        given.command = [*given.command, *arguments[place + 1 :]]
+        return _output_of(command, given)
     # Options may stand between paths; the parser that allows it takes no `--`.
     in_order = "--" in arguments or command.forwards_arguments
     parse = parser.parse_args if in_order else parser.parse_intermixed_args
-    result = command.run(parse(arguments[1:]))
+    return _output_of(command, parse(arguments[1:]))
+
+
+def _output_of(command: Command, given: argparse.Namespace) -> CommandResult:
+    result = command.run(given)
     return CommandResult(text=result, code=0) if isinstance(result, str) else result
 
 

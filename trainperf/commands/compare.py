@@ -1,40 +1,52 @@
 """`trainperf compare A B [C …]`: whether a change made training faster."""
 
 import argparse
-from pathlib import Path
+from dataclasses import replace
 
+from trainperf.commands._engine import add_engine_option
+from trainperf.commands._options import add_format_option
+from trainperf.commands._window import add_window_options, window_of
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
+from trainperf.core.places import path_of
 from trainperf.reports import PAGES
 
 
 def add_comparison_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of every comparison."""
-    parser.add_argument("--format", choices=PAGES, default="text", help="output format")
+    add_format_option(parser, PAGES)
     parser.add_argument(
         "--loss-tolerance",
         metavar="SHARE",
-        type=_share,
-        help="relative difference up to which the losses match (default: 2%%)",
+        type=share_of,
+        help="relative difference up to which the losses match, as in 2%% or 0.02 (default: 2%%)",
     )
     parser.add_argument(
         "--margin",
         metavar="SHARE",
-        type=_share,
-        help="relative change up to which speeds count as equal (default: 2%%)",
+        type=share_of,
+        help="relative change up to which speeds count as equal, as in 2%% or 0.02 (default: 2%%)",
     )
     parser.add_argument(
         "--fail-on-regression",
         metavar="SHARE",
-        type=_share,
-        help="exit with 0 if a slowdown of more than SHARE is excluded, with 1 if one is shown "
-        "or the loss differs, with 3 if neither, with 2 if the runs are not comparable",
+        type=share_of,
+        help="exit with 0 if a slowdown of more than SHARE is excluded, with 1 if one is shown or "
+        "the loss differs, with 3 if neither, with 2 if the runs are not comparable (default: no "
+        "gate, exit with 0)",
+    )
+    parser.add_argument(
+        "--decide",
+        action="store_true",
+        help="exit with 0 to keep the change (faster, or --fail-on-regression passes), with 1 to "
+        "discard it, with 3 if that cannot be told, with 2 if the runs are not comparable",
     )
     parser.add_argument(
         "--undecided",
         choices=("pass", "fail"),
         default="fail",
-        help="exit with 0 or with 3 where the gate is undecided (default: fail)",
+        help="where the gate or decision is open, exit with 0 (pass) or with 3 (fail) "
+        "(default: fail)",
     )
 
 
@@ -43,16 +55,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="two or more run directories; each is compared with the first; "
+        help="two or more run directories, by path or URL; each is compared with the first; "
         "join repeats of a run with commas, as in a1,a2,a3 b1,b2,b3",
     )
     add_comparison_options(parser)
     parser.add_argument(
         "--noise",
         metavar="SHARE",
-        type=_share,
-        help="run-to-run variation to assume where there are no repeats (default: 2%%)",
+        type=share_of,
+        help="relative variation from run to run, as in 2%% or 0.02, to assume where there are no "
+        "repeats (default: 2%%)",
     )
+    add_window_options(parser)
+    add_engine_option(parser)
 
 
 def _run(given: argparse.Namespace) -> str | CommandResult:
@@ -62,11 +77,12 @@ def _run(given: argparse.Namespace) -> str | CommandResult:
         raise ConfigError(
             "one RUN: give at least two, the run before the change and the run after it"
         )
-    sides = tuple(tuple(map(Path, filter(None, run.split(",")))) for run in given.runs)
-    return compare_sides(sides, options_of(given, given.noise))
+    sides = tuple(tuple(map(path_of, filter(None, run.split(",")))) for run in given.runs)
+    options = replace(options_of(given, given.noise), window=window_of(given))
+    return compare_sides(sides, options, given.engine)
 
 
-def _share(text: str) -> float:
+def share_of(text: str) -> float:
     """A share, written as `5%` or `0.05`."""
     try:
         value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
@@ -79,7 +95,12 @@ def _share(text: str) -> float:
 
 COMMAND = Command(
     name="compare",
-    about="Compare runs: faster or slower, with an interval, and whether the losses match.",
+    about="Tell whether runs are faster than the first, with intervals, and whether losses match.",
+    examples=(
+        "runs/before runs/after",
+        "before1,before2,before3 after1,after2,after3",
+        "runs/main runs/pull-request --fail-on-regression 5%",
+    ),
     add_arguments=_add_arguments,
     run=_run,
 )

@@ -9,31 +9,39 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 
+from trainperf.commands._options import add_format_option
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.run_directory import RECORD_FILES
 from trainperf.reports import NAMES
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", type=Path, nargs="?", help="run directory, or a directory above it"
+        "run",
+        metavar="RUN",
+        type=path_of,
+        nargs="?",
+        help="run directory, or a directory above it, by path or URL",
     )
     parser.add_argument(
         "--script",
         metavar="FILE",
         type=Path,
-        help="run this training script first, then check the run it leaves below RUN; without "
-        "RUN, in an empty working directory",
+        help="run this training script first, then check the run it leaves below RUN, or without "
+        "RUN in an empty working directory (default: nothing is run)",
     )
     parser.add_argument(
         "--baseline",
         metavar="RUN",
-        type=Path,
-        help="earlier run to compare precision and loss with",
+        type=path_of,
+        help="earlier run to compare precision and loss with (default: neither is compared)",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a check failed")
-    parser.add_argument("--format", choices=NAMES, default="text", help="output format")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a check failed, rather than with 0"
+    )
+    add_format_option(parser, NAMES)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
@@ -47,13 +55,14 @@ def _run(given: argparse.Namespace) -> CommandResult:
 
 COMMAND = Command(
     name="doctor",
-    about="Run health checks on a run and print the evidence for each.",
+    about="Check the health of a run: what passes, what fails, and the evidence for each.",
+    examples=("runs/a", "runs/b --baseline runs/a --strict", "--script train.py"),
     add_arguments=_add_arguments,
     run=_run,
 )
 
 
-def _checked(path: Path, name: str | None, given: argparse.Namespace) -> CommandResult:
+def _checked(path: AnyPath, name: str | None, given: argparse.Namespace) -> CommandResult:
     """Check the run at or below *path*, called *name* or else by its directory."""
     from trainperf.analysis.doctor import Case, examined
     from trainperf.analysis.run.directory import Run
@@ -85,7 +94,7 @@ def _checked(path: Path, name: str | None, given: argparse.Namespace) -> Command
 
 
 @contextmanager
-def _run_of(script: Path, below: Path | None) -> Iterator[Path]:
+def _run_of(script: Path, below: AnyPath | None) -> Iterator[Path]:
     """Run *script* in a child process and yield the directory of the run that it wrote.
 
     Its output goes to stderr.  Its working directory is ours if *below* is given; else an empty
@@ -93,6 +102,8 @@ def _run_of(script: Path, below: Path | None) -> Iterator[Path]:
     """
     if not script.is_file():
         raise ConfigError(f"{script}: no such file; give the script that trains")
+    if isinstance(below, RemotePath):
+        raise ConfigError(f"{below}: a script's run is looked for on this machine; give a path")
     with tempfile.TemporaryDirectory(prefix="trainperf-doctor-") as empty:
         folder = Path(empty) if below is None else below
         before = _record_files(folder)

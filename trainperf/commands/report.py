@@ -1,47 +1,120 @@
 """`trainperf report RUN`: the report of a run, from its directory."""
 
 import argparse
+import math
 import sys
 from pathlib import Path
 
+from trainperf.commands._engine import add_engine_option, is_large
+from trainperf.commands._options import add_format_option
+from trainperf.commands._window import add_window_options, window_of
 from trainperf.commands.cli import Command
+from trainperf.core.places import path_of
 from trainperf.reports import PAGES
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", type=Path, help="run directory, or a directory above it"
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        type=path_of,
+        help="run directory, or a directory above it, by path or URL; several are the restarts of "
+        "one job, and are read as one run",
     )
-    parser.add_argument("--format", choices=PAGES, default="text", help="output format")
+    add_format_option(parser, PAGES)
     parser.add_argument(
         "--full",
         action="store_true",
-        help="with text: print every section; the other formats always have them",
+        help="with --format text: print every section; the other formats always have them",
     )
+    parser.add_argument(
+        "--price-per-hour",
+        type=_price,
+        metavar="PRICE",
+        help="price in your currency of an hour of all that the run used, all ranks together; "
+        "adds what the run, a thousand steps and a million tokens cost (default: no costs)",
+    )
+    parser.add_argument(
+        "--price-per-kwh",
+        type=_price,
+        metavar="PRICE",
+        help="price in your currency of a kilowatt-hour; adds what the energy of the devices "
+        "cost, where it was measured (default: no costs)",
+    )
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument(
+        "--effort",
+        type=Path,
+        metavar="FILE",
+        help="TOML file with your own estimates of speed-ups and days of work, for the decision "
+        "table; with --format text it implies --full (default: those of trainperf)",
+    )
+    effort.add_argument(
+        "--write-effort",
+        type=Path,
+        metavar="FILE",
+        help="write such a file for this run, to be edited (default: a report is printed)",
+    )
+    add_window_options(parser)
+    add_engine_option(parser)
 
 
 def _run(given: argparse.Namespace) -> str:
     from datetime import datetime, timezone
 
+    from msgspec.structs import replace
+
+    from trainperf.analysis.effort.decisions import with_estimates
+    from trainperf.analysis.effort.estimates import read_estimates, write_template
     from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.run.joining import joined
     from trainperf.analysis.summarize import summarize
+    from trainperf.analysis.summary.cost import prices_of
+    from trainperf.core.engines import engine_of
     from trainperf.reports.run.formats import FORMATS, rendered
 
+    prices = prices_of(given.price_per_hour, given.price_per_kwh)
+    estimates = None if given.effort is None else read_estimates(given.effort)
     now_s = datetime.now(tz=timezone.utc).timestamp()
-    if given.format == "html":
-        from trainperf.core.formatting.html.markup import portable
-        from trainperf.reports.html.run import load_page_data, render
+    window = window_of(given)
+    runs = [Run.open(path, window if len(given.runs) == 1 else None) for path in given.runs]
+    run = runs[0] if len(runs) == 1 else joined(runs, window)
+    with engine_of(given.engine, large=is_large(run)) as engine:
+        if given.format == "html" and given.write_effort is None:
+            from trainperf.core.formatting.html.markup import portable
+            from trainperf.reports.html.run import load_page_data, render
 
-        return portable(render(load_page_data(Run.open(given.run), now_s=now_s)))
-    summary = summarize(Run.open(given.run), now_s=now_s)
+            data = load_page_data(
+                run, now_s=now_s, engine=engine, prices=prices, estimates=estimates
+            )
+            return portable(render(data))
+        summary = replace(summarize(run, now_s=now_s, engine=engine), prices=prices)
+    if given.write_effort is not None:
+        write_template(summary, given.write_effort)
+        return f"wrote {given.write_effort}: edit it, then give it to --effort\n"
+    summary = summary if estimates is None else with_estimates(summary, estimates)
     if given.format == "text":
-        return rendered(summary, sys.stdout, full=given.full)
+        return rendered(summary, sys.stdout, full=given.full or estimates is not None)
     return FORMATS[given.format](summary)
+
+
+def _price(text: str) -> float:
+    price = float(text)
+    if not 0 <= price < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be 0 or more; leave it out for no cost")
+    return price
 
 
 COMMAND = Command(
     name="report",
     about="Show where a run's time went and what to change first; works while it is training.",
+    examples=(
+        "runs/a",
+        "runs/a --full",
+        "runs/a --steps 10000:20000",
+        "s3://bucket/runs/a --format html > report.html",
+    ),
     add_arguments=_add_arguments,
     run=_run,
 )

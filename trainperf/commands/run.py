@@ -1,80 +1,90 @@
-"""`trainperf run SCRIPT …`: measurement of a Lightning training without changing its script."""
+"""`trainperf run SCRIPT …`: measurement of a training without changing its script."""
 
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from trainperf.commands._options import add_launch_options, check_launch
 from trainperf.commands.cli import Command, CommandResult
 from trainperf.core.errors import ConfigError
-from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.launch_environment import LaunchOptions, Word, words_in
+from trainperf.core.places import storage
 
 
-_UNMEASURED = (
-    "trainperf: no Lightning Trainer was created on this machine, so nothing was measured; "
-    "in a training loop of your own use trainperf.loop.LoopMonitor\n"
-)
+_UNRECORDED = "trainperf: nothing was recorded: "
+_REMEDY = "measure the loop itself with trainperf.loop.LoopMonitor"
+
 _SIGNALLED = 128
 """Added by a shell to the number of the signal that ended a process."""
+
+_FORWARDED = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+"""Signals that a scheduler sends to what it started, which is us.
+
+Ctrl-C comes to the script from the terminal itself.
+"""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="DIR",
-        help="folder for the run directory (default: where the Trainer logs)",
-    )
-    parser.add_argument("--audit-at", metavar="N", type=int, help="audit every operator of step N")
-    parser.add_argument(
-        "--loader-anatomy",
-        action="store_true",
-        help="time the parts of the data loader before the first step",
+        help="folder for the run directory, or its URL (default: the Trainer's own, else runs)",
     )
     parser.add_argument(
-        "script", metavar="SCRIPT", help="Python file, or a command such as torchrun"
+        "script",
+        metavar="SCRIPT",
+        help="Python file, or a command such as torchrun; with -m a module",
     )
-    parser.add_argument(
-        "arguments", metavar="...", nargs=argparse.REMAINDER, help="arguments of the script"
-    )
+    add_launch_options(parser)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
-    if given.audit_at is not None and given.audit_at < 0:
-        raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
-    command = command_of(given.script, given.arguments)
+    check_launch(given)
+    command = command_of(given.script, given.arguments, module=given.module)
     with tempfile.TemporaryDirectory(prefix="trainperf-run-") as folder:
-        marker = Path(folder) / "trainer-built"
         options = LaunchOptions(
-            dirpath=None if given.out is None else str(Path(given.out).resolve()),
+            dirpath=None if given.out is None else str(storage(given.out).resolve()),
             audit_at=given.audit_at,
             loader_anatomy=given.loader_anatomy,
-            marker=str(marker),
+            words=folder,
         )
-        code = _exit_code(command, {**os.environ, **options.variable()})
-        if not marker.exists():
-            sys.stderr.write(_UNMEASURED)
+        code = _exit_code(command, options.environment())
+        why = why_unrecorded(words_in(Path(folder)))
+    if why:
+        sys.stderr.write(f"{_UNRECORDED}{why}\n")
     return CommandResult(text="", code=code)
 
 
 COMMAND = Command(
     name="run",
-    about="Run a Lightning training script and measure it, without changing the script.",
+    about="Measure a training without changing its script, and print where its time goes.",
+    examples=(
+        "train.py --lr 3e-4",
+        "--out runs/a --audit-at 20 train.py",
+        "-m package.train",
+        "torchrun --nproc-per-node 8 train.py",
+    ),
     add_arguments=_add_arguments,
     run=_run,
     forwards_arguments=True,
 )
 
 
-def command_of(script: str, arguments: Sequence[str]) -> list[str]:
-    """The command line of a script, under this Python, or of a command found on `PATH`.
+def command_of(script: str, arguments: Sequence[str], *, module: bool = False) -> list[str]:
+    """The command line of a script or module, under this Python, or of a command on `PATH`.
 
     Raises:
         ConfigError: It is neither.
     """
+    if module:
+        return [sys.executable, "-m", script, *arguments]
     if script.endswith(".py"):
         if not Path(script).is_file():
             raise ConfigError(f"{script}: no such file; give the script that trains")
@@ -82,14 +92,34 @@ def command_of(script: str, arguments: Sequence[str]) -> list[str]:
     program = shutil.which(script)
     if program is None:
         raise ConfigError(
-            f"{script}: neither a Python file nor a command; give the path of the script"
+            f"{script}: neither a Python file nor a command; give the path of the script, or a "
+            "module with -m"
         )
     return [program, *arguments]
 
 
+def why_unrecorded(words: Container[Word]) -> str:
+    """Why nothing was recorded, by what the processes have told; empty where something was."""
+    if Word.RECORDED in words or (Word.TRAINER in words and Word.STEPPED in words):
+        return ""
+    if Word.STEPPED in words:
+        return f"an optimizer was stepped, but no loop was made out around it; {_REMEDY}"
+    if Word.TRAINER in words or Word.LOADED in words:
+        return (
+            "no optimizer was stepped on this machine; to measure inference, put "
+            'trainperf.loop.LoopMonitor(kind="inference") around its loop'
+        )
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        return "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps trainperf from being loaded; unset it"
+    return "no process of the script loaded PyTorch on this machine"
+
+
 def _exit_code(command: Sequence[str], environment: dict[str, str]) -> int:
     """Run it in this terminal and return its exit code."""
-    with subprocess.Popen(command, env=environment) as process:  # noqa: S603 the user's own script
+    with (
+        subprocess.Popen(command, env=environment) as process,  # noqa: S603 the user's own script
+        _forwarding(process),
+    ):
         while True:
             try:
                 code = process.wait()
@@ -97,3 +127,19 @@ def _exit_code(command: Sequence[str], environment: dict[str, str]) -> int:
                 # The terminal interrupts the script as well: it ends its fit by itself.
                 continue
             return code if code >= 0 else _SIGNALLED - code
+
+
+@contextmanager
+def _forwarding(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Pass on what is sent to us, but for what whoever started us has us ignore."""
+    numbers = [getattr(signal, name) for name in _FORWARDED if hasattr(signal, name)]
+    before = {
+        number: signal.signal(number, lambda sent, _: process.send_signal(sent))
+        for number in numbers
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

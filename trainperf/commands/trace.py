@@ -1,9 +1,12 @@
 """`trainperf trace PATH…`: the analysis of profiler traces."""
 
 import argparse
-from pathlib import Path
 
+from trainperf.commands._engine import add_engine_option
+from trainperf.commands._options import add_format_option
+from trainperf.commands._window import add_steps_option
 from trainperf.commands.cli import Command
+from trainperf.core.places import path_of
 from trainperf.reports import NAMES
 
 
@@ -12,26 +15,35 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="+",
-        type=Path,
-        help="trace file (.json, .json.gz), or a directory with one per rank; each job is reported "
-        "on its own",
+        type=path_of,
+        help="trace file (.json, .json.gz), or a directory with one per rank, by path or URL; each "
+        "job is reported on its own",
     )
-    parser.add_argument("--format", choices=NAMES, default="text", help="output format")
+    add_format_option(parser, NAMES)
     parser.add_argument(
-        "--hta", action="store_true", help="add the metrics by the definitions of HTA, to compare"
+        "--hta",
+        action="store_true",
+        help="add the metrics as Holistic Trace Analysis defines them, to compare",
     )
     parser.add_argument(
         "--lanes",
         action="store_true",
-        help="with --format json: add the lanes for drawing a timeline",
+        help="with --format json: add the lanes of a timeline, for those who draw one",
     )
+    add_steps_option(
+        parser,
+        "of a directory, the last capture that begins with one of these steps",
+        "the last capture",
+    )
+    add_engine_option(parser)
 
 
 def _run(given: argparse.Namespace) -> str:
     from trainperf.traces.job_report import reports
     from trainperf.traces.results import AnalysisOptions
 
-    jobs = reports(given.paths, AnalysisOptions(lanes=given.lanes, hta=given.hta))
+    options = AnalysisOptions(lanes=given.lanes, hta=given.hta, steps=given.steps or (None, None))
+    jobs = reports(given.paths, options, given.engine)
     if given.format == "json":
         from trainperf.reports.layout.json import trace_json
 
@@ -48,6 +60,7 @@ def _run(given: argparse.Namespace) -> str:
 COMMAND = Command(
     name="trace",
     about="Show what the device did in profiled steps and what it waited for; one rank or all.",
+    examples=("trace.json.gz", "runs/a/traces", "traces --format json --engine local:4"),
     add_arguments=_add_arguments,
     run=_run,
 )

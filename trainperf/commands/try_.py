@@ -4,8 +4,11 @@ import argparse
 import shlex
 from pathlib import Path
 
+from trainperf.commands._options import add_format_option, add_launch_options, check_launch
 from trainperf.commands.cli import INTERRUPTED, Command, CommandResult
+from trainperf.commands.run import command_of
 from trainperf.core.errors import ConfigError
+from trainperf.core.places import local_path
 from trainperf.reports import NAMES
 
 
@@ -16,62 +19,68 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         metavar="DIR",
-        type=Path,
-        default=Path("runs/try"),
-        help="folder for the run; numbered on if it exists (default: runs/try)",
+        default="runs/try",
+        help="folder for the run, with a number behind it if it exists (default: runs/try)",
     )
     parser.add_argument(
         "--minutes",
         metavar="N",
         type=float,
         default=_MINUTES,
-        help=f"for all trials together, the start of the script excluded (default: {_MINUTES:g})",
+        help="minutes that all trials together may take, without the start of the script "
+        f"(default: {_MINUTES:g})",
     )
     parser.add_argument(
-        "--only", metavar="ID", action="append", default=[], help="try this; may be repeated"
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="try this change, as --list names it; may be repeated (default: all that apply)",
     )
     parser.add_argument(
         "--without",
         metavar="ID",
         action="append",
         default=[],
-        help="do not try this; may be repeated",
+        help="leave this change out, as --list names it; may be repeated (default: none)",
     )
-    parser.add_argument("--format", choices=NAMES, default="text", help="output format")
-    parser.add_argument("--audit-at", metavar="N", type=int, help="audit every operator of step N")
     parser.add_argument(
-        "--loader-anatomy",
+        "--list",
         action="store_true",
-        help="time the parts of the data loader before the first step",
+        help="train nothing: list what can be tried, or with a run directory as SCRIPT what "
+        "applies to that run",
     )
+    add_format_option(parser, NAMES)
     parser.add_argument(
-        "script", metavar="SCRIPT", help="Python file, or a command such as torchrun"
+        "script",
+        metavar="SCRIPT",
+        nargs="?",
+        help="Python file, or a command such as torchrun; with -m a module",
     )
-    parser.add_argument(
-        "arguments", metavar="...", nargs=argparse.REMAINDER, help="arguments of the script"
-    )
+    add_launch_options(parser)
 
 
 def _run(given: argparse.Namespace) -> CommandResult:
     from trainperf.commands._attempts import AttemptOptions, try_out
     from trainperf.commands._trial_output import shown, trial_progress
-    from trainperf.commands.run import command_of
     from trainperf.core.launch_environment import LaunchOptions, TrialLaunch
 
+    if given.list:
+        return CommandResult(text=_listed(given), code=0)
     _check(given)
     trials = TrialLaunch(
         minutes=given.minutes,
         only=tuple(given.only),
         without=tuple(given.without),
-        script=shlex.join([given.script, *given.arguments]),
+        script=shlex.join([*["-m"] * given.module, given.script, *given.arguments]),
     )
-    command = command_of(given.script, given.arguments)
+    command = command_of(given.script, given.arguments, module=given.module)
     launch = LaunchOptions(audit_at=given.audit_at, loader_anatomy=given.loader_anatomy)
     with trial_progress() as progress:
         tried = try_out(
             AttemptOptions(
                 command=command,
-                out=given.out,
+                out=local_path(given.out),
                 launch=launch,
                 trials=trials,
                 tell=progress.tell,
@@ -79,9 +88,11 @@ def _run(given: argparse.Namespace) -> CommandResult:
             )
         )
         if given.only and not tried.trials.trials:
-            progress.say(f"--only {' '.join(given.only)}: no trial of this training is named so")
-        if tried.warning:
-            progress.say(tried.warning)
+            progress.say(
+                f"--only {' '.join(given.only)}: no trial of this training is named so, see --list"
+            )
+        for sentence in filter(None, (tried.warning, tried.remark)):
+            progress.say(sentence)
         progress.say(f"the run is {tried.path}")
     text = shown(tried.trials, given.format)
     return CommandResult(text=text, code=INTERRUPTED if tried.interrupted else 0)
@@ -89,18 +100,45 @@ def _run(given: argparse.Namespace) -> CommandResult:
 
 COMMAND = Command(
     name="try",
-    about="Try changes in a training that is thrown away, and measure what each would bring.",
+    about="Measure what each change would bring, in a training that is thrown away.",
+    examples=(
+        "train.py",
+        "--only autocast_bf16 --minutes 1 train.py --lr 3e-4",
+        "--list",
+        "--list runs/a",
+    ),
     add_arguments=_add_arguments,
     run=_run,
     forwards_arguments=True,
 )
 
 
+def _listed(given: argparse.Namespace) -> str:
+    """What can be tried, or applies to a run."""
+    from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.run.trial_offers import offered_trials
+    from trainperf.commands._trial_output import listed
+    from trainperf.core.artifacts import read_document
+    from trainperf.core.artifacts.trials import Trials
+
+    if given.script is None:
+        return listed(offered_trials(None, None), "", given.format)
+    if Path(given.script).is_file() or given.module:
+        raise ConfigError(
+            f"--list {given.script}: a script is known once it trains; give a run directory of it, "
+            "or leave it out to see all trials"
+        )
+    run = Run.open(Path(given.script))
+    offers = offered_trials(run.info, read_document(Trials, run.path))
+    return listed(offers, str(run.path), given.format)
+
+
 def _check(given: argparse.Namespace) -> None:
+    if given.script is None:
+        raise ConfigError("no SCRIPT: give a Python file, or --list to see what can be tried")
     if given.minutes <= 0:
         raise ConfigError(f"--minutes {given.minutes:g}: must be above 0; try {_MINUTES:g}")
-    if given.audit_at is not None and given.audit_at < 0:
-        raise ConfigError(f"--audit-at {given.audit_at}: steps count from 0; try --audit-at 20")
+    check_launch(given)
     both = sorted({*given.only} & {*given.without})
     if both:
         raise ConfigError(f"--only and --without {both[0]}: give one of the two")

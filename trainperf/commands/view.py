@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError, RunError
+from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.run_directory import RECORD_FILES
 
 
@@ -18,12 +19,16 @@ _LAST_PORT = 65535
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "run", metavar="RUN", type=Path, help="run directory, or a directory above it"
+        "run",
+        metavar="RUN",
+        type=path_of,
+        help="run directory, or a directory above it, on this machine",
     )
     parser.add_argument(
         "--port",
+        metavar="N",
         type=_port,
-        help="port to listen on; 0 for any (default: 6006, or the next free one)",
+        help="port to listen on, on 127.0.0.1; 0 is any free one (default: 6006, or the next free)",
     )
 
 
@@ -50,13 +55,19 @@ COMMAND = Command(
     about="Open a run in TensorBoard, also while it is training; Ctrl-C stops it.",
     add_arguments=_add_arguments,
     run=_run,
+    examples=("runs/a", "runs --port 0"),
 )
 
 
-def _log_directory(run: Path) -> Path:
+def _log_directory(run: AnyPath) -> Path:
     """The folder that holds the run and its neighbours; a folder of runs stands for itself."""
     from trainperf.analysis.run.directory import Run
 
+    if isinstance(run, RemotePath):
+        raise ConfigError(
+            f"{run}: TensorBoard reads directories of this machine; copy it with `trainperf merge "
+            f"--copy {run} --out {run.name}`"
+        )
     try:
         opened = Run.open(run)
     except RunError:
@@ -65,7 +76,8 @@ def _log_directory(run: Path) -> Path:
             return run
         raise
     files = {file.path.resolve() for attempt in opened.attempts for file in attempt}
-    return opened.path.parent if run.resolve() in {opened.path.resolve(), *files} else run
+    is_the_run = run.resolve() in {opened.path.resolve(), *files}
+    return Path(str(opened.path.parent)) if is_the_run else run
 
 
 def _served(logdir: Path, port: int | None) -> str:

@@ -2,13 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec.structs import replace
 
 from trainperf.comparison.compared_run import ComparedRun, Repeats
 from trainperf.comparison.fit_clock import FIT_STEP_S
-from trainperf.comparison.results import ClockChange, Comparison, Remedy, Speedup
+from trainperf.comparison.results import (
+    ClockChange,
+    Comparison,
+    Decision,
+    GateVerdict,
+    Remedy,
+    Speedup,
+)
 from trainperf.core.readings import FIRST_STEP_S, STEP_S
 from trainperf.core.stats.verdict import (
     Repeated,
@@ -18,8 +24,6 @@ from trainperf.core.stats.verdict import (
     repeats_to_reach,
 )
 
-
-Gate = Literal["pass", "regression", "undecided"]
 
 PROOF_PAIRS, PROOF_STEPS = 10, 210
 """Of a `trainperf prove` by its defaults that is not decided sooner; a pair is longer where
@@ -68,7 +72,7 @@ def reconciled(clocks: Sequence[ClockChange]) -> tuple[ClockChange, ...]:
     )
 
 
-def gate(comparison: Comparison, limit: float) -> Gate:
+def gate(comparison: Comparison, limit: float) -> GateVerdict:
     """Whether a change that slows training by more than *limit* is excluded, or shown.
 
     *Regression*: a clock is slower by its whole 95 % interval, and its estimate is beyond the
@@ -82,12 +86,24 @@ def gate(comparison: Comparison, limit: float) -> Gate:
     return "undecided" if "undecided" in outcomes or not outcomes else "pass"
 
 
-def _gate(clock: ClockChange, limit: float) -> Gate:
+def _gate(clock: ClockChange, limit: float) -> GateVerdict:
     gain = clock.speedup
     # One whose interval is not believed excludes and shows nothing.
     if clock.verdict != "undecided" and gain.high < 1 and 1 / gain.value - 1 > limit:
         return "regression"
     return "pass" if 1 / gain.low - 1 <= limit else "undecided"
+
+
+def decision_of(comparison: Comparison) -> Decision:
+    """What to do with the change: by its gate, or else by whether it is faster."""
+    if comparison.verdict == "not comparable":
+        return "cannot tell"
+    if comparison.gate is not None:
+        decisions: dict[GateVerdict, Decision] = {"pass": "keep", "regression": "discard"}
+        return decisions.get(comparison.gate.verdict, "cannot tell")
+    if comparison.verdict == "undecided":
+        return "cannot tell"
+    return "keep" if comparison.verdict == "faster" else "discard"
 
 
 def remedy(comparison: Comparison, sides: Sequence[Repeats], limit: float | None = None) -> Remedy:

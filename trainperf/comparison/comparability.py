@@ -4,6 +4,7 @@ Step time decides where a step is the same work in both runs; elsewhere the rate
 samples does.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from trainperf.analysis.run.trials_beside import NO_CHANGE
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.compared_run import Repeats
 from trainperf.comparison.results import Difference
+from trainperf.core.loop_kind import imported_from
+from trainperf.core.machine.surroundings import NEW_FACTS, PACKAGES, VARIABLES
 from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_MEAN_S, STEP_S
 from trainperf.core.steps.records import Scalar
 
@@ -18,6 +21,9 @@ from trainperf.core.steps.records import Scalar
 SAME_SIZE = 0.05
 """Relative difference in parameters up to which it is the same model, its vocabulary padded; and
 in a step's work up to which a run is a repeat: texts have chance lengths."""
+
+CHANCE = 3.0
+"""Standard errors by which repeats may differ in a step's mean work."""
 
 _CHANGES: dict[str, str] = {
     name: change
@@ -28,14 +34,24 @@ _CHANGES: dict[str, str] = {
         "precision": "precision autocast grad_scaler",
         "matmul precision": "float32_matmul_precision matmul_allow_tf32 cudnn_allow_tf32",
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
-        "ranks": "world_size local_world_size strategy wrapper allreduces_per_step",
+        "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
+        "torch": "torch cuda cudnn nccl triton torchvision torchaudio",
     }.items()
     for name in names.split()
 }
 """Fact to the change it belongs to: facts that go together are one change."""
 
-_NEW_FACTS = frozenset({"local_world_size"})
+_NEW_FACTS = frozenset({"local_world_size", "collectives", *NEW_FACTS, *VARIABLES})
 """Which older runs lack: what one side does not say is no change."""
+
+UNSET = "not set"
+"""Value of an environment variable that a run did not have."""
+
+_BESIDES_CODE = frozenset(
+    {*PACKAGES, *VARIABLES, "python", "torch", "cuda", "cudnn", "nccl", "driver", "kernel"}
+    | {"cpu_model", "cpu_governor", "cpu_count", "threads", "device_name", "device_memory_bytes"}
+)
+"""Facts that are neither the code nor a setting of it."""
 
 SAME_WORK = 0.005
 """Relative difference in what a step works through up to which steps are the same work."""
@@ -69,6 +85,10 @@ def deciding_reading(before: Repeats, after: Repeats) -> DecidingReading:
     counted = [pair for pair in pairs if all(_in_both(rate, pair) for rate in rates[:1])]
     if not all(_same_work(rates, pair) for pair in counted):
         return _of_rates(rates, tokens_differ, "a step is not the same work in both")
+    imported = any(imported_from(run.run.config) for run in runs)
+    if imported and not _in_both(STEP_S, runs) and _in_both(STEP_MEAN_S, runs):
+        why = "a step is the same work in both; the log has means, so the mean is compared"
+        return DecidingReading(name=STEP_MEAN_S, why=why)
     if not _in_both(STEP_S, runs):
         reasons = [run.readings[STEP_S].reason for run in runs if STEP_S in run.readings]
         return DecidingReading(name=None, why=next(filter(None, reasons), "no step time"))
@@ -92,13 +112,16 @@ def _in_both(name: str, runs: Sequence[Summary]) -> bool:
 def no_repeat(side: Repeats) -> str | None:
     """Why a run given as a repeat is none of the first of its side; `None` if all are."""
     first = side[0].summary
-    for repeat in (run.summary for run in side[1:]):
+    for run in side[1:]:
+        repeat = run.summary
+        # Steps of packed texts have more or fewer rows by chance, and so has their mean.
+        chance = CHANCE * math.hypot(side[0].samples_error, run.samples_error)
         why = obstacle(first, repeat) or _token_obstacle(first, repeat)
         # Tokens of texts of unlike length differ by chance, and so does the first batch's width.
         counts = [name for name in (SAMPLES_PER_S,) if _in_both(name, (first, repeat))]
         if first.run.world_size != repeat.run.world_size:
             why = why or "the number of ranks differs"
-        if counts and not _same_work(counts, (first, repeat), SAME_SIZE):
+        if counts and not _same_work(counts, (first, repeat), max(SAME_SIZE, chance)):
             why = why or "a step is not the same work in both"
         if why:
             return f"{repeat.run.name} is not a repeat of {first.run.name}: {why}"
@@ -133,12 +156,21 @@ def differences(before: Summary, after: Summary) -> tuple[Difference, ...]:
             before=old.get(name),
             after=new.get(name),
             change=_CHANGES.get(name, name),
+            besides_code=name in _BESIDES_CODE,
         )
         for name in dict.fromkeys([*old, *new])
         if old.get(name) != new.get(name)
         and name not in NO_CHANGE
         and not (name in _NEW_FACTS and None in (old.get(name), new.get(name)))
     )
+
+
+def code_version(summary: Summary) -> str:
+    """The commit of the script, with a word if it was changed since; empty where unknown."""
+    commit, dirty = (summary.run.environment.get(name) for name in ("git_commit", "git_dirty"))
+    if not isinstance(commit, str):
+        return ""
+    return f"{commit[:10]} with uncommitted changes" if dirty else commit[:10]
 
 
 def obstacle(before: Summary, after: Summary) -> str | None:
@@ -167,4 +199,7 @@ def _token_obstacle(before: Summary, after: Summary) -> str | None:
 def _facts(summary: Summary) -> Mapping[str, Scalar]:
     run = summary.run
     versions: dict[str, Scalar] = dict(run.software)
-    return {**run.hardware, **versions, "world_size": run.world_size, **run.config}
+    facts = {**run.hardware, **versions, "world_size": run.world_size, **run.config}
+    if run.environment:
+        facts |= {name: run.environment.get(name, UNSET) for name in VARIABLES}
+    return facts

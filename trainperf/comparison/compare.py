@@ -7,11 +7,12 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from trainperf.analysis.run.journal import start_time
+from trainperf.analysis.run.window import start_time
 from trainperf.analysis.summary.loss_parity import TOLERANCE, Parity, compare_losses
 from trainperf.comparison.clocks import headline, reconciled, remedy
 from trainperf.comparison.comparability import (
     DecidingReading,
+    code_version,
     deciding_reading,
     differences,
     no_repeat,
@@ -30,6 +31,7 @@ from trainperf.comparison.results import (
     Speedup,
     Verdict,
 )
+from trainperf.comparison.slow_versions import slow_versions
 from trainperf.comparison.trace_differences import trace_differences
 from trainperf.core.readings import STEP_S
 from trainperf.core.stats.bootstrap import (
@@ -213,6 +215,9 @@ def _side(repeats: Repeats) -> Side:
         paths=tuple(run.path for run in runs),
         steady_steps=sum(run.steady_steps for run in runs),
         world_size=runs[0].world_size,
+        code=code_version(repeats[0].summary),
+        slow_versions=tuple(slow_versions(runs[0].software)),
+        coarse=runs[0].loop.coarse,
     )
 
 

@@ -6,19 +6,22 @@ The error comes from resampling the run's steady steps, thinned evenly so that m
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summarize import StepObserver, examine
+from trainperf.analysis.summarize import examine
 from trainperf.analysis.summary.loss_parity import LossCurve, LossFold
+from trainperf.analysis.summary.run_folds import StepObserver
 from trainperf.analysis.summary.schema import Summary
 from trainperf.comparison.fit_clock import CycleFold
 from trainperf.comparison.pace_fold import PaceFold
-from trainperf.core.readings import STEP_S
+from trainperf.core.engines.base import Engine
+from trainperf.core.places import AnyPath
+from trainperf.core.readings import STEP_MEAN_S, STEP_S
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
@@ -35,6 +38,7 @@ from trainperf.core.stats.pace import PacedSteps
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.stats.reductions import Rate, Ratio, SharedRate
 from trainperf.core.steps.block import StepBlock
+from trainperf.core.window import RunWindow
 from trainperf.meters import METERS, Meter, Scope
 from trainperf.traces.capture_files import CaptureReport
 
@@ -63,34 +67,57 @@ class ComparedRun:
     """Mean step without what recurs; see `FitClock`."""
     estimates: Mapping[str, Estimate]
     """Reading to the estimate of its logarithm; a reading without an interval is absent."""
+    samples_error: float = 0.0
+    """Standard error of the samples of a mean steady step, relative: 0 where all have as many.
+    Packed texts have chance lengths, so that a batch has more or fewer rows."""
 
 
 Repeats = Sequence[ComparedRun]
 """The repeats of one run; most runs have one."""
 
 
-def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
-    """Read a run in one pass.
+def read_run(path: AnyPath, window: RunWindow | None = None) -> ComparedRun:
+    """Read a run.
 
     Args:
         path: Its directory, or one above it.
-        observers: Fed with its steps in the same pass.
+        window: What is compared of it; all by default.
 
     Raises:
-        RunError: It is no run directory.
+        RunError: It is no run directory, or has no step in the window.
     """
-    run, sample, losses, paces = Run.open(path), SampleFold(), LossFold(), PaceFold()
+    return read_opened(Run.open(path, window))
+
+
+def read_opened(
+    run: Run, observers: Sequence[StepObserver] = (), engine: Engine | None = None
+) -> ComparedRun:
+    """Read a run whose directory was found.
+
+    Args:
+        run: The opened run directory.
+        observers: Fed with its steps as well.
+        engine: Where the files of many ranks are read; in this process without one.
+    """
+    sample, losses, paces = SampleFold(), LossFold(), PaceFold()
     replay = Replay(run)
     cycles = CycleFold(list(replay.journals.values()))
-    evidence = examine(run, replay=replay, observers=(sample, losses, paces, cycles, *observers))
+    evidence = examine(
+        run,
+        replay=replay,
+        observers=(sample, losses, paces, cycles, *observers),
+        engine=engine,
+    )
     summary = evidence.summary
     values = {
         name: reading.value
         for name, reading in summary.readings.items()
         if reading.value is not None
     }
-    steady, fit = estimates(sample.sample(), values), cycles.clock()
-    drift = steady[STEP_S].drift if STEP_S in steady else 0.0
+    steps = sample.sample()
+    steady, fit = estimates(steps, values), cycles.clock()
+    typical = steady.get(STEP_S) or steady.get(STEP_MEAN_S)
+    drift = 0.0 if typical is None else typical.drift
     return ComparedRun(
         summary=replace(summary, readings={**fit.readings(), **summary.readings}),
         captures=evidence.captures,
@@ -98,11 +125,22 @@ def read_run(path: Path, observers: Sequence[StepObserver] = ()) -> ComparedRun:
         paced=paces.steps(),
         ordinary_s=fit.ordinary_s(),
         estimates={**steady, **fit.estimates(drift)},
+        samples_error=_samples_error(steps),
     )
+
+
+def _samples_error(sample: tuple[StepBlock, ...]) -> float:
+    """Relative standard error of the samples of a mean step, of the rank where it is largest."""
+    counts = [samples for block in sample if (samples := block.fact("samples")) is not None]
+    errors = [float(np.std(n) / np.mean(n)) / math.sqrt(len(n)) for n in counts if n.any()]
+    return max((error for error in errors if math.isfinite(error)), default=0.0)
 
 
 class SampleFold:
     """Every k-th steady step of every rank, in order; k doubles when there are too many.
+
+    Of an imported log's steps that show one mean there is one: a mean is no more evidence.
+    Of many ranks some stand for all: fewer vary by as much or more, so an error is rather too wide.
 
     A later attempt that recorded other facts replaces what came before it.
     """
@@ -115,13 +153,13 @@ class SampleFold:
         """Steady steps observed."""
         self._kept = 0
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: the same ones of every rank that took part."""
-        steady = [block.steady() for block in blocks if len(block)]
-        if len(steady) < len(blocks):
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks; of many ranks those of the typical ones are kept."""
+        if not job.everybody:
             return  # after an elastic restart with fewer ranks: other work than the rest
+        steady = [block.steady().means() for block in job.some(job.typical).values()]
         if not self._blocks or self._blocks[0][0].schema != steady[0].schema:
-            self._blocks = [[] for _ in blocks]
+            self._blocks = [[] for _ in steady]
             self._stride, self._passed, self._kept = 1, 0, 0
         length = len(steady[0])
         chosen = np.arange(-self._passed % self._stride, length, self._stride)

@@ -16,9 +16,15 @@ from itertools import compress, repeat
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.run.job_block import CYCLE, GAP, JobBlock
 from trainperf.analysis.run.journal import Journal
 from trainperf.core.phases import Tag
-from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, SAMPLES_PER_S, STEP_S
+from trainperf.core.readings import (
+    EFFECTIVE_TOKENS_PER_S,
+    SAMPLES_PER_S,
+    STEP_MEAN_S,
+    STEP_S,
+)
 from trainperf.core.stats.bootstrap import (
     LEAST_STEPS,
     RESAMPLES,
@@ -32,7 +38,7 @@ from trainperf.core.stats.bootstrap import (
     resamples,
     segments,
 )
-from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.block import MEAN_OF, StepBlock
 from trainperf.meters.fold import Reading
 
 
@@ -44,6 +50,7 @@ FIT_SAMPLES_PER_S = "fit_samples_per_s"
 
 FIT_CLOCK: Mapping[str, str] = {
     STEP_S: FIT_STEP_S,
+    STEP_MEAN_S: FIT_STEP_S,
     EFFECTIVE_TOKENS_PER_S: FIT_TOKENS_PER_S,
     SAMPLES_PER_S: FIT_SAMPLES_PER_S,
 }
@@ -69,7 +76,8 @@ class CycleFold:
     """Every cycle of a run, in order, in constant memory: fed in the pass that makes its summary.
 
     Args:
-        journals: Of the ranks, in their order, filled while the steps are read: gaps are in them.
+        journals: Of the ranks, in their order, filled while the steps are read: gaps are in them,
+            where they are not in the blocks.
     """
 
     def __init__(self, journals: Sequence[Journal]) -> None:
@@ -82,19 +90,17 @@ class CycleFold:
         self._together = 1
         """Cycles of a cell."""
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: the same ones of every rank that took part."""
-        pairs = list(zip(blocks, self._journals, strict=True))
-        there = [(block, journal) for block, journal in pairs if len(block)]
-        self._add_late(before=there[0][0].index[0])
-        gaps = [_gaps_s(block, journal) for block, journal in there]
-        cycles = [block.wall_ns / 1e9 + gap for (block, _), gap in zip(there, gaps, strict=True)]
-        seconds = np.maximum.reduce(cycles)
-        chosen = (there[0][0].tags & _APART) == 0
-        self._counted = there[0][0].index[chosen]
-        work = [_summed([block for block, _ in there], fact) for fact in _FACTS.values()]
-        columns = [seconds, np.ones(len(seconds)), *work, np.maximum.reduce(gaps)]
-        cells = np.stack(columns, axis=1)[chosen]
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks."""
+        if CYCLE in job.over.largest:
+            seconds, gaps = job.over.largest[CYCLE] / 1e9, job.over.largest[GAP] / 1e9
+        else:
+            seconds, gaps = self._with_gaps(job)
+        chosen = (job.first.tags & _APART) == 0
+        self._counted = job.first.index[chosen]
+        work = [job.total(fact) for fact in _FACTS.values()]
+        columns = [seconds, np.ones(len(seconds)), *work, gaps]
+        cells = self._of_means(np.stack(columns, axis=1)[chosen], job.first.select(chosen))
         self._cells.append(cells if self._together == 1 else _added(cells, self._together))
         self._kept += len(self._cells[-1])
         while self._kept > MOST_CELLS:
@@ -107,6 +113,28 @@ class CycleFold:
         if not self._kept:
             return FitClock(cells=np.empty((0, 3 + len(_FACTS))))
         return FitClock(cells=np.concatenate(self._cells))
+
+    def _of_means(self, cells: _Column, block: StepBlock) -> _Column:
+        """One cell for the steps of an imported log that show one mean."""
+        mean_of = block.fact(MEAN_OF)
+        if mean_of is None or mean_of.all():
+            return cells
+        begins = np.flatnonzero(mean_of)
+        before = cells[: begins[0] if len(begins) else None].sum(axis=0)
+        last = next((cells for cells in reversed(self._cells) if len(cells)), None)
+        if last is not None:
+            last[-1] += before  # they began in the block before
+        summed: _Column = np.add.reduceat(cells, begins, axis=0) if len(begins) else cells[:0]
+        return summed
+
+    def _with_gaps(self, job: JobBlock) -> tuple[_Column, _Column]:
+        """Cycles and gaps, the longest of any rank; gaps that were read by now."""
+        self._add_late(before=job.first.index[0])
+        gaps = [_gaps_s(block, self._journals[place]) for place, block in job.blocks.items()]
+        cycles = [
+            block.wall_ns / 1e9 + gap for block, gap in zip(job.blocks.values(), gaps, strict=True)
+        ]
+        return np.maximum.reduce(cycles), np.maximum.reduce(gaps)
 
     def _add_late(self, before: float) -> None:
         """Add gaps that were read after the block with their step: to its last cell."""
@@ -195,16 +223,6 @@ def _gaps_s(block: StepBlock, journal: Journal) -> _Column:
     after = [gaps.pop(index, 0) for index in block.index.astype(int).tolist()]
     seconds: _Column = np.array(after, dtype=np.float64) / 1e9
     return seconds
-
-
-def _summed(blocks: Sequence[StepBlock], fact: str) -> _Column:
-    """Over ranks; NaN where one has not counted it."""
-    columns = [block.fact(fact) for block in blocks]
-    counted = [column for column in columns if column is not None]
-    if len(counted) < len(columns):
-        return np.full(len(blocks[0]), np.nan)
-    total: _Column = np.sum(counted, axis=0)
-    return total
 
 
 def _added(cells: _Column, number: int) -> _Column:

@@ -4,10 +4,9 @@ Steps are thinned as everywhere; timings of the pace are few and thinned on thei
 long run keeps them.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.core.stats.pace import Column, PacedSteps, paced_steps
 from trainperf.core.steps.block import StepBlock, StepSchema
 
@@ -34,11 +33,11 @@ class PaceFold:
         self._passed = 0
         self._stride = 1
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: the same ones of every rank that took part."""
-        if not blocks or not len(blocks[0]):
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks."""
+        if 0 not in job.blocks:
             return
-        steady = blocks[0].steady()
+        steady = job.blocks[0].steady()
         if self._schema != steady.schema:
             self._begin(steady.schema)
         paces = steady.fact("pace_ns")

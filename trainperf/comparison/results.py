@@ -18,6 +18,14 @@ Verdict = Literal["faster", "slower", "equal", "undecided", "loss differs", "not
 Clock = Literal["fit", "steady step"]
 """All time of a training per unit of work, or the median step: what a comparison judges."""
 
+GateVerdict = Literal["pass", "regression", "undecided"]
+"""Whether a slowdown beyond a limit is excluded, shown, or neither."""
+
+Decision = Literal["keep", "discard", "cannot tell"]
+"""What to do with the change."""
+
+ProofEnd = Literal["decided", "pairs used up", "interrupted", "not comparable"]
+
 COMPARISON_VERSION = 2
 
 
@@ -30,6 +38,12 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     steady_steps: int
     """Of all repeats together."""
     world_size: int
+    code: str = ""
+    """Commit of the script, and whether it was changed since; empty where unknown."""
+    slow_versions: tuple[str, ...] = ()
+    """What of its software was measured to be slow."""
+    coarse: bool = False
+    """Whether it was recorded from outside: data wait is all between update and forward."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +54,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     after: Scalar
     change: str
     """The change it belongs to: facts that change together, e.g. all of the loader, are one."""
+    besides_code: bool = False
+    """Whether it is neither the code nor a setting of it: a version, the machine, a variable."""
 
 
 class ReadingChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -145,6 +161,26 @@ class FirstSteps(msgspec.Struct, frozen=True, kw_only=True):
         return FirstSteps(steps=min(self.steps, other.steps), period=max(self.period, other.period))
 
 
+class GateOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Of `--fail-on-regression`."""
+
+    limit: float
+    """The largest relative slowdown that passes."""
+    verdict: GateVerdict
+
+
+class ProofFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `trainperf prove` took."""
+
+    pairs: int
+    """Of processes, one of either side."""
+    most_pairs: int
+    ended_by: ProofEnd
+    ended_early: bool
+    """Whether trainings were ended before they were through."""
+    took_s: float
+
+
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One run compared with another."""
 
@@ -152,6 +188,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     before: Side
     after: Side
     verdict: Verdict
+    decision: Decision = "cannot tell"
+    """Keep what is faster; discard what is slower, or equal, or has another loss.  Where there is a
+    gate: keep what passes it, discard what does not."""
+    gate: GateOutcome | None = None
+    """`None` where no gate was asked for, or nothing could be compared."""
+    proof: ProofFacts | None = None
+    """`None` where the runs were there already."""
     reason: str
     """Why the runs are not comparable, or why the deciding reading is the one it is."""
     primary: str | None

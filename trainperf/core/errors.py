@@ -13,8 +13,24 @@ class RunError(TrainPerfError):
     """A run directory cannot be read: missing, foreign, damaged or of an unknown schema version."""
 
 
+class LogError(TrainPerfError):
+    """A log cannot be imported: names the file, what was looked for in it and the remedy."""
+
+
 class TraceError(TrainPerfError):
     """A file cannot be used as a trace: names the file, what is wrong with it and the remedy."""
+
+
+class BatcherClosedError(TrainPerfError, RuntimeError):
+    """A request cannot be accepted, or will not be run: its batcher is not open any more."""
+
+
+class BatcherFullError(TrainPerfError, RuntimeError):
+    """A request was turned away because too many are queued."""
+
+
+class BatchFailedError(TrainPerfError, RuntimeError):
+    """A batch has no answers that could be given to its callers; the cause says why."""
 
 
 class SmokeFailure(TrainPerfError, AssertionError):  # noqa: N818 not an error of the code, but a test that fails

@@ -4,6 +4,7 @@ A rule is a pure function from evidence to a `Finding`, or to `None` where it se
 lacks the data to tell.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypedDict, TypeVar
@@ -36,6 +37,42 @@ class MeasuredGain(msgspec.Struct, frozen=True, kw_only=True):
         return self.verdict in ("slower", "equal", "loss differs")
 
 
+Basis = Literal["estimate", "measured", "scripts", "guess"]
+"""What a gain is believed by: the reader's own estimate, a trial in this training, what the change
+brought in scripts of the corpus, or `CAUTION` alone."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change of one part returns on the work that it takes: a row of the decision table."""
+
+    part: str
+    """Id of a finding, or the name of a part that the reader's estimates add."""
+    scope: Scope
+    """Whether share and gains are of a steady step or of the whole fit."""
+    fraction: float | None
+    """Share of the scope's time that the part takes; `None` where it is not known."""
+    speedup: float | None
+    """How many times faster the part itself is believed to get.  `None` without a *gain* or a
+    share; with both, the part is believed to go away altogether."""
+    gain: float | None
+    """How many times faster the scope gets by that; by Amdahl's law where it was not measured.
+    `None` where neither a share nor a measurement is known."""
+    ceiling: float | None
+    """At most so many times faster: the finding's own bound."""
+    basis: Basis
+    days: float
+    """Of work, eight hours each."""
+    days_estimated: bool = False
+    """Whether the reader said so; else it is what the finding's effort counts as (`DAYS`)."""
+    saved_fraction: float | None = None
+    """Share of the whole fit's time that is saved; below 0 where it gets slower."""
+    return_per_day: float | None = None
+    """The same over the days: for comparing changes.  It is above 1 where a change of less than a
+    day saves much."""
+    urgent: bool = False
+    """As in the finding: before all others, whatever it returns."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A diagnosis: what it is based on, what to do, and what that gains at most."""
 
@@ -57,12 +94,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     expected_gain: tuple[float, float] | None = None
     """From and to how many times faster it usually gets, by scripts in which the change was made;
     `None` where no such evidence is known."""
+    expected_from: int = 0
+    """How many scripts these are."""
     measured_gain: MeasuredGain | None = None
     """What its change brought in this training; `None` where it was not tried."""
+    trials: tuple[str, ...] = ()
+    """Built-in trials that measure its change or its bound, for `trainperf try --only`; what is in
+    capitals stands for a name or a number."""
     confidence: Level = "high"
     severity: Level = "medium"
     effort: Effort = "minutes"
-    """What the change takes; predicted gain over effort is the return on it."""
+    """What the change takes; what it saves over that is the return on it (`DAYS`)."""
     where: str = ""
     """`file:line` of the code it is about, or a frame of a trace, where one is known."""
     confirm: str = ""
@@ -92,10 +134,31 @@ LIMITS = Limits()
 CAUTION = 0.5
 """Part of the share lost that a change saves as far as ranking goes, where nothing shows more."""
 
+COLD = 3.0
+"""A call of Python takes at most so many times longer where the caches were emptied meanwhile."""
 
-def amdahl(fraction: float) -> float | None:
-    """Amdahl's law: how many times faster it gets when *fraction* of it vanishes."""
-    return 1 / (1 - fraction) if fraction < 1 else None
+REFILL_BYTES = 20_000_000
+REFILL_S = REFILL_BYTES / 1e10
+"""What a step loses at most by cold caches: reading 20 MB of code and objects at 10 GB/s."""
+
+DAYS: dict[Effort, float] = {"minutes": 1 / 8, "hours": 6 / 8, "days": 3.0}
+"""Days of work that an effort counts as, with the run that proves it: round figures."""
+
+
+def amdahl(fraction: float, speedup: float = math.inf) -> float | None:
+    """Amdahl's law, 1 / ((1 - p) + p / s): how many times faster a whole gets by one of its parts.
+
+    E.g. of 40 % that get 4 times faster: 1 / (0.6 + 0.1) = 1.43; were they gone, 1 / 0.6 = 1.67.
+
+    Args:
+        fraction: Share of the part in the time of the whole, p.
+        speedup: How many times faster the part gets, s; above 0.  By default it vanishes.
+
+    Returns:
+        The gain; `None` where nothing would be left.
+    """
+    left = 1 - fraction + fraction / speedup
+    return 1 / left if left > 0 else None
 
 
 def severity(fraction: float) -> Level:
@@ -108,7 +171,7 @@ def severity(fraction: float) -> Level:
 class Costs(TypedDict):
     """The fields of a finding that follow from the share of its scope that is lost."""
 
-    fraction: float
+    fraction: float | None
     gain_upper_bound: float | None
     severity: Level
     confidence: Level
@@ -160,12 +223,12 @@ def _rank(finding: Finding, steps_fraction: float) -> tuple[bool, int, float]:
         return (later, 3, 0.0) if low else (later, 1, float(not high))
     else:
         notable = finding.fraction >= LIMITS.notable
-    of_fit = _saved(finding) * (1.0 if finding.scope == "fit" else steps_fraction)
+    of_fit = saving(finding) * (1.0 if finding.scope == "fit" else steps_fraction)
     return later, 0 if notable else 2, -of_fit
 
 
-def _saved(finding: Finding) -> float:
-    """Share of its scope that the change saves, or probably does."""
+def saving(finding: Finding) -> float:
+    """Share of its scope's time that the change saves, or probably does."""
     if finding.measured_gain is not None:
         return 1 - 1 / finding.measured_gain.speedup
     if finding.expected_gain is None:

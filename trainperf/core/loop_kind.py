@@ -1,8 +1,15 @@
-"""Kinds of training loop, and what each calls the things that advice is about."""
+"""Kinds of loop, and what each calls the things that advice is about."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+
+NO_TRAINING = "not applicable: nothing is trained"
+"""Reason why an inference loop lacks a reading."""
+
+NO_INFERENCE = "not applicable: a loop that trains"
+"""Reason why any other lacks a reading of answers."""
 
 _SCHEDULE = "(wait=5, warmup=2, active=3, repeat=1)"
 
@@ -43,7 +50,39 @@ class LoopKind:
     """Mixed precision; as the next."""
     fp16: str
     bf16_weights: str
+    compiled: str
+    """Has the model compiled."""
+    fused: str
+    """Has the optimizer make its update in one kernel."""
+    overflows_less: str
+    """A type in which gradients hardly overflow."""
+    data_parallel: str
+    """One process for each of so many `{devices}`."""
+    logging: str
+    """Has values logged every so many `{steps}`."""
+    kept: str = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
+    """In place of a value that the host reads in the step."""
+    own: bool = False
+    """Whether the user wrote the loop, and brackets its phases."""
+    trains: bool = True
+    """Whether a step ends with an update; otherwise it is a batch of requests that is answered."""
+    whole: str = "fit"
+    """What all of it is called."""
+    coarse: bool = False
+    """Whether it was recorded from outside: data wait is all between update and forward."""
+    loader: str = "DataLoader"
+    """Takes the loader's options."""
+    loader_prefix: str = ""
+    """Before the name of each."""
 
+    def data_loader(self, options: str) -> str:
+        """The loader's options as arguments, e.g. `num_workers=2, persistent_workers=True`."""
+        named = re.sub(r"\b[a-z_]+=", rf"{self.loader_prefix}\g<0>", options)
+        return f"{self.loader}({named})"
+
+
+_FUSED = "torch.optim.AdamW(parameters, fused=True); Adam, SGD and Adagrad take it too"
+_COMPILED = "torch.compile(model)"
 
 LIGHTNING = LoopKind(
     name="lightning",
@@ -71,6 +110,11 @@ LIGHTNING = LoopKind(
     bf16='Trainer(precision="bf16-mixed")',
     fp16='Trainer(precision="16-mixed")',
     bf16_weights='Trainer(precision="bf16-true")',
+    compiled=_COMPILED,
+    fused=_FUSED,
+    overflows_less='precision="bf16-mixed"',
+    data_parallel='Trainer(strategy="ddp", devices={devices}), and no wrapper in the module',
+    logging="Trainer(log_every_n_steps={steps})",
 )
 
 PLAIN = LoopKind(
@@ -104,11 +148,100 @@ with LoopMonitor("runs/a") as monitor:
     bf16="torch.autocast(device, dtype=torch.bfloat16)",
     fp16="torch.autocast(device, dtype=torch.float16) with a GradScaler",
     bf16_weights="model.bfloat16()",
+    compiled=_COMPILED,
+    fused=_FUSED,
+    overflows_less="torch.autocast(device, dtype=torch.bfloat16)",
+    data_parallel="torchrun --nproc-per-node={devices}, DistributedDataParallel(model) in each "
+    "process",
+    logging="LoopMonitor(log_every_n_steps={steps})",
+    own=True,
 )
 
-LOOPS = (LIGHTNING, PLAIN)
+INFERENCE = replace(
+    PLAIN,
+    name="inference",
+    title="In an inference loop",
+    attach="""from trainperf.loop import LoopMonitor
+
+with LoopMonitor("runs/a", kind="inference") as monitor:
+    monitor.watch(model)
+    for batch in monitor.batches(requests):
+        answer(model(batch))
+        monitor.end_step()""",
+    everything="monitor.watch(model) before the first batch",
+    measures={**PLAIN.measures, "memory": "monitor.watch(model)"},
+    wrapped_model="model",
+    kept="decide on the device (torch.where), and copy the answers of a batch at once",
+    trains=False,
+    whole="run",
+)
+
+HUGGING_FACE = LoopKind(
+    name="huggingface",
+    title="With a Hugging Face Trainer",
+    attach="""from trainperf.huggingface import TrainPerfCallback
+
+Trainer(model, args, callbacks=[TrainPerfCallback()])""",
+    audit="TrainPerfCallback(audit_at=20)",
+    capture="transformers has no schedule of its own: torch.profiler in a callback",
+    loader_anatomy="TrainPerfCallback(loader_anatomy=True)",
+    tokens="TrainPerfCallback(tokens=lambda batch: mask)",
+    everything="TrainPerfCallback()",
+    less="measure a part of the training: TrainPerfCallback() in some runs only",
+    measures=dict.fromkeys(
+        ("data wait", "h2d", "scaler", "samples", "memory"), "TrainPerfCallback()"
+    ),
+    user_code="a callback",
+    ddp="TrainingArguments(ddp_…), which become DistributedDataParallel",
+    wrapped_model="trainer.model_wrapped",
+    fully_sharded="TrainingArguments(fsdp=…)",
+    no_anomaly="torch.autograd.set_detect_anomaly(False)",
+    accumulation="gradient_accumulation_steps",
+    bf16="TrainingArguments(bf16=True)",
+    fp16="TrainingArguments(fp16=True)",
+    bf16_weights="from_pretrained(…, dtype=torch.bfloat16)",
+    compiled="TrainingArguments(torch_compile=True)",
+    fused='TrainingArguments(optim="adamw_torch_fused")',
+    overflows_less="TrainingArguments(bf16=True)",
+    data_parallel="torchrun --nproc-per-node={devices} for the same script: the Trainer then wraps "
+    "the model in DistributedDataParallel",
+    logging="TrainingArguments(logging_steps={steps})",
+    loader="TrainingArguments",
+    loader_prefix="dataloader_",
+)
+
+_MONITOR = "trainperf.loop.LoopMonitor in the loop, and"
+
+OUTSIDE = replace(
+    PLAIN,
+    name="outside",
+    title="Without a change to the script",
+    attach="trainperf run train.py",
+    audit="trainperf run --audit-at 20 train.py",
+    capture=f"{_MONITOR} {PLAIN.capture}",
+    loader_anatomy="trainperf run --loader-anatomy train.py",
+    tokens=f"{_MONITOR} {PLAIN.tokens}",
+    everything=f"{_MONITOR} {PLAIN.everything}",
+    less="run the script without trainperf",
+    measures={name: f"{_MONITOR} {how}" for name, how in PLAIN.measures.items()},
+    user_code=f"{_MONITOR} {PLAIN.user_code}",
+    logging="one in {steps} steps, in the loop itself",
+    own=False,
+    coarse=True,
+)
+
+LOOPS = (LIGHTNING, PLAIN, HUGGING_FACE, OUTSIDE, INFERENCE)
+"""Those that can be measured."""
+
+IMPORTED = replace(PLAIN, name="imported", title="In a log", own=False)
+"""One that left a log: advice is that of a plain loop, but nothing of it was bracketed."""
+
+
+def imported_from(config: Mapping[str, object]) -> str:
+    """Format of the log that a run was imported from; empty for one that was recorded."""
+    return str(config.get("imported_from") or "")
 
 
 def loop_of(config: Mapping[str, object]) -> LoopKind:
     """The loop of a run by its configuration; one that names none counts as plain."""
-    return LIGHTNING if config.get("loop") == LIGHTNING.name else PLAIN
+    return next((loop for loop in (*LOOPS, IMPORTED) if loop.name == config.get("loop")), PLAIN)

@@ -6,10 +6,14 @@ writes there, or looks for, is made or parsed here.
 
 import os
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from trainperf.core.places import AnyPath, RemotePath
 
 
 NAME = "trainperf"
@@ -31,7 +35,15 @@ TRACE_SUFFIX = ".trace.json.gz"
 TRACE_SUFFIXES = (TRACE_SUFFIX, ".trace.json")
 ANALYSIS_SUFFIX = ".analysis.json"
 
-_RECORD_FILE = re.compile(r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?\.jsonl")
+_MACHINE_FILE = re.compile(
+    r"machine-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.jsonl"
+)
+PACKED_SUFFIX = ".packed"
+"""Of a part of a record file that is no longer written to."""
+
+_RECORD_FILE = re.compile(
+    r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
+)
 _CAPTURE = re.compile(
     r"(?:rank(?P<rank>\d+)-)?(?P<capture>step(?P<first>\d+)-(?P<steps>\d+)steps(?:-(?P<again>\d+))?)"
     r"(?:\.trace\.json(?:\.gz)?|\.analysis\.json)?"
@@ -47,7 +59,7 @@ def choose(base: Path) -> Path:
         OSError: The directory cannot be made.
     """
     before = latest(base) if attempt() else None
-    if before is None or record_file(before, 0, attempt()).exists():
+    if before is None or has_begun(record_file(before, 0, attempt())):
         return create(base)
     return before
 
@@ -94,14 +106,62 @@ def record_file(run: Path, rank: int, attempt: int = 0) -> Path:
     return run / f"steps-rank{rank}{suffix}.jsonl"
 
 
+def machine_file(run: Path, rank: int, attempt: int = 0) -> Path:
+    """What the machine of a host did, whose first rank this is; a restart writes one of its own."""
+    return run / record_file(run, rank, attempt).name.replace("steps", "machine", 1)
+
+
+def machine_of(file_name: str) -> tuple[int, int] | None:
+    """First rank of a host and attempt, of such a file or a part of one; `None` for any other."""
+    match = _MACHINE_FILE.fullmatch(file_name)
+    return (int(match[1]), int(match[2] or 0)) if match else None
+
+
+def record_part(file_name: str, part: int) -> str:
+    """Name of a part of a record file, or of a machine's.
+
+    Long ones have several, and object storage cannot append.  The first part has the name of the
+    file itself.
+    """
+    return f"{file_name.removesuffix('.jsonl')}.part{part}.jsonl" if part else file_name
+
+
+def packed_part(part: AnyPath) -> AnyPath:
+    """Where a part of a record file is once it is packed."""
+    return part.parent / f"{part.name.removesuffix('.jsonl')}{PACKED_SUFFIX}"
+
+
+def is_packed(file_name: str) -> bool:
+    """Whether a part of a record file is packed."""
+    return file_name.endswith(PACKED_SUFFIX)
+
+
+def has_begun(first: Path) -> bool:
+    """Whether there is a record file with this first part, packed by now or not."""
+    return first.exists() or Path(str(packed_part(first))).exists()
+
+
+def last_part(first: Path) -> Path:
+    """The part of a record file that is written to: the last."""
+    later = first.parent.glob(f"{first.name.removesuffix('.jsonl')}.part*.jsonl")
+    return max(later, key=lambda part: part_number(part.name), default=first)
+
+
 def rank_and_attempt(file_name: str) -> tuple[int, int] | None:
-    """Whose record file has that name; `None` for any other file."""
+    """Whose record file, or part of one, has that name; `None` for any other file."""
     match = _RECORD_FILE.fullmatch(file_name)
     return (int(match[1]), int(match[2] or 0)) if match else None
 
 
-def has_ended(path: Path) -> bool:
-    """Whether the last line of a record file is its end mark."""
+def part_number(file_name: str) -> int:
+    """Which part of its record file has that name; 0 for the first, and for any other file."""
+    match = _RECORD_FILE.fullmatch(file_name) or _MACHINE_FILE.fullmatch(file_name)
+    return int(match[3] or 0) if match else 0
+
+
+def has_ended(first: Path) -> bool:
+    """Whether the last line of a record file with this first part is its end mark."""
+    path = last_part(first)
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 200))
@@ -160,12 +220,41 @@ def drafted(target: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
-def write_atomically(target: Path, content: bytes) -> Path:
-    """Write a file whole or not at all, and return its path.
+def write_atomically(target: AnyPath, content: bytes) -> None:
+    """Write a file whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
+    if isinstance(target, RemotePath):
+        target.write_bytes(content)  # an object appears whole
+        return
     with drafted(target) as draft:
         draft.write_bytes(content)
-    return target
+
+
+def copy_joined(sources: Sequence[AnyPath], target: AnyPath) -> None:
+    """Copy files, one behind the other, into one file, whole or not at all; piece by piece.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    if isinstance(target, Path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with drafted(target) as draft:
+            _append(sources, draft)
+        return
+    if len(sources) == 1 and isinstance(sources[0], Path):
+        target.put(sources[0])
+        return
+    with TemporaryDirectory(prefix="trainperf-copy-") as folder:
+        whole = Path(folder) / target.name
+        _append(sources, whole)
+        target.put(whole)
+
+
+def _append(sources: Sequence[AnyPath], target: Path) -> None:
+    with target.open("wb") as written:
+        for source in sources:
+            with source.open("rb") as file:
+                shutil.copyfileobj(file, written, 1 << 20)

@@ -51,7 +51,6 @@ class Boundaries:
         self._hooks: dict[str, HookBracket] = {}
         self.mark: Callable[[Mark], object] | None = None
         """Puts a mark into the device's queue; `None` where host and device work in step."""
-        self.before_backward: Callable[[], object] | None = None
         self.after_backward: Callable[[], object] | None = None
         """Called when backward has returned, before any user's hook runs."""
         self.backward_seen = False
@@ -240,8 +239,6 @@ class Boundaries:
             self.mark(_FORWARD_ENDS)
 
     def _backward_begins(self, *_: object) -> None:
-        if self.before_backward is not None:
-            self.before_backward()
         self._recorder.enter(_BACKWARD)
         self._backward_open = True
 

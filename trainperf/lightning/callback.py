@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.places import storage
 from trainperf.lightning.measurement import Measurement
 from trainperf.lightning.session import Session
 from trainperf.meters import Measure, Meter
@@ -27,10 +28,12 @@ class TrainPerf(Measurement):
     Args:
         tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
             nor `labels` tells which tokens count.
-        dirpath: Directory under which the run directory is made; by default the logger's.
+        dirpath: Directory under which the run directory is made, or its URL (`s3://…`); by default
+            the logger's.
         log_every_n_steps: Steps between two points in the loggers; by default the trainer's.
         report: Whether to print the report when the fit ends.
         lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
+        machine: Whether to sample the machine, once a second, in a process of its own.
         audit_at: Number of a step, from 0, of which every operator is written to `audit.json`:
             it takes longer, and no statistic counts it.
         loader_anatomy: Whether to look into the loader before the first step, for two seconds:
@@ -39,6 +42,7 @@ class TrainPerf(Measurement):
         probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
             meters need.
         sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.
+        aggregate: Whether the loggers get readings over all ranks, too, while training.
         trials: Changes of your own (`trainperf.trials.Trial`) that are switched on and off in
             this fit to see what they bring, before the built-in ones; `[]` tries those alone.
             Weights, optimizer, random generators and the Trainer's counters are put back, and the
@@ -60,16 +64,20 @@ class TrainPerf(Measurement):
         log_every_n_steps: int | None = None,
         report: bool = True,
         lines: bool = True,
+        machine: bool = True,
         audit_at: int | None = None,
         loader_anatomy: bool = False,
         meters: Sequence[Meter] = (),
         probes: Sequence[Probe] = (),
         sinks: Sequence[Sink] = (),
+        aggregate: bool = False,
         trials: Sequence[Trial] | None = None,
         trial_minutes: float = MINUTES,
     ) -> None:
         super().__init__()
         demand_mask(tokens)
+        if dirpath is not None:
+            storage(dirpath)
         if log_every_n_steps is not None and log_every_n_steps < 1:
             raise ConfigError(
                 f"log_every_n_steps={log_every_n_steps}: must be at least 1; leave it out to use "
@@ -77,7 +85,7 @@ class TrainPerf(Measurement):
             )
         if audit_at is not None and audit_at < 0:
             raise ConfigError(f"audit_at={audit_at}: steps count from 0; try audit_at=20")
-        self.extensions = Extensions.of(meters=meters, sinks=sinks, probes=probes)
+        self.extensions = Extensions.of(meters, sinks, probes, aggregate=aggregate)
         self.trials = None if trials is None else TrialOptions.of(trials, trial_minutes)
         self.audit_at = audit_at
         self.loader_anatomy = loader_anatomy
@@ -86,6 +94,7 @@ class TrainPerf(Measurement):
         self.log_every_n_steps = log_every_n_steps
         self.report = report
         self.lines = lines
+        self.machine = machine
 
     def probes(self, session: Session, trainer: "pl.Trainer") -> list[Probe]:
         """What looks once, where it was asked for."""

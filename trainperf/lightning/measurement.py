@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from trainperf.audit.chip_cache import note_chip
-from trainperf.core.steps.records import FINISHED
+from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.lightning.session import Auditing, Session
 from trainperf.lightning.trials import FitTrials
 from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
@@ -25,6 +25,7 @@ from trainperf.recording.extensions import Extensions
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.upload import Upload
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import TrialsOver
 
@@ -59,7 +60,7 @@ class Measurement(Callback):
         if stage != "fit" or self._leader(trainer) is not self:
             return
         # Another callback's `on_exception` that raises keeps ours from being called.
-        self._end(trainer, "interrupted")
+        self._end(trainer, INTERRUPTED)
         attached = self._attached(trainer)
         self.session = Session(
             trainer,
@@ -67,6 +68,7 @@ class Measurement(Callback):
             next((c.log_every_n_steps for c in attached if c.log_every_n_steps), None),
             next((c.extensions for c in attached if c.extensions is not None), None),
             lines=next((c.lines for c in attached if c.lines is not None), False),
+            machine=any(c.machine for c in attached),
         )
         trials = _together([c.trials for c in attached if c.trials is not None])
         if trials is not None and trials.ends:  # where the command looks for them
@@ -84,7 +86,7 @@ class Measurement(Callback):
         if session is None:
             return
         earlier = str(self._restored.get("run", ""))
-        if earlier != str(session.run):  # a tuner saves and restores this very fit
+        if earlier != session.address:  # a tuner saves and restores this very fit
             session.totals = dict(self._restored.get("totals", {}))
             session.continues = earlier
         self._listen()
@@ -113,7 +115,7 @@ class Measurement(Callback):
             self._end(trainer, FINISHED)
             return
         interrupted = isinstance(exception, KeyboardInterrupt)
-        self._end(trainer, "interrupted" if interrupted else type(exception).__name__)
+        self._end(trainer, INTERRUPTED if interrupted else type(exception).__name__)
 
     def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """The fit is over."""
@@ -131,6 +133,7 @@ class Measurement(Callback):
     log_every_n_steps: int | None = None
     report: bool = True
     lines: bool | None = None
+    machine: bool = False
     audit_at: int | None = None
     extensions: Extensions | None = None
     trials: TrialOptions | None = None
@@ -156,6 +159,8 @@ class Measurement(Callback):
         if session.monitor.started:
             self._restored = session.state()
         _close(session, trainer, aloud=self._speaks(trainer), wait=reason == FINISHED)
+        if session.upload is not None:
+            session.monitor.guard.run(Upload.part, session.upload.end)
 
     def _start(
         self, session: Session, trainer: "pl.Trainer", pl_module: "pl.LightningModule"

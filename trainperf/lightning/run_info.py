@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from trainperf.core.loop_kind import LIGHTNING
 from trainperf.core.steps.records import Scalar
@@ -35,10 +36,19 @@ def objects(trainer: "pl.Trainer", mask: MaskFunction | None) -> Objects:
         world_size=trainer.world_size,
         local_world_size=trainer.num_devices,
         precision=f"precision {trainer.precision}",
+        strategy=type(trainer.strategy).__name__,
         # Lightning hands callbacks the loss already divided by the accumulation.
         loss_scale=float(trainer.accumulate_grad_batches),
         mask=mask,
     )
+
+
+def log_directory(trainer: "pl.Trainer") -> str:
+    """Where this rank's loggers write, as `Trainer.log_dir`, which is a collective."""
+    logger = next(iter(trainer.loggers), None)
+    if isinstance(logger, TensorBoardLogger | CSVLogger):
+        return str(logger.log_dir)
+    return str((logger and logger.save_dir) or trainer.default_root_dir)
 
 
 def configuration(trainer: "pl.Trainer", module: "pl.LightningModule") -> dict[str, Scalar]:

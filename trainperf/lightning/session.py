@@ -6,20 +6,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lightning.pytorch as pl
+import torch.distributed as dist
 from lightning.pytorch.utilities.rank_zero import rank_zero_info
 from torch.optim import Optimizer
 
-from trainperf.core import run_directory
+from trainperf.core import spool
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.clocks import monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Tag
+from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action, overrides
 from trainperf.lightning.boundaries import Boundaries, Bracket
 from trainperf.lightning.bracket_cost import BracketCost, TimedBracket
 from trainperf.lightning.optimizer_updates import Updates
-from trainperf.lightning.run_info import LoggedProbe, configuration, objects, period
+from trainperf.lightning.run_info import (
+    LoggedProbe,
+    configuration,
+    log_directory,
+    objects,
+    period,
+)
 from trainperf.lightning.trials import FitTrials, HearUpdates
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
@@ -33,7 +41,9 @@ from trainperf.recording.probes.device_marks import MarksProbe
 from trainperf.recording.probes.selection import Chosen
 from trainperf.recording.probes.tokens import MaskFunction
 from trainperf.recording.recorder import Draft
+from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks.base import Outputs
+from trainperf.recording.upload import Upload
 
 
 log = logging.getLogger("trainperf")
@@ -61,19 +71,23 @@ class Session:
         extensions: Extensions | None = None,
         *,
         lines: bool = False,
+        machine: bool = False,
     ) -> None:
         self.monitor = Monitor()
         self.recorder = self.monitor.recorder
         self.started_at = wall_clock_anchor()
         self.boundaries = Boundaries(self.recorder, self.monitor.guard)
         self.run: Path | None = None
+        """The run directory; of one behind a URL, its spool."""
+        self.upload: Upload | None = None
+        """Of a run behind a URL."""
         self.continues = ""
         self.totals: dict[str, int] = {}
         self._measures = measures
         self._trainer = trainer
         self._log_every = log_every
         self._extensions = extensions or Extensions()
-        self._lines = lines
+        self._lines, self._machine = lines, machine
         self._updates = Updates(trainer)
         self.trials: FitTrials | None = None
         self.hear_updates: HearUpdates = lambda _: lambda: None
@@ -123,6 +137,7 @@ class Session:
                 actions_ns=self.boundaries.hooks_ns,
                 measures=self._measures,
                 lines=self._lines,
+                machine=self._machine,
                 probes=lambda _: [LoggedProbe(trainer), *extra],
                 trials=self._trials,
                 reasons=lambda _: _iterator_reasons(module),
@@ -134,6 +149,8 @@ class Session:
                 first_answer=first_answer,
             ),
         )
+        if self.upload is not None:
+            self.monitor.guard.run(Upload.part, self.upload.start)
         self._connect(self.chosen.marks, self.chosen.tail)
         self._manual = self.boundaries.manual = not module.automatic_optimization
         self.boundaries.fetches_inside = _takes_iterator(module)
@@ -193,35 +210,49 @@ class Session:
         self.monitor.finish(reason)
         relays.restore(self._trainer)
         self._updates.detach()
-        if self.run is not None and self.writes and run_directory.discard_empty(self.run):
+        if self.run is not None and self.writes and spool.discard_empty(self.run):
             self.run = None
 
     def state(self) -> dict[str, object]:
         """Totals of this fit and of those it continued; no clock values."""
         done = self.monitor.settled_progress()
         summed = {key: self.totals.get(key, 0) + done.get(key, 0) for key in {*self.totals, *done}}
-        return {"totals": summed, "run": str(self.run or "")}
+        return {"totals": summed, "run": self.address}
 
     def open_run(self, dirpath: str | None) -> None:
-        """Choose the run directory, on rank 0 for all; called on all ranks."""
+        """Choose the run directory, on rank 0 for all.
+
+        Without a collective: the callback may be attached on some ranks only.
+        """
         trainer = self._trainer
         if trainer.fast_dev_run:  # Lightning writes nothing then, nor do we
             return
-        base = str(directory() or dirpath or trainer.log_dir or trainer.default_root_dir)
-        chosen: str | None = None
-        if trainer.is_global_zero:
-            try:
-                chosen = str(run_directory.choose(_local(base)))
-            except OSError as error:
-                log.warning(
-                    "trainperf: no run directory can be written (%s); numbers go to the loggers "
-                    "only",
-                    error,
-                )
-        chosen = trainer.strategy.broadcast(chosen)
-        self.run = Path(chosen) if chosen else None
+        base = path_of(directory() or dirpath or log_directory(trainer))
+        if trainer.world_size > 1 and not (dist.is_available() and dist.is_initialized()):
+            # Ranks that torch knows nothing of, e.g. a TPU's: only the strategy reaches them.
+            chosen = trainer.strategy.broadcast(
+                written(base, spool.choose) if trainer.is_global_zero else None
+            )
+        else:
+            chosen = shared_run_directory(base, trainer.global_rank, trainer.world_size)
+        self.run = None if chosen is None else self._written_to(chosen)
+
+    @property
+    def address(self) -> str:
+        """Where people find the run; empty without one."""
+        return str(self.upload.url if self.upload is not None else self.run or "")
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _written_to(self, address: AnyPath) -> Path | None:
+        try:
+            run = spool.local(address)
+        except OSError as error:
+            log.warning("trainperf: no spool can be written (%s): nothing is recorded", error)
+            return None
+        if isinstance(address, RemotePath):
+            self.upload = Upload(run, address, self._trainer.global_rank)
+        return run
 
     def _trials(self, chosen: Chosen) -> list[Probe]:
         if self.trials is None:
@@ -245,8 +276,7 @@ class Session:
         if marks is not None:
             boundaries.mark = guard.wrap(marks.name, marks.mark)
         if tail is not None:
-            boundaries.before_backward = guard.wrap(tail.name, tail.backward_begins)
-            boundaries.after_backward = guard.wrap(tail.name, tail.backward_ends)
+            boundaries.after_backward = tail.ending(guard)
 
     def _rescale(self, accumulation: int) -> None:
         """A scheduler has changed what Lightning divides the loss by, before the open step."""
@@ -296,12 +326,6 @@ class Session:
         if action.kind == "LightningDataModule":
             return overrides(trainer.datamodule, pl.LightningDataModule, action.hook)
         return False
-
-
-def _local(base: str) -> Path:
-    if "://" in base:  # Lightning writes there through fsspec; a record file grows line by line
-        raise OSError(f"{base} is not a local directory; pass TrainPerf(dirpath=...)")
-    return Path(base)
 
 
 def _takes_iterator(module: "pl.LightningModule") -> bool:

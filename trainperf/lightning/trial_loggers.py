@@ -6,6 +6,7 @@ that is removed afterwards; any other logger is silent.
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,9 @@ from trainperf.trials.training import Mutable
 
 
 FOLDER = "trial_logs"
+
+_FILES = (TensorBoardLogger, CSVLogger)
+"""Loggers that write files, which can as well be written elsewhere."""
 
 
 class TrialLoggers:
@@ -36,6 +40,12 @@ class TrialLoggers:
         self._own = list(trainer.loggers)
         self._now = self._own
         self._muted: set[int] = set()
+
+    def silent(self) -> str:
+        """Names of those that nothing stands in for."""
+        return ", ".join(
+            type(logger).__name__ for logger in self._own if type(logger) not in _FILES
+        )
 
     def put_in(self) -> None:
         """From now on the stand-ins are logged to."""
@@ -70,7 +80,7 @@ class TrialLoggers:
                 partial(self._mute, place, mute=False),
             )
             for place, logger in enumerate(self._own)
-            if type(logger) in (TensorBoardLogger, CSVLogger)
+            if type(logger) in _FILES
         ]
 
     def _mute(self, place: int, *, mute: bool) -> None:
@@ -96,6 +106,36 @@ class TrialLoggers:
                 self._folder, name=str(place), version="", flush_logs_every_n_steps=every
             )
         return DummyLogger()
+
+
+class ModuleLog:
+    """`self.log` of a module, which can be had as rarely as is tried: else it does nothing.
+
+    Args:
+        module: Whose it is.
+    """
+
+    def __init__(self, module: "pl.LightningModule") -> None:
+        self._module = module
+        self._own: Callable[..., object] = module.log
+        self._every = 1
+        self._step = 0
+
+    def step_ended(self) -> None:
+        """Another step begins.  Runs every step."""
+        self._step += 1
+
+    def set_interval(self, steps: int) -> None:
+        """Log in every so many steps only; in none where it is 0."""
+        self._every = steps
+        if steps == 1:
+            self._module.__dict__.pop("log", None)
+        else:
+            self._module.__dict__["log"] = self._log
+
+    def _log(self, *args: object, **options: object) -> None:
+        if self._every and self._step % self._every == 0:
+            self._own(*args, **options)
 
 
 def _remove_files(logger: Logger) -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
+from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from typing_extensions import override
 
+from trainperf.core.errors import ConfigError
+from trainperf.core.loop_kind import LIGHTNING
 from trainperf.lightning.actions import overrides
 from trainperf.lightning.held_loop import (
     HeldLoop,
@@ -20,7 +24,7 @@ from trainperf.lightning.held_loop import (
     without_checkpoints,
     without_end,
 )
-from trainperf.lightning.trial_loggers import TrialLoggers
+from trainperf.lightning.trial_loggers import ModuleLog, TrialLoggers
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.selection import Chosen
@@ -60,6 +64,10 @@ class FitTrials:
         self._loggers = TrialLoggers(trainer, run, ends=options.ends)
         self._training: LightningTraining | None = None
         if options.ends:
+            _demand_own_process(trainer)
+            silent = self._loggers.silent()
+            if silent:
+                log.warning("trainperf: nothing more is logged to %s in this run", silent)
             self._loggers.put_in()
             self._loggers.remove_own()
             without_checkpoints(trainer, setattr)
@@ -119,6 +127,7 @@ class LightningTraining(Training):
         resumes: Called when the Trainer's counters have been put back.
     """
 
+    kind = LIGHTNING
     autocast_line = 'Trainer(precision="bf16-mixed")'
 
     def __init__(
@@ -141,6 +150,7 @@ class LightningTraining(Training):
         )
         self._trainer = trainer
         self._loggers = loggers
+        self._module_log = ModuleLog(trainer.lightning_module)
         self._hear_updates = hear_updates
         self._resumes = resumes
         self._held: HeldLoop | None = None
@@ -156,6 +166,7 @@ class LightningTraining(Training):
     @override
     def step_ended(self) -> None:
         """Be between the loop and its loader: each epoch has an iterator of its own."""
+        self._module_log.step_ended()
         iterators = iterators_of(self._trainer)
         if self.source is not None and iterators and iterators[0] is not self.source:
             iterators[0] = self.source.over(iterators[0])
@@ -236,6 +247,11 @@ class LightningTraining(Training):
         return self._loggers.mutable()
 
     @override
+    def values_logged(self) -> Mutable:
+        silence = self._module_log.set_interval
+        return Mutable("self.log", partial(silence, 0), partial(silence, 1))
+
+    @override
     def callbacks(self) -> list[Mutable]:
         """Those of the user's that do something in a step; progress bars are among them."""
         return [
@@ -256,6 +272,10 @@ class LightningTraining(Training):
     def set_logging_interval(self, steps: int) -> None:
         self._trainer.log_every_n_steps = steps
 
+    @override
+    def set_values_interval(self, steps: int) -> None:
+        self._module_log.set_interval(steps)
+
     @property
     @override
     def data_parallel(self) -> DistributedDataParallel | None:
@@ -267,11 +287,22 @@ class LightningTraining(Training):
         return outermost_layers(self.module)
 
     def _mute(self, callback: "pl.Callback", *, mute: bool) -> None:
-        if mute:
+        if isinstance(callback, ProgressBar):  # its thread looks for it among the callbacks
+            (callback.disable if mute else callback.enable)()
+        elif mute:
             self._muted.append(callback)
         elif callback in self._muted:
             self._muted.remove(callback)
         self._trainer.callbacks = [c for c in self._callbacks if c not in self._muted]
+
+
+def _demand_own_process(trainer: "pl.Trainer") -> None:
+    """The process that runs the script must be one that can be ended from within the fit."""
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise ConfigError(
+            "trainperf try cannot end a script whose ranks are spawned or forked by the Trainer; "
+            'try Trainer(strategy="ddp")'
+        )
 
 
 def no_source(trainer: "pl.Trainer") -> str:

@@ -9,6 +9,7 @@ with LoopMonitor("runs/a") as monitor:
 """
 
 from trainperf.loop.monitor import LoopMonitor
+from trainperf.loop.monitored_loader import MonitoredLoader
 
 
-__all__ = ["LoopMonitor"]
+__all__ = ["LoopMonitor", "MonitoredLoader"]

@@ -7,14 +7,18 @@ when nothing trains any more.
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from trainperf.analysis.summary.schema import Summary
+from trainperf.audit.chip_cache import note_chip
 from trainperf.core.formatting.units import confidence_interval, duration, share
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
+from trainperf.core.steps.records import FINISHED
 from trainperf.meters.fold import Reading
+from trainperf.recording.guard import Guard
 from trainperf.recording.profiling.background_reader import Analyst, Errand
 from trainperf.recording.sinks.base import Writer
 from trainperf.recording.sinks.tensorboard import PREFIX, scalars
@@ -27,11 +31,18 @@ JOIN_NS = 30_000_000_000
 """Longest wait for traces of several ranks to be read together."""
 
 
-def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | None:
+def first_answer(
+    readings: Mapping[str, Reading],
+    *,
+    written: bool,
+    coarse: bool = False,
+    whole: str = "fit",
+) -> str | None:
     """Step time and data wait in a sentence, so that nobody waits for the end of the fit.
 
     `None` while there is no steady state.  A reading that nobody asked for is not mentioned, and no
-    report is promised where nothing is *written* that it could be made of.
+    report is promised where nothing is *written* that it could be made of.  Of a *coarse* recording
+    the data wait is a bound.
     """
     step, waited = readings.get(STEP_S), readings.get(DATA_WAIT_FRACTION)
     if step is None or step.value is None:
@@ -39,14 +50,15 @@ def first_answer(readings: Mapping[str, Reading], *, written: bool) -> str | Non
     interval = confidence_interval(step.value, step.low, step.high)
     waiting = ""
     if waited is not None and waited.value is not None:
-        waiting = f", {share(waited.value)} of it data wait"
+        most = "up to " if coarse else ""
+        waiting = f", {most}{share(waited.value)} of it data wait"
     sentence = (
         f"trainperf: warm-up over, step time {duration(step.value)}{interval} so far{waiting}"
     )
     if not written:
         return sentence
     return (
-        f"{sentence}; full report when the fit ends, or now with `trainperf report` on the run "
+        f"{sentence}; full report when the {whole} ends, or now with `trainperf report` on the run "
         "directory"
     )
 
@@ -72,7 +84,8 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
     _wait_for(run, ranks)
     if ranks > 1:
         join_captures(run)
-    page = load_page_data(Run.open(run))
+    opened = Run.open(run)
+    page = load_page_data(opened)
     summary = page.evidence.summary
     try:
         save_summary(summary, run)
@@ -80,7 +93,7 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
         if aloud:
             sys.stdout.write("\n")
             write_report(summary, sys.stdout)
-            sys.stdout.write(f"\n  {run}\n")
+            sys.stdout.write(f"\n  {opened.address}\n")
             sys.stdout.flush()
     if writer is not None:
         for tag, value in of_all_ranks(summary).items():
@@ -88,6 +101,28 @@ def close_run(run: Path, *, ranks: int, aloud: bool, writer: Writer | None = Non
         show(writer, summary, summary.run.steps)
     save(page, run)
     return summary
+
+
+def finish_rank(
+    guard: Guard,
+    run: Path | None,
+    *,
+    ranks: int,
+    reason: str,
+    aloud: bool,
+    writer: Writer | None,
+) -> None:
+    """What is left to do once this rank's files are closed: the report.
+
+    Where this is rank 0, which alone gives its *run*; it waits for the files of the
+    others if the fit came to its end.
+    """
+    if run is not None:
+        finished = reason == FINISHED
+        awaited = ranks if finished else 1
+        close = partial(close_run, run, ranks=awaited, aloud=aloud, writer=writer)
+        guard.run("chip", lambda: note_chip(run, measure=finished))
+        guard.run("report", close)
 
 
 def of_all_ranks(summary: Summary) -> dict[str, float]:

@@ -15,24 +15,25 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from typing_extensions import Self
 
-from trainperf.audit.chip_cache import note_chip
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.machine.clocks import HostClock, monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import Phase
-from trainperf.core.steps.records import FINISHED, NOT_CLOSED
-from trainperf.loop.finish import close_run
+from trainperf.core.places import storage
+from trainperf.core.steps.records import FINISHED, INTERRUPTED, NOT_CLOSED
+from trainperf.loop.finish import finish_rank
+from trainperf.loop.framework_objects import optimizers_in, schedulers_in, stepped_optimizer
 from trainperf.loop.phase_contexts import PhaseContexts
-from trainperf.loop.start import LoopOptions, device_of, start
+from trainperf.loop.prepared_loaders import batches_of
+from trainperf.loop.start import LoopOptions, demand_nothing_trained, device_of, kind_named, start
 from trainperf.meters import Meter
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.fit import PATIENCE
@@ -43,6 +44,7 @@ from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.probes.tokens import MaskFunction, demand_mask
 from trainperf.recording.profiling.options import ScheduledProfile
 from trainperf.recording.sinks.base import Sink, Writer
+from trainperf.recording.upload import Upload
 from trainperf.trials import Trial, TrialOptions
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.start import MINUTES
@@ -63,21 +65,24 @@ NO_BATCHES = (
 
 
 class LoopMonitor:
-    """Measures a training loop that you wrote yourself.  The fit begins when this is made.
+    """Measures a loop that you wrote yourself.  The fit begins when this is made.
 
     Args:
-        dirpath: Directory under which the run directory is made; `None` writes none.
+        dirpath: Directory under which the run directory is made, or its URL (`s3://…`); `None`
+            writes none.
+        kind: `training`, or `inference`: a step is then a batch of requests that is answered.
         tokens: From a batch to a mask of shape (batch, tokens), where neither `attention_mask`
             nor `labels` tells which tokens count.
         writer: A `SummaryWriter` for the readings.
         log_every_n_steps: Steps between two points in the writer.
         report: Whether to print the report when the fit ends.
         lines: Whether to sample the lines that the training thread is in, for 0.1 % of the time.
+        machine: Whether to sample the machine, once a second, in a process of its own.
         clock: Host clock; tests pass their own, which is not sampled.
         meters: Your own (`trainperf.meters.Meter`), in addition to the built-in ones.
-        probes: Your own (`trainperf.recording.probes.base.Probe`), for facts of a step that your
-            meters need.
+        probes: Your own (`trainperf.recording.probes.base.Probe`): facts that your meters need.
         sinks: Your own (`trainperf.recording.sinks.base.Sink`): they get every step and reading.
+        aggregate: Whether *writer* gets readings over all ranks, too, while training.
 
     Raises:
         ConfigError: A value is refused; the message says which and what to pass instead.
@@ -89,77 +94,86 @@ class LoopMonitor:
         self,
         dirpath: str | Path | None = "runs",
         *,
+        kind: Literal["training", "inference"] = "training",
         tokens: MaskFunction | None = None,
         writer: Writer | None = None,
         log_every_n_steps: int = 50,
         report: bool = True,
         lines: bool = True,
+        machine: bool = True,
         clock: HostClock = monotonic_ns,
         meters: Sequence[Meter] = (),
         probes: Sequence[Probe] = (),
         sinks: Sequence[Sink] = (),
+        aggregate: bool = False,
     ) -> None:
         if log_every_n_steps < 1:
             raise ConfigError(f"log_every_n_steps={log_every_n_steps}: must be at least 1; try 50")
         demand_mask(tokens)
+        loop = kind_named(kind)
         self.monitor = Monitor(clock)
         launch = LaunchOptions.of_this_process()
         trials = launch.trials if launch is not None else None
+        demand_nothing_trained(loop, trials)
         if launch is not None and launch.trials is not None and launch.dirpath is not None:
             dirpath = launch.dirpath
         self._source: BatchSource | None = None
         self._objects = Objects(device=torch.device("cpu"), mask=tokens)
         self._options = LoopOptions(
-            base=Path(dirpath) if dirpath is not None else None,
+            kind=loop,
+            base=storage(dirpath) if dirpath is not None else None,
             writer=writer,
             log_every=log_every_n_steps,
             aloud=report,
             lines=lines and clock is monotonic_ns,
+            machine=machine and clock is monotonic_ns,
             started_at=wall_clock_anchor(),
-            extensions=Extensions.of(meters=meters, sinks=sinks, probes=probes),
+            extensions=Extensions.of(meters, sinks, probes, aggregate=aggregate),
             trials=None if trials is None else TrialOptions(launch=trials, ends=True),
         )
         self.run: Path | None = None
-        """The run directory, once the first epoch has begun."""
-        self._rank = 0
+        """The run directory, once the first epoch has begun; of one behind a URL, its spool."""
+        self._upload: Upload | None = None
         self._chosen = Chosen()
-        self._brackets = PhaseContexts(self.monitor.recorder, self.monitor.guard, self._chosen)
+        self._brackets = self._contexts()
         self._audit: AuditProbe | None = None
         self._batch: object = _NO_BATCH
         self._attempted: set[int] = set()
-        self._ended, self._unended = False, 0
-        self._pid = os.getpid()
+        self._ended, self._unended, self._rank, self._pid = False, 0, 0, os.getpid()
         atexit.register(self._at_exit)
 
     # -- before the first epoch ----------------------------------------------------------------
 
     def watch(
         self,
-        model: torch.nn.Module,
+        model: torch.nn.Module | Sequence[torch.nn.Module],
         optimizers: Optimizer | Sequence[Optimizer] = (),
         scaler: torch.amp.GradScaler | None = None,
         device: torch.device | str | None = None,
         schedulers: LRScheduler | Sequence[LRScheduler] = (),
     ) -> Self:
-        """Say what the loop trains, before the first epoch: names the run and finds its device.
+        """Say what the loop runs, before the first epoch: names the run and finds its device.
 
         Args:
-            model: The module as it is trained; wrapped in DDP, its all-reduce tail is measured.
+            model: The module as it is called, or several, as Accelerate, Fabric or DeepSpeed has
+                prepared it; wrapped in DDP, its all-reduce tail is measured.
             optimizers: Those under the scaler.
             scaler: Its overflows are counted around `phase("optimizer")`.
             device: Where the model is; by default its first parameter's device.
             schedulers: Their steps are counted.
 
         Raises:
-            ConfigError: The first epoch has begun already.
+            ConfigError: The first epoch has begun already, or an inference loop would train.
         """
         self._demand_not_started("watch")
+        demand_nothing_trained(self._options.kind, optimizers, scaler, schedulers)
+        model = model if isinstance(model, torch.nn.Module) else torch.nn.ModuleList(model)
         self._objects = replace(
             self._objects,
             device=device_of(device, model),
             module=model,
-            optimizers=[optimizers] if isinstance(optimizers, Optimizer) else list(optimizers),
-            schedulers=[schedulers] if isinstance(schedulers, LRScheduler) else list(schedulers),
+            optimizers=optimizers_in(optimizers),
+            schedulers=schedulers_in(schedulers),
             scaler=scaler,
         )
         return self
@@ -214,15 +228,13 @@ class LoopMonitor:
             minutes: For all of them together.
 
         Raises:
-            ConfigError: The first epoch has begun already, or a trial is refused.
+            ConfigError: The first epoch has begun already, or a trial or all of them are refused.
         """
         self._demand_not_started("trials")
-        if self._options.trials is None:  # under `trainperf try` its options hold
-            self._options = replace(self._options, trials=TrialOptions.of(own, minutes))
-        else:
-            self._options = replace(
-                self._options, trials=replace(self._options.trials, own=tuple(own))
-            )
+        demand_nothing_trained(self._options.kind, minutes)
+        given = self._options.trials  # under `trainperf try` its options hold
+        trials = TrialOptions.of(own, minutes) if given is None else replace(given, own=tuple(own))
+        self._options = replace(self._options, trials=trials)
         return self
 
     # -- the loop -----------------------------------------------------------------------------
@@ -234,9 +246,7 @@ class LoopMonitor:
                 yield batch
             return
         fetch_begins, fetch_ends = self._brackets.fetch_begins, self._brackets.fetch_ends
-        iterator = iter(loader)
-        if self._source is not None:
-            iterator = self._source.over(iterator)
+        iterator = batches_of(loader, self._brackets[Phase.H2D.label], self._source)
         try:
             while True:
                 if self._batch is not _NO_BATCH:
@@ -271,20 +281,21 @@ class LoopMonitor:
         return self._brackets[name]
 
     def end_step(self, loss: object = None) -> None:
-        """The optimizer was stepped: the step is complete.  With accumulation, once per group.
+        """The step is complete: the optimizer was stepped, once per group with accumulation.
+
+        In an inference loop: the batch was answered.
 
         Args:
-            loss: The step's loss, a tensor of one element; copied, never waited for.
+            loss: The step's loss, a tensor of one element; copied, never waited for.  An inference
+                loop has none.
         """
-        self._ended = True
-        batch = self._batch
+        self._ended, batch = True, self._batch
         if batch is _NO_BATCH:
             return
         if self._audit is not None:
             self._audit.pause()
         self._batch = _NO_BATCH
-        if self._attempted:
-            self._attempted.clear()
+        self._attempted.clear()
         monitor = self.monitor
         monitor.recorder.enter(_CALLBACKS)
         monitor.micro_batch(batch, loss, complete=True)
@@ -304,12 +315,16 @@ class LoopMonitor:
         if self._ended and self.monitor.recorder.index < 0 and not self.monitor.guard.faults:
             log.warning("trainperf: %s", NO_BATCHES)
         self.monitor.finish(reason)
-        if self.run is not None and self._rank == 0:
-            run, options, finished = self.run, self._options, reason == FINISHED
-            ranks = self._objects.world_size if finished else 1
-            close = partial(close_run, run, ranks=ranks, aloud=options.aloud, writer=options.writer)
-            self.monitor.guard.run("chip", lambda: note_chip(run, measure=finished))
-            self.monitor.guard.run("report", close)
+        finish_rank(
+            self.monitor.guard,
+            self.run if self._rank == 0 else None,
+            ranks=self._objects.world_size,
+            reason=reason,
+            aloud=self._options.aloud,
+            writer=self._options.writer,
+        )
+        if self._upload is not None:
+            self.monitor.guard.run(Upload.part, self._upload.end)
 
     def __enter__(self) -> Self:
         return self
@@ -318,7 +333,7 @@ class LoopMonitor:
         if kind is None:
             self.close()
         else:
-            self.close("interrupted" if issubclass(kind, KeyboardInterrupt) else kind.__name__)
+            self.close(INTERRUPTED if issubclass(kind, KeyboardInterrupt) else kind.__name__)
 
     def _demand_not_started(self, method: str) -> None:
         if self.monitor.started:
@@ -335,8 +350,12 @@ class LoopMonitor:
     def _start(self, loader: object) -> None:
         fit = start(self.monitor, self._objects, self._options, loader, self._notes)
         self.run, self._rank, self._chosen, self._audit = fit.run, fit.rank, fit.chosen, fit.audit
-        self._source = fit.source
-        self._brackets = PhaseContexts(self.monitor.recorder, self.monitor.guard, self._chosen)
+        self._source, self._upload = fit.source, fit.upload
+        self._brackets = self._contexts()
+
+    def _contexts(self) -> PhaseContexts:
+        monitor, trains = self.monitor, self._options.kind.trains
+        return PhaseContexts(monitor.recorder, monitor.guard, self._chosen, trains=trains)
 
     def _unended_batch(self) -> None:
         """The loop went on without ending the step: more of its batches follow."""
@@ -367,18 +386,7 @@ class LoopMonitor:
             self.monitor.recorder.epoch_ended()
 
     def _attempt(self, optimizer: Optimizer | None) -> None:
-        watched = self._objects.optimizers
-        if optimizer is not None and not any(optimizer is other for other in watched):
-            raise ConfigError(
-                "phase('optimizer', optimizer): not one of those that watch() was given; name it "
-                "there"
-            )
-        if optimizer is None and len(watched) != 1:
-            raise ConfigError(
-                f"phase('optimizer') under a scaler with {len(watched)} optimizers: say which, as "
-                "in phase('optimizer', optimizer)"
-            )
-        stepped = optimizer or watched[0]
+        stepped = stepped_optimizer(optimizer, self._objects.optimizers)
         if self._chosen.scaler is not None and id(stepped) not in self._attempted:
             self._attempted.add(id(stepped))  # zero_grad and update may have phases of their own
             self._chosen.scaler.attempt(stepped)

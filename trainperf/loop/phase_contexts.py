@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 from trainperf.core.errors import ConfigError
 from trainperf.core.phases import Gap, Phase
@@ -16,6 +17,9 @@ _PHASES = {
     phase.label: phase
     for phase in (Phase.H2D, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.CALLBACKS)
 }
+_TRAINING = (Phase.BACKWARD.label, Phase.OPTIMIZER.label)
+"""Which an inference loop has not."""
+
 _GAPS = {gap.label: gap for gap in (Gap.VALIDATION, Gap.CHECKPOINT)}
 
 
@@ -27,24 +31,28 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
     part = "loop phases"
 
-    def __init__(self, recorder: Recorder, guard: Guard, chosen: Chosen) -> None:
+    def __init__(
+        self, recorder: Recorder, guard: Guard, chosen: Chosen, *, trains: bool = True
+    ) -> None:
         super().__init__()
         self._recorder = recorder
+        self._trains = trains
         self._guard = guard
         self._on_device = chosen.marks is not None
         self.fetch_begins: Callable[[], object] = recorder.fetch
         """The loop asks for a batch.  Runs every micro-batch, as the next."""
         self.fetch_ends: Callable[[], object] = recorder.leave
-        self._mark: Callable[[Mark], object] = _nothing
-        self._tail_begins: Callable[[], object] = _nothing
-        self._tail_ends: Callable[[], object] = _nothing
-        self._around_backward = self._on_device or chosen.tail is not None
+        self.mark: Callable[[Mark], object] = _nothing
+        """Puts a mark into the queue of the device, where there is one."""
+        self.tail_ends: Callable[[], object] = _nothing
+        """Backward is over, and what a parallel wrapper waits for in it."""
+        self.watches_backward = self._on_device or chosen.tail is not None
+        """Whether there is anything to be told around backward but its time."""
         if chosen.marks is not None:
-            self._mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
+            self.mark = guard.wrap(chosen.marks.name, chosen.marks.mark)
             self.fetch_begins, self.fetch_ends = self._fetch_begins, self._fetch_ends
         if chosen.tail is not None:
-            self._tail_begins = guard.wrap(chosen.tail.name, chosen.tail.backward_begins)
-            self._tail_ends = guard.wrap(chosen.tail.name, chosen.tail.backward_ends)
+            self.tail_ends = chosen.tail.ending(guard)
 
     def __missing__(self, name: str) -> AbstractContextManager[None]:
         bracket = self[name] = self._make(name)
@@ -57,12 +65,14 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
             return self._guard.bracket(
                 self.part, lambda: recorder.enter_gap(gap), recorder.leave_gap
             )
-        if name not in _PHASES:
-            names = ", ".join((*_PHASES, *_GAPS))
+        phases = [name for name in _PHASES if self._trains or name not in _TRAINING]
+        if name not in phases:
+            names = ", ".join((*phases, *_GAPS))
             raise ConfigError(f"phase {name!r}: no such phase; use one of {names}")
         phase = _PHASES[name]
-        if phase is Phase.BACKWARD and self._around_backward:
-            return self._guard.bracket(self.part, self._backward_begins, self._backward_ends)
+        if phase is Phase.BACKWARD and self.watches_backward:
+            begins = partial(recorder.enter, Phase.BACKWARD)
+            return self._guard.bracket(self.part, begins, self._backward_ends)
         if phase in (Phase.H2D, Phase.FORWARD) and self._on_device:
             return self._guard.bracket(
                 self.part, lambda: self._begins(phase), lambda: self._ends(phase)
@@ -71,29 +81,25 @@ class PhaseContexts(dict[str, AbstractContextManager[None]]):
 
     def _fetch_begins(self) -> None:
         self._recorder.boundary()
-        self._mark(Mark.FETCH_BEGINS)
+        self.mark(Mark.FETCH_BEGINS)
         self._recorder.enter(Phase.DATA_WAIT)
 
     def _fetch_ends(self) -> None:
         self._recorder.leave()
-        self._mark(Mark.FETCH_ENDS)
+        self.mark(Mark.FETCH_ENDS)
 
     def _begins(self, phase: Phase) -> None:
         if phase is Phase.H2D:
-            self._mark(Mark.COPY_BEGINS)
+            self.mark(Mark.COPY_BEGINS)
         self._recorder.enter(phase)
 
     def _ends(self, phase: Phase) -> None:
         self._recorder.leave()
-        self._mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
-
-    def _backward_begins(self) -> None:
-        self._tail_begins()
-        self._recorder.enter(Phase.BACKWARD)
+        self.mark(Mark.COPY_ENDS if phase is Phase.H2D else Mark.FORWARD_ENDS)
 
     def _backward_ends(self) -> None:
-        self._mark(Mark.BACKWARD_ENDS)
-        self._tail_ends()
+        self.mark(Mark.BACKWARD_ENDS)
+        self.tail_ends()
         self._recorder.leave()
 
 

@@ -1,28 +1,24 @@
-"""Start of a plain loop's fit: its run directory is agreed upon, and its objects are handed on.
+"""Start of a plain loop's fit: its run directory is agreed upon, and its objects are handed on."""
 
-Ranks agree without a collective: a rank without a monitor would never enter it, and the others
-would hang.  The store of the process group, which every backend has, keeps rank 0's answer until
-it is asked for.
-"""
-
-import logging
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
 
-from trainperf.core import run_directory
+from trainperf.core import spool
+from trainperf.core.errors import ConfigError
 from trainperf.core.interleaving import directory
-from trainperf.core.loop_kind import PLAIN
-from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.loop_kind import INFERENCE, PLAIN, LoopKind, loop_of
+from trainperf.core.places import AnyPath, RemotePath, path_of
 from trainperf.core.steps.records import Scalar
 from trainperf.loop.finish import first_answer
+from trainperf.loop.prepared_loaders import holds_ahead, loader_under
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity, run_settings
 from trainperf.recording.extensions import Extensions
@@ -30,36 +26,29 @@ from trainperf.recording.fit import FitPlan, start_fit
 from trainperf.recording.monitor import Monitor
 from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.inference import InferenceProbe
 from trainperf.recording.probes.loader import LoaderProbe
 from trainperf.recording.probes.loop_habits import ValidationProbe
 from trainperf.recording.probes.plain_loop import PlainLoopProbe
 from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.profiling.options import CaptureRank, ScheduledProfile, trace_scalars
+from trainperf.recording.shared_run import shared_run_directory, written
 from trainperf.recording.sinks.base import Outputs, Writer
+from trainperf.recording.upload import Upload
 from trainperf.trials import TrialOptions
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.state import Stateful
 from trainperf.trials.training import Training
 
 
-log = logging.getLogger("trainperf")
-
 NO_DEVICE_COPY = 'not measured: put the copy into `with monitor.phase("h2d"):`'
-
-PATIENCE_NS = 30_000_000_000
-"""How long another rank waits for rank 0's answer before it goes on alone."""
-
-NONE = "-"
-"""Rank 0's answer where it writes no run directory."""
-
-_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopOptions:
     """What the user chose when the monitor was made, and before the first epoch."""
 
-    base: Path | None
+    base: AnyPath | None
     """Where the run directory is made; `None` makes none."""
     writer: Writer | None
     log_every: int
@@ -67,6 +56,9 @@ class LoopOptions:
     """Whether anything is printed."""
     lines: bool
     """Whether the training thread is sampled."""
+    kind: LoopKind = PLAIN
+    machine: bool = True
+    """Whether the machine is sampled beside it."""
     started_at: str
     extensions: Extensions = field(default_factory=Extensions)
     profiler: ScheduledProfile | None = None
@@ -80,15 +72,28 @@ class LoopOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFacts:
+    """What an adapter knows of its loop, which a plain one has to be watched for."""
+
+    config: Mapping[str, Scalar]
+    software: Mapping[str, str]
+    training: Callable[[Objects, BatchSource | None], Training] | None = None
+    """What trials may touch of it; by default what they may of a plain one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartedFit:
     """A fit that is being measured."""
 
     run: Path | None
+    """The run directory; of one behind a URL, its spool."""
     rank: int
     chosen: Chosen
     audit: AuditProbe | None = None
     source: BatchSource | None = None
     """Through which its batches come, where changes are tried."""
+    upload: Upload | None = None
+    """Of a run behind a URL."""
 
 
 def start(
@@ -97,26 +102,29 @@ def start(
     options: LoopOptions,
     loader: object,
     notes: Callable[[], dict[str, str]],
+    facts: LoopFacts | None = None,
 ) -> StartedFit:
-    """Choose directory and probes, and start the monitor.
+    """Choose directory and probes, and start the monitor; without *facts* the loop is plain.
 
     On several ranks it takes a moment of each, and no collective: a rank may have no monitor.
     """
     rank = 0
     if dist.is_available() and dist.is_initialized():
         rank, objects.world_size = dist.get_rank(), dist.get_world_size()
-    base = options.base and Path(directory() or options.base)
-    run = shared_run_directory(base, rank, objects.world_size)
+    base = options.base and path_of(directory() or options.base)
+    address = shared_run_directory(base, rank, objects.world_size)
+    run = written(address, spool.local)
     objects.run = run if rank == 0 else None
     audit = _audit(objects, options, monitor)
-    source = BatchSource(loader) if options.trials is not None else None
+    source = None
+    if options.trials is not None:
+        source = BatchSource(loader_under(loader), holds_ahead(loader))
     outputs = Outputs(run=run, rank=rank, writer=options.writer)
-    say = partial(_say, written=run is not None)
+    kind = options.kind if facts is None else loop_of(facts.config)
+    say = partial(_say, written=run is not None, kind=kind)
 
     def probes(chosen: Chosen) -> list[Probe]:
-        own: list[Probe] = [PlainLoopProbe(objects.module, objects.device.type)]
-        if isinstance(objects.module, torch.nn.Module):
-            own.append(ValidationProbe(objects.module))
+        own = _watchers(objects, options.kind) if facts is None else []
         if options.loader_anatomy and run is not None:
             own.append(LoaderProbe(loader, objects.run))
         if audit is not None:
@@ -127,11 +135,8 @@ def start(
     def trials(chosen: Chosen) -> list[Probe]:
         if options.trials is None or not isinstance(objects.module, torch.nn.Module):
             return []
-        candidates = (*objects.schedulers, objects.scaler)
-        others = [other for other in candidates if isinstance(other, Stateful)]
-        training = Training(
-            objects.module, objects.optimizers, objects.device, source, others=others
-        )
+        make = (facts and facts.training) or _training
+        training = make(objects, source)
         return [options.trials.probe(training, chosen.clock, objects.run, monitor.guard)]
 
     with _discarded_on_error(objects.run):
@@ -141,9 +146,11 @@ def start(
                 objects=objects,
                 outputs=outputs,
                 started_at=options.started_at,
-                config=_configuration(objects, loader),
+                config=_configuration(objects, loader, kind) | dict(facts.config if facts else {}),
+                software=facts.software if facts else {},
                 log_every=options.log_every,
                 lines=options.lines,
+                machine=options.machine,
                 notes=notes,
                 probes=probes,
                 trials=trials,
@@ -152,7 +159,25 @@ def start(
                 first_answer=say if options.aloud and rank == 0 else None,
             ),
         )
-    return StartedFit(run=run, rank=rank, chosen=chosen, audit=audit, source=source)
+    return StartedFit(
+        run=run,
+        rank=rank,
+        chosen=chosen,
+        audit=audit,
+        source=source,
+        upload=_upload(monitor, address, run, rank),
+    )
+
+
+def _upload(
+    monitor: Monitor, address: AnyPath | None, run: Path | None, rank: int
+) -> Upload | None:
+    """The upload of a run behind a URL, which goes on from now on."""
+    if run is None or not isinstance(address, RemotePath):
+        return None
+    upload = Upload(run, address, rank)
+    monitor.guard.run(Upload.part, upload.start)
+    return upload
 
 
 @contextmanager
@@ -160,7 +185,7 @@ def _discarded_on_error(run: Path | None) -> Iterator[None]:
     """Leaves no empty run directory behind where the block raises."""
     with ExitStack() as undo:
         if run is not None:
-            undo.callback(run_directory.discard_empty, run)
+            undo.callback(spool.discard_empty, run)
         yield
         undo.pop_all()
 
@@ -173,69 +198,65 @@ def device_of(device: torch.device | str | None, model: torch.nn.Module) -> torc
     return first.device if first is not None else torch.device("cpu")
 
 
-def shared_run_directory(
-    base: Path | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
-) -> Path | None:
-    """The run directory of this rank: rank 0's, or one of its own if rank 0 publishes none.
+def stateful(objects: Objects) -> list[Stateful]:
+    """Schedulers and scaler, as far as their state can be put back."""
+    candidates = (*objects.schedulers, objects.scaler)
+    return [each for each in candidates if isinstance(each, Stateful)]
 
-    The k-th run of a rank shares the directory of rank 0's k-th run.
+
+def _training(objects: Objects, source: BatchSource | None) -> Training:
+    module = cast("torch.nn.Module", objects.module)
+    others = stateful(objects)
+    return Training(module, objects.optimizers, objects.device, source, others=others)
+
+
+def kind_named(name: str) -> LoopKind:
+    """The kind of a loop of one's own, by the name that users give.
+
+    Raises:
+        ConfigError: There is no such kind.
     """
-    if ranks == 1:
-        return _directory(base, run_directory.choose)
-    try:
-        return _shared(base, rank, patience_ns)
-    except RuntimeError as error:  # the store is gone, e.g. with rank 0's process
-        return _alone(base, rank, f"the process group's store failed ({error})")
+    kinds = {"training": PLAIN, INFERENCE.name: INFERENCE}
+    if name not in kinds:
+        raise ConfigError(f"kind={name!r}: must be one of {', '.join(map(repr, kinds))}")
+    return kinds[name]
 
 
-def _shared(base: Path | None, rank: int, patience_ns: int) -> Path | None:
-    store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 there is no public way
-    number = store.add(f"trainperf/runs/{rank}", 1)
-    key = f"trainperf/run/{number}"
-    if rank == 0:
-        run = _directory(base, run_directory.choose)
-        store.set(key, str(run.resolve()) if run is not None else NONE)
-        return run
-    deadline = monotonic_ns() + patience_ns
-    while not store.check([key]):
-        if monotonic_ns() > deadline:
-            waited_s = patience_ns // 1_000_000_000
-            return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
-        time.sleep(_POLL_S)
-    path = store.get(key).decode()
-    if path == NONE:
-        return None
-    run = Path(path)
-    if run_directory.has_ended(run_directory.record_file(run, 0, run_directory.attempt())):
-        return _alone(base, rank, f"rank 0's run number {number} has ended already")
-    return run
+def demand_nothing_trained(kind: LoopKind, *training: object) -> None:
+    """Optimizers, a scaler, schedulers and trials only where the loop trains.
 
-
-def _alone(base: Path | None, rank: int, why: str) -> Path | None:
-    run = _directory(base, run_directory.create)
-    if base is not None:
-        log.warning(
-            "trainperf: %s, so rank %s writes a run of its own (%s): make a LoopMonitor on every "
-            "rank, as often on each",
-            why,
-            rank,
-            run,
+    Raises:
+        ConfigError: An inference loop was given any of them.
+    """
+    given = [each for each in training if each is not None]
+    if not kind.trains and any(not isinstance(each, Sequence) or each for each in given):
+        raise ConfigError(
+            f'kind="{kind.name}": nothing is trained; call watch(model) without optimizers, scaler '
+            "and schedulers, and try no changes, or leave kind out"
         )
-    return run
 
 
-def _directory(base: Path | None, make: Callable[[Path], Path]) -> Path | None:
-    if base is None:
-        return None
-    try:
-        return make(base)
-    except OSError as error:
-        log.warning(
-            "trainperf: no run directory can be written (%s): nothing is recorded, and no report "
-            "will come",
-            error,
-        )
-        return None
+def _watchers(objects: Objects, kind: LoopKind) -> list[Probe]:
+    """What tells of a plain loop what a framework would."""
+    called = _called(objects.module)
+    watchers: list[Probe] = [PlainLoopProbe(called, objects.device.type, trains=kind.trains)]
+    if not kind.trains:
+        return [*watchers, InferenceProbe(_models(objects.module), objects.device)]
+    if isinstance(called, torch.nn.Module):
+        watchers.append(ValidationProbe(called))
+    return watchers
+
+
+def _called(module: object) -> object:
+    """What the loop calls: of several modules the first."""
+    return next(iter(_models(module)), None)
+
+
+def _models(module: object) -> list[torch.nn.Module]:
+    """What was watched: several are in one list."""
+    if isinstance(module, torch.nn.ModuleList):
+        return list(module)
+    return [module] if isinstance(module, torch.nn.Module) else []
 
 
 def _audit(objects: Objects, options: LoopOptions, monitor: Monitor) -> AuditProbe | None:
@@ -262,17 +283,25 @@ def _profiler(
     return [] if probe is None else [probe]
 
 
-def _configuration(objects: Objects, loader: object) -> dict[str, Scalar]:
+_OF_TRAINING = ("optimizer_fused", "optimizer_foreach", "grad_scaler", "gradient_bytes")
+"""Settings that an inference loop has not."""
+
+
+def _configuration(objects: Objects, loader: object, kind: LoopKind) -> dict[str, Scalar]:
     model = objects.module
     of_model: dict[str, Scalar] = {}
     if isinstance(model, torch.nn.Module):
         of_model = {**run_identity.model(model), "precision": run_identity.precision(model)}
+    settings = run_settings.settings(model, objects.optimizers, objects.scaler)
+    if kind.trains:
+        settings["optimizers"] = run_settings.names(objects.optimizers)
+        settings["schedulers"] = run_settings.names(objects.schedulers)
+    else:
+        settings = {name: settings[name] for name in settings if name not in _OF_TRAINING}
     return {
         **of_model,
-        "loop": PLAIN.name,
-        "optimizers": run_settings.names(objects.optimizers),
-        "schedulers": run_settings.names(objects.schedulers),
-        **run_settings.settings(model, objects.optimizers, objects.scaler),
+        "loop": kind.name,
+        **settings,
         "seed": torch.initial_seed(),
         **run_identity.loader(loader),
     }
@@ -284,8 +313,8 @@ def _show(writer: Writer, step: int, figures: Mapping[str, float]) -> None:
         writer.add_scalar(tag, value, step)
 
 
-def _say(readings: dict[str, Reading], *, written: bool) -> None:
-    sentence = first_answer(readings, written=written)
+def _say(readings: dict[str, Reading], *, written: bool, kind: LoopKind) -> None:
+    sentence = first_answer(readings, written=written, coarse=kind.coarse, whole=kind.whole)
     if sentence is not None:
         sys.stdout.write(f"{sentence}\n")
         sys.stdout.flush()

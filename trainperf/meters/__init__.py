@@ -13,6 +13,7 @@ METERS: tuple[Meter, ...] = tuple(
         "trainperf.meters",
         (
             "step_time",
+            "latency",
             "data_wait",
             "transfer",
             "phases",

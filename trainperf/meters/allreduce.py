@@ -11,6 +11,9 @@ class AllReduceTail(Meter):
     On the compute stream (CUDA) or the host (CPU), synchronising micro-batches only; the wait for
     slower ranks is in it, and so is DDP's own finalisation.  Never negative; a trace's tail is
     kernel-only and signed.  DDP only; without it not applicable.
+
+    Wrong where: a rank is late: its wait is in everybody else's tail.
+    To confirm: the finding `straggler`; `trainperf trace` of all ranks.
     """
 
     name = "allreduce_tail_s"
@@ -27,7 +30,11 @@ class AllReduceTail(Meter):
 
 
 class AllReduceTailFraction(Meter):
-    """The all-reduce tail as a share of step wall time, a quotient of sums over steady steps."""
+    """The all-reduce tail as a share of step wall time, a quotient of sums over steady steps.
+
+    Wrong where: as `allreduce_tail_s`: waiting for a late rank is in it.
+    To confirm: `trainperf try --only no_reduction SCRIPT`.
+    """
 
     name = "allreduce_tail_fraction"
     unit = "1"

@@ -11,6 +11,9 @@ class DataWait(Meter):
 
     A quotient of sums over steady steps.  It is not the share the *device* lost: a loader hidden
     behind queued device work costs nothing; see `data_stall_fraction`.
+
+    Wrong where: a device still has work queued while the host waits.
+    To confirm: `data_stall_fraction`; `trainperf try --only free_loader SCRIPT`.
     """
 
     name = "data_wait_fraction"
@@ -28,6 +31,9 @@ class DataWaitAll(DataWait):
     """The data-wait fraction over every step of the fit, warm-up and epoch starts included.
 
     Logged next to `data_wait_fraction` because worker restarts at epoch starts hide otherwise.
+
+    Wrong where: the fit is short: warm-up and epoch starts then count for much.
+    To confirm: `data_wait_fraction`; the finding `epoch_start`.
     """
 
     name = "data_wait_all_fraction"
@@ -39,6 +45,9 @@ class DataStall(Meter):
 
     On an asynchronous device: device time between an event recorded just before the fetch and one
     just after it, about zero while work is queued.  On a CPU equal to the data-wait fraction.
+
+    Wrong where: another stream works meanwhile: the events are on the compute stream.
+    To confirm: `trainperf trace`: idle time because of the loader.
     """
 
     name = "data_stall_fraction"

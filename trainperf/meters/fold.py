@@ -1,8 +1,9 @@
 """Readings from blocks of steps: what each meter makes of them is merged, in order."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from typing_extensions import Self
 
 from trainperf.core.stats.reductions import Reduction
 from trainperf.core.steps.block import StepBlock
@@ -35,6 +36,15 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`lower` or `higher`; said of a user's own meter only, others are in `METERS`."""
 
 
+NOT_COVERED = "not covered"
+"""Begin of the reason why an imported log has no value."""
+
+
+def not_covered(reading: Reading | None) -> bool:
+    """Whether the log that the run was imported from cannot have it."""
+    return reading is not None and (reading.reason or "").startswith(NOT_COVERED)
+
+
 class Fold:
     """The state of a set of meters over the blocks seen so far."""
 
@@ -43,6 +53,17 @@ class Fold:
         self.steps = 0
         self.steady_steps = 0
         self._state: dict[str, Reduction] = {}
+
+    @classmethod
+    def holding(
+        cls, meters: Sequence[Meter], state: Mapping[str, Reduction], steps: int, steady: int
+    ) -> Self:
+        """A fold that has come so far; reductions of other meters are left out."""
+        fold = cls(meters)
+        fold.steps, fold.steady_steps = steps, steady
+        names = {meter.name for meter in meters}
+        fold._state = {name: state[name] for name in state if name in names}
+        return fold
 
     def observe(self, block: StepBlock) -> None:
         """Take the next block of steps."""
@@ -55,6 +76,13 @@ class Fold:
             chosen = block if meter.scope is Scope.ALL else steady
             if len(chosen):
                 self._merge(meter.name, meter.observe(chosen))
+
+    def add_unread(self, steps: int, steady: int, reductions: Mapping[str, Reduction]) -> None:
+        """Count steps that no meter observed, and what sums tell of them, by meter."""
+        self.steps += steps
+        self.steady_steps += steady
+        for name, reduction in reductions.items():
+            self._merge(name, reduction)
 
     def reduction(self, name: str) -> Reduction | None:
         """What one meter has folded so far."""

@@ -12,6 +12,10 @@ class HostBound(Meter):
     that lies ahead, the device is at least a backward behind, though something drains it once a
     step (a progress-bar metric, a GradScaler, a broadcast).  Where it has caught up it waits for
     launches, Python or syncs, and a faster kernel gains nothing.  Asynchronous devices only.
+
+    Wrong where: something drains the device once a step for another reason, e.g. `.item()` at its
+    end.
+    To confirm: `trainperf trace`: idle time because launches come late.
     """
 
     name = "host_bound_fraction"

@@ -8,6 +8,9 @@ class Loss(Meter):
 
     On a host it is read at once; on a device it is copied there, and read when the device has
     passed it.  Undivided by gradient accumulation.
+
+    Wrong where: it is compared at equal steps with other batch sizes.
+    To confirm: `trainperf compare`, which compares at equal work.
     """
 
     name = "loss"

@@ -3,13 +3,16 @@
 from trainperf.core.stats.reductions import LargestLast
 from trainperf.core.stats.trend import Trend
 from trainperf.core.steps.block import StepBlock
-from trainperf.meters.base import Measure, Meter, Scope, largest
+from trainperf.meters.base import Measure, Meter, Scope, largest, total
 
 
 class MemoryPeak(Meter):
     """Highest device memory held by tensors, in bytes, since the process started; largest rank.
 
     The peak is process-global and is not reset behind the user's back.
+
+    Wrong where: earlier work of the same process had a higher peak.
+    To confirm: `torch.cuda.max_memory_allocated()` in a fresh process.
     """
 
     name = "memory_peak_bytes"
@@ -22,7 +25,11 @@ class MemoryPeak(Meter):
 
 
 class MemoryReservedPeak(Meter):
-    """Highest device memory held by the caching allocator, in bytes, since process start."""
+    """Highest device memory held by the caching allocator, in bytes, since process start.
+
+    Wrong where: it is taken for what the training needs: the allocator keeps what it got.
+    To confirm: `memory_peak_bytes`.
+    """
 
     name = "memory_reserved_peak_bytes"
     unit = "B"
@@ -38,6 +45,9 @@ class Fragmentation(Meter):
 
     Of the latest step that has both; largest rank.  An upper bound: the two peaks need not fall on
     the same moment.
+
+    Wrong where: the two peaks fell at different moments.
+    To confirm: `torch.cuda.memory_summary()`.
     """
 
     name = "fragmentation_bytes"
@@ -61,6 +71,9 @@ class ResidentPeak(Meter):
     """Largest resident set of the training process seen, in bytes; CPU runs, sampled.
 
     Sampled, in the long run four times a second, so a short peak can be missed.
+
+    Wrong where: shared memory of loader workers is counted in it, or a short peak was missed.
+    To confirm: `/proc/PID/status`, VmHWM.
     """
 
     name = "resident_peak_bytes"
@@ -80,6 +93,9 @@ class MemorySlope(Meter):
     least value in each stretch of the latter half of the steady steps, between steps with as many
     distinct shapes and compiled graphs so far: what fills up and stops has none, nor has a cache
     of shapes.  It is not the peak's growth.
+
+    Wrong where: the run has only some hundreds of steps: caches still fill.
+    To confirm: the same run several times as long.
     """
 
     name = "memory_slope_bytes_per_step"
@@ -98,10 +114,48 @@ class MemorySlope(Meter):
         return None
 
 
+class AllocationRetries(Meter):
+    """Allocations on the device that failed at first, over steady steps; rank with the most.
+
+    PyTorch's caching allocator then waits for the device, gives its unused memory back and asks
+    again (`num_alloc_retries`).  Counted between readings: those of the steps since the one before.
+
+    Wrong where: they are those of the warm-up, which ends late.
+    To confirm: `torch.cuda.memory_stats()["num_alloc_retries"]`.
+    """
+
+    name = "alloc_retries"
+    unit = "1"
+    measure = Measure.MEMORY
+    better = "lower"
+    needs = ("alloc_retries",)
+    statistic = staticmethod(total)
+
+
+class AllocationFailures(Meter):
+    """Allocations on the device that failed for good, over all steps; rank with the most.
+
+    The fit went on: somebody has caught the error (`num_ooms`).
+
+    Wrong where: somebody provokes them, as a search for the largest batch does.
+    To confirm: `torch.cuda.memory_stats()["num_ooms"]`.
+    """
+
+    name = "alloc_failures"
+    unit = "1"
+    measure = Measure.MEMORY
+    better = "lower"
+    scope = Scope.ALL
+    needs = ("alloc_failures",)
+    statistic = staticmethod(total)
+
+
 METERS = (
     MemoryPeak(),
     MemoryReservedPeak(),
     Fragmentation(),
     ResidentPeak(),
     MemorySlope(),
+    AllocationRetries(),
+    AllocationFailures(),
 )

@@ -11,6 +11,9 @@ class OverflowRate(Meter):
     Counted from the optimizers' own step hooks, without a host sync; right for fused optimizers,
     whose `step()` runs even when the kernel skips.  A `training_step` that returns `None` is not
     an attempt.  bf16 and fp32 use no scaler: not applicable.
+
+    Wrong where: gradients are skipped by your own code, which no scaler counts.
+    To confirm: `loss_scale` falls by the backoff factor with each.
     """
 
     name = "overflow_rate"
@@ -29,7 +32,11 @@ class OverflowRate(Meter):
 
 
 class LossScale(Meter):
-    """The GradScaler's scale, last value read (about once per fifty steps, without a sync)."""
+    """The GradScaler's scale, last value read (once per fifty steps or more, without a sync).
+
+    Wrong where: it is the last value read, fifty steps old or more.
+    To confirm: `scaler.get_scale()` after the fit.
+    """
 
     name = "loss_scale"
     unit = "1"

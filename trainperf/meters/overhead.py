@@ -12,6 +12,9 @@ class Overhead(Meter):
     in their places in the first steps, in a plain loop at a cost calibrated at the start, with
     warm caches, which is less than they take.  What the relay *saves* against Lightning's own
     brackets is not subtracted, and what our code pushes out of the caches is not known.
+
+    Wrong where: a plain loop does real work: its caches are cold, and it costs more than this.
+    To confirm: time the script with and without trainperf, several times, in turns.
     """
 
     name = "overhead_s"

@@ -6,7 +6,11 @@ from trainperf.meters.base import Measure, Meter, Scope, total
 
 
 class GarbageCollection(Meter):
-    """Time the Python garbage collector ran inside steps, in seconds, all steps; largest rank."""
+    """Time the Python garbage collector ran inside steps, in seconds, all steps; largest rank.
+
+    Wrong where: a pause falls between steps: only those inside steps count.
+    To confirm: `gc.callbacks` of your own.
+    """
 
     name = "gc_s"
     unit = "s"
@@ -22,7 +26,11 @@ class GarbageCollection(Meter):
 
 
 class Recompiles(Meter):
-    """Graphs that `torch.compile` built inside steps, all steps of the fit; largest rank."""
+    """Graphs that `torch.compile` built inside steps, all steps of the fit; largest rank.
+
+    Wrong where: graphs are compiled between steps, in validation for instance.
+    To confirm: `TORCH_LOGS=recompiles`.
+    """
 
     name = "recompiles"
     unit = "1"

@@ -1,22 +1,12 @@
 """Phase times: how much of a steady step goes to each phase."""
 
+import inspect
+
+from trainperf.core.docstrings import CONFIRM, WRONG
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.reductions import Ratio
 from trainperf.core.steps.block import StepBlock
 from trainperf.meters.base import Measure, Meter
-
-
-_MEANING = {
-    Phase.DATA_WAIT: "blocked in the loader's `next`",
-    Phase.H2D: "in the batch transfer call (on a CPU: its hooks, nothing is copied)",
-    Phase.FORWARD: "in `training_step`, without the backward it may call itself",
-    Phase.BACKWARD: "in backward, from after `on_before_backward` to before `on_after_backward`",
-    Phase.OPTIMIZER: "in the optimizer: step, zero_grad, clipping, scaler, scheduler",
-    Phase.CALLBACKS: "in hooks of callbacks and of the module",
-    Phase.LOOP: "in the framework between the last hook and the next fetch: metrics, logging, "
-    "and on several ranks the wait for the others",
-    Phase.OTHER: "that no phase brackets",
-}
 
 
 class PhaseTime(Meter):
@@ -33,7 +23,11 @@ class PhaseTime(Meter):
     def __init__(self, phase: Phase) -> None:
         self.phase = phase
         self.name = f"phase_{phase.label}_s"  # type: ignore[misc]
-        self.__doc__ = f"Mean host time of a steady step {_MEANING[phase]}.\n{PhaseTime.__doc__}"
+        about, all_phases = phase.about, inspect.cleandoc(PhaseTime.__doc__ or "")
+        self.__doc__ = (
+            f"Mean host time of a steady step {about.means}.\n\n{all_phases}\n\n"
+            f"{WRONG}: {about.wrong}\n{CONFIRM}: {about.confirm}"
+        )
 
     def observe(self, block: StepBlock) -> Ratio | None:
         """Seconds in the phase over steps."""

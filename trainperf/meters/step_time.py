@@ -11,6 +11,9 @@ class StepTime(Meter):
 
     Includes everything the loop did in between, callbacks and logging too.  It is not device busy
     time, and not a mean: see `step_mean_s` for what multiplies up to the fit.
+
+    Wrong where: steps are of two kinds: a median shows one of them; hold it against `step_mean_s`.
+    To confirm: the wall time of the steps by a stopwatch over a thousand of them.
     """
 
     name = "step_s"
@@ -25,21 +28,33 @@ class StepTime(Meter):
 
 
 class StepTimeP95(StepTime):
-    """Wall time that 95 % of the steady steps stay below, host clock."""
+    """Wall time that 95 % of the steady steps stay below, host clock.
+
+    Wrong where: there are fewer than some hundreds of steady steps.
+    To confirm: the step times in `report.html`.
+    """
 
     name = "step_p95_s"
     percentile = 95.0
 
 
 class StepTimeP99(StepTime):
-    """Wall time that 99 % of the steady steps stay below, host clock."""
+    """Wall time that 99 % of the steady steps stay below, host clock.
+
+    Wrong where: there are fewer than a thousand steady steps.
+    To confirm: the step times in `report.html`.
+    """
 
     name = "step_p99_s"
     percentile = 99.0
 
 
 class StepMean(Meter):
-    """Mean wall time of a steady step, host clock: what the phases' means add up to."""
+    """Mean wall time of a steady step, host clock: what the phases' means add up to.
+
+    Wrong where: a few very slow steps carry it.
+    To confirm: the fit's wall time without its gaps, over its steps.
+    """
 
     name = "step_mean_s"
     unit = "s"
@@ -52,7 +67,12 @@ class StepMean(Meter):
 
 
 class StepIQR(Meter):
-    """Interquartile range of the steady steps' wall time: the middle half lies this far apart."""
+    """Interquartile range of the steady steps' wall time: the middle half lies this far apart.
+
+    Wrong where: it is the spread of steps, not the uncertainty of `step_s`: that is `low` and
+    `high`.
+    To confirm: the step times in `report.html`.
+    """
 
     name = "step_iqr_s"
     unit = "s"
@@ -68,6 +88,9 @@ class FirstStep(Meter):
     """Wall time of the very first step, host clock: allocation, autotuning, compilation.
 
     Never mixed into the steady statistics.
+
+    Wrong where: a sanity check has warmed the caches before it.
+    To confirm: a run with `num_sanity_val_steps=0`.
     """
 
     name = "first_step_s"

@@ -10,6 +10,9 @@ class EffectiveTokens(Meter):
 
     Padding is not counted, which is why this number compares across batch shapes.  The report
     prints which mask was used: `attention_mask`, else `labels != ignore_index`, else the user's.
+
+    Wrong where: the mask is not the one of the loss: `run.notes` names it.
+    To confirm: count the labels that the loss does not ignore in one batch.
     """
 
     name = "effective_tokens_per_s"
@@ -24,6 +27,9 @@ class PaddedTokens(Meter):
     """All tokens, padding included, over ranks and the slowest rank's wall time; steady steps.
 
     Grows when batches are padded more; do not optimise it.
+
+    Wrong where: it is taken for progress: padding more makes it grow.
+    To confirm: `effective_tokens_per_s`.
     """
 
     name = "padded_tokens_per_s"
@@ -34,7 +40,11 @@ class PaddedTokens(Meter):
 
 
 class Padding(Meter):
-    """1 − Σ mask / Σ numel over steady steps and ranks: the share of tokens that is padding."""
+    """1 − Σ mask / Σ numel over steady steps and ranks: the share of tokens that is padding.
+
+    Wrong where: rows are packed, several sequences in one, and the mask marks all of them.
+    To confirm: print a batch's mask.
+    """
 
     name = "padding_fraction"
     unit = "1"
@@ -52,7 +62,11 @@ class Padding(Meter):
 
 
 class Samples(Meter):
-    """Leading dimension of the batches, over ranks and the slowest rank's wall time; steady."""
+    """Leading dimension of the batches, over ranks and the slowest rank's wall time; steady.
+
+    Wrong where: the first dimension of a batch is not its samples.
+    To confirm: the loader's `batch_size` × steps per second.
+    """
 
     name = "samples_per_s"
     unit = "1/s"
@@ -63,7 +77,11 @@ class Samples(Meter):
 
 
 class OptimizerSteps(Meter):
-    """Steps per second of wall time, steady steps; on several ranks the slowest rank's."""
+    """Steps per second of wall time, steady steps; on several ranks the slowest rank's.
+
+    Wrong where: batch or accumulation differ between two runs.
+    To confirm: `samples_per_s` or `effective_tokens_per_s`.
+    """
 
     name = "optimizer_steps_per_s"
     unit = "1/s"

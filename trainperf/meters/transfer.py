@@ -11,6 +11,9 @@ class H2DTime(Meter):
 
     Not the host's time in the transfer call, which is `phase_h2d_s`: a non-blocking copy returns
     before it is done.  On a CPU nothing is copied: not applicable.
+
+    Wrong where: the copy is made on a stream of its own, where no event is.
+    To confirm: `trainperf trace`: copies host→device.
     """
 
     name = "h2d_s"
@@ -30,6 +33,9 @@ class H2DRate(Meter):
     """Bytes of the batch's tensors over the device time of their transfer, in bytes per second.
 
     Below the host link's rate when the copy is from pageable memory or of many small tensors.
+
+    Wrong where: the batch is smaller than some megabytes: launching is most of its time.
+    To confirm: `trainperf trace`; the link's data sheet.
     """
 
     name = "h2d_bytes_per_s"
@@ -47,7 +53,12 @@ class H2DRate(Meter):
 
 
 class H2DFraction(Meter):
-    """Device time of the batch transfer as a share of step wall time."""
+    """Device time of the batch transfer as a share of step wall time.
+
+    Wrong where: the copy overlaps computation: a share of the step is then no share of what is
+    lost.
+    To confirm: `trainperf try --only no_transfer SCRIPT`.
+    """
 
     name = "h2d_fraction"
     unit = "1"
@@ -58,7 +69,11 @@ class H2DFraction(Meter):
 
 
 class H2DBytes(Meter):
-    """Bytes of the batch's tensors per step, mean over steady steps."""
+    """Bytes of the batch's tensors per step, mean over steady steps.
+
+    Wrong where: tensors are made on the device, which nothing copies.
+    To confirm: `trainperf trace`: bytes copied.
+    """
 
     name = "h2d_bytes"
     unit = "B"
@@ -68,7 +83,11 @@ class H2DBytes(Meter):
 
 
 class H2DTensors(Meter):
-    """Tensors in a step's batches, mean over steady steps: many small copies are slow ones."""
+    """Tensors in a step's batches, mean over steady steps: many small copies are slow ones.
+
+    Wrong where: the tensors are in a container that is not looked into.
+    To confirm: count the tensors of a batch.
+    """
 
     name = "h2d_tensors"
     unit = "1"

@@ -1,35 +1,36 @@
-"""Lightning entry point behind `trainperf run`.
+"""Callbacks for Lightning and Fabric, under `trainperf run` and its kin alone.
 
-Lightning calls it for every Trainer of every user.  It imports next to nothing and returns nothing
-unless that command started the process, and never raises: an installed trainperf cannot break
-anybody's training.
+They ask the entry points of `plugins/launched` for every Trainer and Fabric; no other process has
+them.  Nothing is raised: a training that cannot be measured goes on unmeasured.
 """
 
-import contextlib
-import os
-
-from trainperf.core.launch_environment import VARIABLE, LaunchOptions
+from trainperf.core.launch_environment import LaunchOptions, Word
+from trainperf.recording.guard import Guard
 
 
-def callbacks() -> list[object]:
-    """What Lightning attaches to a new Trainer: under `trainperf run` a `TrainPerf`, else nothing.
+def callbacks(options: str = "") -> list[object]:
+    """What Lightning attaches to a new Trainer: a `TrainPerf`, or nothing without *options*.
 
     Where the script has a `TrainPerf` of its own, the attached one measures nothing.
     """
-    text = os.environ.get(VARIABLE)
-    if not text:
+    if not options:
         return []
-    from trainperf.recording.guard import Guard  # noqa: PLC0415 only under `trainperf run`
+    return Guard().run("trainperf run", lambda: [_callback(LaunchOptions.parse(options))]) or []
 
-    return Guard().run("trainperf run", lambda: [_callback(LaunchOptions.parse(text))]) or []
+
+def fabric_callbacks(options: str) -> list[object]:
+    """What Fabric calls when it has set a module up."""
+    return Guard().run("trainperf run", _fabric_callbacks) or [] if options else []
+
+
+def _fabric_callbacks() -> list[object]:
+    from trainperf.plugins.fabric_setup import FabricSetup  # noqa: PLC0415 PyTorch is loaded now
+
+    return [FabricSetup()]
 
 
 def _callback(options: LaunchOptions) -> object:
-    if options.marker is not None:
-        # On another machine its folder is missing: a rank that did not take part would leave the
-        # others waiting where all of them choose the directory.
-        with contextlib.suppress(OSError):
-            os.close(os.open(options.marker, os.O_CREAT | os.O_WRONLY))
-    from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 only under that command
+    options.tell(Word.TRAINER)
+    from trainperf.lightning.callback import AutoTrainPerf  # noqa: PLC0415 Lightning is loaded now
 
     return AutoTrainPerf(options)

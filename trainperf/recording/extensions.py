@@ -45,10 +45,17 @@ class Extensions:
     meters: tuple[Meter, ...] = ()
     sinks: tuple[Sink, ...] = ()
     probes: tuple[Probe, ...] = ()
+    aggregate: bool = False
+    """Whether readings over all ranks are shown while training."""
 
     @classmethod
     def of(
-        cls, meters: Sequence[Meter], sinks: Sequence[Sink], probes: Sequence[Probe]
+        cls,
+        meters: Sequence[Meter],
+        sinks: Sequence[Sink],
+        probes: Sequence[Probe],
+        *,
+        aggregate: bool = False,
     ) -> "Extensions":
         """Those that a user gave.
 
@@ -59,6 +66,7 @@ class Extensions:
             meters=_members("meters", meters, Meter),
             sinks=_members("sinks", sinks, Sink),
             probes=_members("probes", probes, Probe),
+            aggregate=aggregate,
         )
         parts = {*_builtin_names(Probe), *_builtin_names(Sink), *_PARTS, Sink.name}
         parts -= {sink.name for sink in own.sinks if _is_ours(type(sink))}

@@ -3,23 +3,38 @@
 An adapter translates its loop into a `FitPlan`; it decides nothing else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch.distributed as dist
+
 from trainperf.core import run_directory
+from trainperf.core.loop_kind import loop_of
 from trainperf.core.machine.processes import this_process
 from trainperf.core.steps.records import RunInfo, Scalar, Totals
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording import run_identity
+from trainperf.recording.aggregation import AggregationSink, length
 from trainperf.recording.extensions import Extensions
+from trainperf.recording.guard import Guard
+from trainperf.recording.machine.probe import is_first_of_host, machine_probe
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.probes.interleaving import turns_probe
 from trainperf.recording.probes.lines import LinesProbe
-from trainperf.recording.probes.selection import EVERYTHING, Chosen, Objects, choose, meters_of
+from trainperf.recording.probes.selection import (
+    EVERYTHING,
+    OF_TRAINING,
+    Chosen,
+    Objects,
+    choose,
+    inapplicable,
+    meters_of,
+)
+from trainperf.recording.rank_group import RankGroup
 from trainperf.recording.sinks import default_sinks
-from trainperf.recording.sinks.base import Outputs
+from trainperf.recording.sinks.base import Outputs, Sink
 
 
 PATIENCE = 64
@@ -52,6 +67,8 @@ class FitPlan:
     """The probe that takes the fit through its trials, if there are any."""
     reasons: Callable[[Chosen], dict[str, str]] = lambda _: {}
     """Why facts are missing, beyond what the choice of probes tells."""
+    machine: bool = False
+    """Whether the machine is sampled beside the loop, on the first rank of every host."""
     extensions: Extensions = field(default_factory=Extensions)
     software: Mapping[str, str] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
@@ -65,27 +82,35 @@ class FitPlan:
 
 def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     """Choose the probes and start the monitor; model, optimizers and loaders exist."""
-    chosen = choose(plan.objects, plan.measures)
-    chosen.probes += [*plan.probes(chosen), *_sampler(plan), *plan.extensions.probes]
+    trains = loop_of(plan.config).trains
+    chosen = choose(plan.objects, plan.measures if trains else plan.measures - OF_TRAINING)
+    chosen.probes += [*plan.probes(chosen), *_samplers(plan), *plan.extensions.probes]
     info = _info(plan, chosen)
     # Last of all: what the others do as a step closes is part of the turn.
     turns = turns_probe(chosen.clock, info, plan.micro_batches, plan.period)
 
+    sinks = [*default_sinks(plan.outputs), *plan.extensions.sinks]
+    shared = _aggregation(plan, sinks, monitor.guard)
+
     def totals() -> Totals:
         lengths = chosen.tokens.histogram() if chosen.tokens else {}
+        waits = chosen.contention
         return Totals(
             at_step=0,
             actions_ns=plan.actions_ns(),
+            threads_ns=chosen.threads.read() if chosen.threads else {},
             sequence_lengths=dict(sorted(lengths.items())),
-            notes=plan.notes(),
+            longest_tokens=chosen.tokens.longest_tokens if chosen.tokens else 0,
+            notes={**plan.notes(), **(shared.notes() if shared else {})},
             config=chosen.config(monitor.guard),
+            contention=(monitor.guard.run(waits.name, waits.totals) or {}) if waits else {},
         )
 
     monitor.start(
         RunParts(
             info=info,
             probes=[*chosen.probes, *plan.trials(chosen), *turns],
-            sinks=[*default_sinks(plan.outputs), *plan.extensions.sinks],
+            sinks=[*sinks, shared] if shared else sinks,
             device=chosen.clock,
             log_every=plan.log_every,
             totals=totals,
@@ -97,9 +122,24 @@ def start_fit(monitor: Monitor, plan: FitPlan) -> Chosen:
     return chosen
 
 
-def _sampler(plan: FitPlan) -> list[Probe]:
-    run = plan.objects.run
-    return [LinesProbe(run)] if plan.lines and run is not None else []
+def _aggregation(plan: FitPlan, sinks: Sequence[Sink], guard: Guard) -> AggregationSink | None:
+    """Where several ranks of a process group were asked to; nobody is waited for."""
+    ranks, rank = plan.objects.world_size, plan.outputs.rank
+    grouped = dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
+    if not plan.extensions.aggregate or ranks == 1 or not grouped:
+        return None
+    meters = meters_of(plan.measures)
+    group = RankGroup(rank, ranks, length(meters), guard)
+    return AggregationSink(meters, sinks if rank == 0 else (), guard, group)
+
+
+def _samplers(plan: FitPlan) -> list[Probe]:
+    objects, outputs = plan.objects, plan.outputs
+    lines = [LinesProbe(objects.run)] if plan.lines and objects.run is not None else []
+    alone = objects.world_size == 1
+    first = alone or is_first_of_host(outputs.rank)
+    beside = plan.machine and first and outputs.run is not None
+    return [*lines, *(machine_probe(outputs.run, outputs.rank, objects.device) if beside else [])]
 
 
 def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:
@@ -113,10 +153,11 @@ def _info(plan: FitPlan, chosen: Chosen) -> RunInfo:
         device=device.type,
         attempt=run_directory.attempt(),
         process=this_process(),
-        reasons={**chosen.reasons, **plan.reasons(chosen)},
+        reasons={**chosen.reasons, **inapplicable(loop_of(plan.config)), **plan.reasons(chosen)},
         software={**run_identity.software(), **plan.software},
         hardware={**run_identity.hardware(device), "local_world_size": ranks},
         config=dict(plan.config),
+        environment=run_identity.environment(rank=plan.outputs.rank),
         totals=dict(plan.totals),
         continues=plan.continues,
     )

@@ -49,6 +49,34 @@ class Guard:
 
         return guarded
 
+    def act(self, part: str, function: Callable[[], object]) -> Callable[[], None]:
+        """As `wrap`, for a function without arguments: a third of the cost of calling it."""
+        faults = self.faults
+
+        def guarded() -> None:
+            if part in faults:
+                return
+            try:
+                function()
+            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+                self.fault(part, error)
+
+        return guarded
+
+    def listener(self, part: str, function: Callable[..., object]) -> Callable[..., None]:
+        """As `wrap`, for who is told much and needs no result: arguments with names are dropped."""
+        faults = self.faults
+
+        def guarded(*given: object, **_: object) -> None:
+            if part in faults:
+                return
+            try:
+                function(*given)
+            except Exception as error:  # noqa: BLE001 the one boundary for our own faults
+                self.fault(part, error)
+
+        return guarded
+
     def each(self, hooks: Iterable[tuple[str, Callable[[A], object]]]) -> Callable[[A], None]:
         """Several parts' hooks behind one call, each switched off by its own part's fault only.
 

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
+from weakref import WeakSet
 
 import msgspec
 
@@ -71,6 +73,10 @@ class Monitor:
     """One fit on one rank.  The fit begins when this is made."""
 
     part = "monitor"
+    under_way: ClassVar["WeakSet[Monitor]"] = WeakSet()
+    """Those of this process whose fit is being measured."""
+    starts: ClassVar[int] = 0
+    """How often one has begun in this process."""
 
     def __init__(self, clock: HostClock = monotonic_ns) -> None:
         self.guard = Guard()
@@ -140,6 +146,8 @@ class Monitor:
         self.recorder.on_close = self.guard.each(closers) if closers else None
         self.recorder.on_gap = self.guard.each(overriding(probes, "gap"))
         self.started = True
+        self.under_way.add(self)
+        Monitor.starts += 1
         self._tell("begin", self._parts.info)
 
     def micro_batch(
@@ -196,6 +204,7 @@ class Monitor:
         if self.finished:
             return
         self.finished = True
+        self.under_way.discard(self)
         last = [draft for draft in (*self.recorder.closed, self.recorder.draft) if draft][-1:]
         for draft in last:  # the last step is always sampled
             self._looks.sample(draft)

@@ -1,25 +1,49 @@
 """Identity of a run: software, hardware, model and loader, as comparisons need them."""
 
-import os
 import platform
 from collections import Counter
 
 import torch
+import torch.distributed as dist
 from torch.nn.parameter import is_lazy
 
 import trainperf
 from trainperf.audit.loader.probe_loader import loaders
-from trainperf.core.machine.limits import cpu_count, host_cpus, memory_bytes
+from trainperf.core.machine.limits import (
+    cpu_count,
+    cpu_mask,
+    host_cpus,
+    launched_ranks,
+    memory_bytes,
+)
+from trainperf.core.machine.surroundings import (
+    cpu_governor,
+    cpu_model,
+    driver,
+    packages,
+    variables,
+)
 from trainperf.core.steps.records import Scalar
+from trainperf.recording.source_version import source_version
 
 
 def software() -> dict[str, str]:
-    """Versions of what a number can depend on."""
-    return {
+    """Versions of what a number can depend on; without those that there are not."""
+    versions = {
         "trainperf": trainperf.__version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "cudnn": _cudnn(),
+        "nccl": _nccl(),
+        "driver": driver(),
     }
+    return {**{name: str(v) for name, v in versions.items() if v is not None}, **packages()}
+
+
+def environment(*, rank: int = 0) -> dict[str, Scalar]:
+    """Variables that change speed and, on the first rank, the version of the script."""
+    return {**variables(), **(source_version() if rank == 0 else {})}
 
 
 def hardware(device: torch.device) -> dict[str, Scalar]:
@@ -34,7 +58,12 @@ def hardware(device: torch.device) -> dict[str, Scalar]:
         "device_memory_bytes": memory,
         "cpu_count": cpu_count(),
         "host_cpus": host_cpus(),
+        "cpu_mask": cpu_mask(),
+        "host": platform.node(),
         "threads": torch.get_num_threads(),
+        "cpu_model": cpu_model(),
+        "cpu_governor": cpu_governor(),
+        "kernel": platform.release(),
     }
 
 
@@ -42,8 +71,7 @@ def local_world_size(world_size: int) -> int | None:
     """Ranks on this machine, as the launcher says; `None` where it does not."""
     if world_size == 1:
         return 1
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return int(ranks) if ranks.isdigit() else None
+    return launched_ranks()
 
 
 def model(module: torch.nn.Module) -> dict[str, Scalar]:
@@ -89,6 +117,18 @@ def loader(source: object) -> dict[str, Scalar]:
         "prefetch_factor": first.prefetch_factor,
         "persistent_workers": first.persistent_workers,
     }
+
+
+def _cudnn() -> int | None:
+    cudnn = torch.backends.cudnn
+    return cudnn.version() if cudnn.is_available() else None  # type: ignore[no-untyped-call]  # torch's
+
+
+def _nccl() -> str | None:
+    if not dist.is_available() or not dist.is_nccl_available():
+        return None
+    version = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]  # torch's
+    return ".".join(map(str, version))
 
 
 def _processor() -> str:

@@ -38,14 +38,17 @@ class FlushSchedule:
     """Due every *every* steps, or when *most_ns* has passed; never so often that it costs 0.5 %.
 
     The cost of a flush is told to `done`; the next one is due no sooner than 200 times that long
-    after, unless *cap* steps have gathered.
+    after, unless *cap* steps have gathered: of steps below some two milliseconds more than *usual*
+    do, for half of what a flush takes is the same for any number.
     """
 
-    cap = 50
-    """Steps after which a flush is due whatever it costs."""
+    usual = 50
+    """Steps for which there is a flush at the latest, where it costs no more than that."""
+    cap = 500
+    """Steps after which one is due whatever it costs: memory is bounded."""
 
     def __init__(self, every: int, most_ns: int = 5_000_000_000) -> None:
-        self.every = max(1, min(every, self.cap))
+        self.every = max(1, min(every, self.usual))
         """Before so many steps are waiting nothing is due, unless it is late."""
         self.late_ns = most_ns
         """Host time from which on a single step is enough."""

@@ -37,6 +37,8 @@ class Timeline:
         self._clock = clock
         self._spent = [0] * SLOTS
         self._stack: list[int] = []
+        self.now_ns = clock
+        """The host clock, for the few facts that are host times themselves."""
         self._slot = int(Gap.STARTUP)
         self._since = self._zero = clock()
         self._gap_started = [self._since] * SLOTS
@@ -48,6 +50,11 @@ class Timeline:
         self.listener: PhaseListener | None = None
         self.on_gap: Callable[[bool], object] | None = None
         """Called with true when training stops for a gap, with false when a gap is over."""
+
+    @property
+    def zero_ns(self) -> int:
+        """When the fit began, by the host clock: what times in files are counted from."""
+        return self._zero
 
     # -- phases: run many times every step ----------------------------------------------------
 
@@ -108,10 +115,6 @@ class Timeline:
         while len(self._stack) > depth:
             self.leave_gap()
 
-    def now_ns(self) -> int:
-        """The host clock, for the few facts that are host times themselves."""
-        return self._clock()
-
     # -- gaps ---------------------------------------------------------------------------------
 
     def enter_gap(self, gap: Gap) -> None:
@@ -141,6 +144,14 @@ class Timeline:
         With *since_last* the time since the last switch belongs to the new slot already: nothing
         announces that validation is about to build its loader, only that training has stopped.
         """
+        simple = slot < FIRST_GAP and self._slot < FIRST_GAP and not self._stack
+        if simple and self.listener is None and not since_last:
+            now = self._clock()
+            self._spent[self._slot] += now - self._since
+            self._since = now
+            self._switches += 1
+            self._slot = slot
+            return
         started = self._since
         if since_last:
             self._since = self._clock()
@@ -274,6 +285,30 @@ class DirectBracket:
     def __init__(self, enter: Callable[[], object], leave: Callable[..., object]) -> None:
         self.__enter__ = enter
         self.__exit__ = leave
+
+
+def switch_to(timeline: Timeline, phase: Phase) -> Callable[..., None]:
+    """A function that makes a phase the ground state, unless training has stopped for a gap.
+
+    Takes whatever it is given, for it may be a hook itself.  Runs several times every step; needs
+    no guard, like `PhaseBracket`.
+    """
+    clock, spent, stack, slot = timeline._clock, timeline._spent, timeline._stack, int(phase)
+
+    def switch(*_: object, **__: object) -> None:
+        before = timeline._slot
+        if before >= FIRST_GAP:
+            return
+        if stack or timeline.listener is not None:
+            timeline.rest(slot)
+            return
+        now = clock()
+        spent[before] += now - timeline._since
+        timeline._since = now
+        timeline._switches += 1
+        timeline._slot = slot
+
+    return switch
 
 
 def calibrate(clock: HostClock, pairs: int = 500) -> float:

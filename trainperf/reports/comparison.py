@@ -43,6 +43,7 @@ from trainperf.core.readings import (
     STEP_S,
     phase_reading,
 )
+from trainperf.reports.surroundings import setting, surroundings
 
 
 _FIRST = (
@@ -166,6 +167,8 @@ def notes(comparison: Comparison) -> list[str]:
     sentences = [
         _remedy(comparison),
         "" if comparison.speedup is None else comparison.reason,
+        *surroundings(comparison),
+        _coarse(comparison),
         _noise(comparison),
         _machine(comparison),
         loss_sentence(comparison.parity),
@@ -281,6 +284,19 @@ def _remedy(comparison: Comparison) -> str:
     return f"{aim}: {' or '.join([*ways, proof])}"
 
 
+def _coarse(comparison: Comparison) -> str:
+    """What data wait means where a loop was recorded from outside."""
+    sides = (comparison.before, comparison.after)
+    names = [side.name for side in sides if side.coarse]
+    if not names:
+        return ""
+    whose = "both were" if len(names) == len(sides) else f"{names[0]} was"
+    return (
+        f"{whose} recorded from outside, coarsely: data wait is everything between an update and "
+        "the next forward, the loop's own code too"
+    )
+
+
 def _noise(comparison: Comparison) -> str:
     noise = comparison.noise
     if noise is None:
@@ -339,11 +355,6 @@ def settings_sentence(comparison: Comparison) -> str:
     if comparison.speedup is None:
         return plural(len(changed), "change")
     return f"{plural(len(changed), 'change')}: the gain cannot be attributed to any one of them"
-
-
-def setting(value: object) -> str:
-    """The value of a setting."""
-    return "not known" if value is None else str(value)
 
 
 def listed(comparison: Comparison) -> Sequence[str]:

@@ -87,7 +87,7 @@ def _sections(view: TrialsView) -> tuple[tuple[TrialRow, ...], ...]:
 
 
 def _with_place(line: AppliedLine) -> str:
-    return f"{line.line}  in {line.where}" if line.where else line.line
+    return f"{line.line}  ({line.where})" if line.where else line.line
 
 
 def _written(view: TrialsView, width: int) -> Iterator[str]:

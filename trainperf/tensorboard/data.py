@@ -14,10 +14,12 @@ from pathlib import Path
 import msgspec
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import summarize
 from trainperf.analysis.summary.run_facts import SILENT_S
 from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
 from trainperf.core.loop_kind import LOOPS
@@ -26,6 +28,7 @@ from trainperf.core.run_directory import rank_and_attempt
 from trainperf.reports.layout.trials_view import TrialsView, trials_view
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.series.columns import Groups, SeriesFold
+from trainperf.reports.series.machine import MachineTracks
 from trainperf.reports.series.steps import Series, series
 from trainperf.reports.trace.view import trace_view
 from trainperf.tensorboard.captures import CaptureEntry, Captures, picture
@@ -244,7 +247,7 @@ def _version(directory: Path, captures: Captures) -> tuple[Stamp, ...]:
     records = [
         path
         for path in sorted(directory.iterdir())
-        if rank_and_attempt(path.name) or path.name == Trials.file
+        if rank_and_attempt(path.name) or path.name in (Trials.file, Manifest.file)
     ]
     captured = captures.listing()
     traces = [(file, 0, size, 0) for file, size in captured.traces.items()]
@@ -255,8 +258,11 @@ def _may_be_dead(cached: _Remembered, now_s: float) -> bool:
     """Whether a run may have died since: nothing changes on disk when one does."""
     if cached.summary is None or cached.run is None or cached.summary.run.state != "running":
         return False
-    silent_s = now_s - cached.run.last_write_s()
-    return silent_s > SILENT_S or bool(has_died(cached.run.info.process))
+    silent = now_s - cached.run.last_write_s() > SILENT_S
+    listed = {end.rank for end in cached.summary.run.ended_otherwise}
+    others = (file for file in cached.run.attempts[-1] if file.rank not in listed)
+    died = (has_died(file.info.process) for file in others)
+    return any(silent if gone is None else gone for gone in died)
 
 
 def _viewed(cached: _Remembered, view: View) -> RunPage:
@@ -280,9 +286,11 @@ def _tried(summary: Summary) -> TrialsView | None:
 
 
 def _groups(run: Run, lead: int | None, view: View) -> Groups:
-    fold = SeriesFold(lead, first=max(0, view.first or 0), last=view.last)
-    for blocks in Replay(run).blocks():
-        fold.observe(blocks)
+    replay = Replay(run)
+    beside = MachineTracks(replay).columns
+    fold = SeriesFold(lead, first=max(0, view.first or 0), last=view.last, beside=beside)
+    for blocks in replay.blocks():
+        fold.observe(JobBlock.of(blocks))
     return fold.groups
 
 

@@ -13,8 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from trainperf.analysis.run.directory import Damaged, RecordFile, Run, decoded
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.record_file import Damaged, RecordFile, decoded
 from trainperf.core import run_directory
+from trainperf.core.artifacts.manifest import Manifest
+from trainperf.core.places import AnyPath
 from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
 from trainperf.core.steps.codec import Entry, decode_entry
 from trainperf.core.steps.records import CORE_COLUMNS, RunInfo
@@ -97,7 +100,7 @@ def _looked_at(directory: Path) -> tuple[list[Path], float | None]:
                 if entry.is_dir():
                     if entry.name not in _NEVER and not entry.name.startswith("."):
                         below.append(directory / entry.name)
-                elif run_directory.rank_and_attempt(entry.name):
+                elif run_directory.rank_and_attempt(entry.name) or entry.name == Manifest.file:
                     written_s = max(written_s or 0.0, entry.stat().st_mtime)
     except OSError:
         # Removed or forbidden meanwhile: there is no run to show in it.
@@ -122,7 +125,10 @@ class HeldFile(RecordFile):
 
     memory: "FileMemory"
 
-    def entries(self) -> Iterator[StepBlock | Entry | Damaged]:
+    def entries(
+        self,
+        most: int = BLOCK_STEPS,  # noqa: ARG002 they are in memory: smaller blocks save none
+    ) -> Iterator[StepBlock | Entry | Damaged]:
         """As the base class has it, without reading anything."""
         return self.memory.entries()
 
@@ -139,7 +145,7 @@ class HeldRun:
     def __init__(self, path: Path, most_bytes: int = 512 << 20) -> None:
         self.path = path
         self._most_bytes = most_bytes
-        self._memories: dict[Path, FileMemory] = {}
+        self._memories: dict[AnyPath, FileMemory] = {}
 
     def read(self) -> Run:
         """The run as it is now, its steps in memory.
@@ -148,11 +154,15 @@ class HeldRun:
             RunError: It is no run directory any more.
         """
         run = Run.open(self.path)
-        paths = [file.path for files in run.attempts for file in files]
-        if sum(path.stat().st_size for path in paths) > self._most_bytes:
+        every = [file for files in run.attempts for file in files]
+        paths = [f.path for f in every if isinstance(f.path, Path) and not f.later_parts]
+        total_bytes = sum(file.size_bytes for file in every)
+        if len(paths) < len(every) or total_bytes > self._most_bytes:
             self._memories = {}
             return run
-        memories = {path: self._memories.get(path) or FileMemory(path) for path in paths}
+        memories: dict[AnyPath, FileMemory] = {
+            path: self._memories.get(path) or FileMemory(path) for path in paths
+        }
         for files in run.attempts:
             for file in files:
                 memories[file.path].read(file.info)
@@ -267,6 +277,5 @@ def _nothing(info: RunInfo) -> _Decoded:
 
 
 def _held(file: RecordFile, memory: FileMemory) -> HeldFile:
-    return HeldFile(
-        path=file.path, rank=file.rank, attempt=file.attempt, info=file.info, memory=memory
-    )
+    fields = {name: getattr(file, name) for name in RecordFile.__slots__}
+    return HeldFile(**fields, memory=memory)

@@ -23,6 +23,9 @@ from trainperf.traces.tb_profiler_copy import normalise
 
 LOWEST_PRIORITY = 19
 
+ENGINE = "local:2"
+"""Of large traces: the other processors are the training's."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Read, write down, say."""
@@ -49,7 +52,7 @@ def read(traces: Sequence[Path]) -> dict[str, float]:
         OSError: The run directory cannot be written.
     """
     facts = facts_of(traces[0])
-    job = report(list(traces))
+    job = report(list(traces), engine=ENGINE)
     fields = {name: getattr(job, name) for name in job.__struct_fields__}
     target = analysis_file(traces)
     write(CaptureReport(**fields, capture=facts), target)

@@ -12,6 +12,7 @@ import msgspec
 
 from trainperf.core.errors import TraceError
 from trainperf.core.findings import Finding
+from trainperf.core.places import AnyPath, listed
 from trainperf.core.run_directory import (
     ANALYSIS_SUFFIX,
     TB,
@@ -105,9 +106,13 @@ def write(report: CaptureReport, target: Path) -> None:
     write_atomically(target, msgspec.json.encode(report) + b"\n")
 
 
-def read_all(run: Path) -> list[CaptureReport]:
+def read_all(run: AnyPath) -> list[CaptureReport]:
     """The analyses of a run in order of their steps, without lanes; damaged ones are left out."""
-    reports = map(_read, sorted((run / TRACES).glob(f"*{ANALYSIS_SUFFIX}")))
+    try:
+        files = [file.path for file in listed(run / TRACES)]
+    except OSError:  # most runs have no captures
+        return []
+    reports = (_read(file) for file in files if file.name.endswith(ANALYSIS_SUFFIX))
     return sorted(filter(None, reports), key=lambda report: report.capture.first_index)
 
 
@@ -168,7 +173,7 @@ def decode_report(data: bytes, kind: type[Report]) -> Report:
     return msgspec.json.decode(msgspec.json.encode(parts), type=kind)
 
 
-def _read(path: Path) -> CaptureReport | None:
+def _read(path: AnyPath) -> CaptureReport | None:
     try:
         report = decode_report(path.read_bytes(), CaptureReport)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):

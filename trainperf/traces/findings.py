@@ -1,14 +1,11 @@
-"""Rules about a trace: what costs its steps time, and what removing it gains at most.
-
-And the answer of a trace in one to three sentences: what the device does with its time.
-"""
+"""Rules about a trace: what costs its steps time, and what removing it gains at most."""
 
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from trainperf.core.findings import LIMITS, Finding, costs, ranked
-from trainperf.core.formatting.units import count, duration, plural, share
+from trainperf.core.formatting.units import count, duration, share
 from trainperf.traces.results import Collective, Operator, RankTrace, Straggler, TraceReport
 
 
@@ -21,7 +18,7 @@ Rule = Callable[[RankTrace], Finding | None]
 
 def findings(report: TraceReport) -> tuple[Finding, ...]:
     """The findings of all rules, largest gain first; of several ranks the one it costs most."""
-    candidates = (*(_worst(rule, report.ranks) for rule in _RULES), _straggler(report))
+    candidates = (*(_worst(rule, report.ranks) for rule in _RULES), straggler(report))
     return ranked(finding for finding in candidates if finding is not None)
 
 
@@ -60,7 +57,15 @@ def _is_worth(cost_s: float, whole_s: float) -> bool:
     return cost_s > 0 and cost_s >= LIMITS.worth * whole_s
 
 
-def _data_wait(rank: RankTrace) -> Finding | None:
+def data_wait(rank: RankTrace) -> Finding | None:
+    """Steps wait in the DataLoader for a twentieth of their time or more.
+
+    With a device only the part counts in which it was idle.  The bound is that part.
+
+    Wrong where: the loader's operators are not in the trace, or a step was cut by
+    `Optimizer.step` in the middle of a fetch.
+    To confirm: the reading `data_stall_fraction`; `trainperf try --only free_loader SCRIPT`.
+    """
     totals, whole_s = rank.totals, period_s(rank)
     waited_s = totals.data_wait_s or 0.0
     lost_s = totals.data_wait_exposed_s if rank.device_worked else waited_s
@@ -74,22 +79,32 @@ def _data_wait(rank: RankTrace) -> Finding | None:
         title=f"{share(lost)} of the step is spent {waiter}waiting for data",
         advice="Speed up the loader",
         evidence=(f"the loop waits {duration(waited_s)} per step in the DataLoader{idle}",),
-        action="more workers (num_workers, persistent_workers=True, prefetch_factor), or less work "
-        "per batch",
+        action="more workers, no more than this rank has CPUs (num_workers, "
+        "persistent_workers=True, prefetch_factor), or less work per batch",
         **costs(lost),
         confirm=AGAIN.format("the data wait falls"),
     )
 
 
-def _host_bound(rank: RankTrace) -> Finding | None:
+def host_bound(rank: RankTrace) -> Finding | None:
+    """The device is idle for a tenth of its time or more because launches come too late.
+
+    Counted are gaps that end with a launch after the device had nothing left to do.  The bound is
+    all of them; kernels that are fused gain less.
+
+    Wrong where: the profiler itself makes launching slow: stacks and shapes in the trace cost the
+    host time that the training does not spend.
+    To confirm: the reading `host_bound_fraction`, which needs no profiler;
+    `trainperf try --only compile SCRIPT`.
+    """
     fraction = rank.totals.idle_host_bound_fraction or 0.0
     if fraction < 2 * LIMITS.worth:
         return None
-    kernels = rank.totals.kernels or 0.0
+    launched = rank.totals.kernels or 0.0
     short = sum(step.short_kernels or 0 for step in rank.steps)
-    of_all = short / (kernels * len(rank.steps)) if kernels else 0.0
+    of_all = short / (launched * len(rank.steps)) if launched else 0.0
     few = f"; {share(of_all)} of its kernels take less than 10 µs" if of_all >= 0.5 else ""
-    launches = f"a step launches {count(round(kernels))} kernels, and its operators"
+    launches = f"a step launches {count(round(launched))} kernels, and its operators"
     busy = duration(rank.totals.cpu_op_s or 0.0)
     return Finding(
         id="host_bound",
@@ -103,7 +118,14 @@ def _host_bound(rank: RankTrace) -> Finding | None:
     )
 
 
-def _communication(rank: RankTrace) -> Finding | None:
+def exposed_communication(rank: RankTrace) -> Finding | None:
+    """Collectives run for a twentieth of the step or more with no compute kernel next to them.
+
+    The wait for the slowest rank is inside the collectives' kernels, and so in this share.
+
+    Wrong where: a rank comes late: its wait is `straggler`'s, and no overlap removes it.
+    To confirm: the reading `allreduce_tail_s`; `trainperf try --only no_reduction SCRIPT`.
+    """
     totals, whole_s = rank.totals, period_s(rank)
     exposed_s, total_s = totals.comm_exposed_s or 0.0, totals.comm_s or 0.0
     if not _is_worth(exposed_s, whole_s):
@@ -125,8 +147,14 @@ def _communication(rank: RankTrace) -> Finding | None:
     )
 
 
-def _host_communication(rank: RankTrace) -> Finding | None:
-    """How much of it is hidden is unknown, and so is what it costs."""
+def host_communication(rank: RankTrace) -> Finding | None:
+    """Collectives run on the host for a twentieth of the step or more; what hides them is unknown.
+
+    No bound: the threads of the host may compute meanwhile.
+
+    Wrong where: the collectives overlap work that the trace does not record, e.g. of other threads.
+    To confirm: the reading `allreduce_tail_s`, and the step on one rank.
+    """
     totals, whole_s = rank.totals, period_s(rank)
     total_s = totals.comm_s or 0.0
     if totals.comm_exposed_s is not None or not _is_worth(total_s, whole_s):
@@ -162,7 +190,15 @@ def _about_communication(collectives: Sequence[Collective], tail: float) -> str:
     return "start communication before work that can overlap it; see its stream"
 
 
-def _syncs(rank: RankTrace) -> Finding | None:
+def synchronisation(rank: RankTrace) -> Finding | None:
+    """The device is idle for a twentieth of its time or more while the host waits for it.
+
+    The bound is that idle time: the wait itself is longer, and most of it the device works.
+
+    Wrong where: the value that is read decides what to do next; then the wait can be moved, not
+    removed.
+    To confirm: `trainperf.smoke.assert_no_sync` on one step; the finding `hidden_syncs`.
+    """
     fraction = rank.totals.idle_sync_fraction or 0.0
     if fraction < LIMITS.worth or not rank.sync_sites:
         return None
@@ -182,7 +218,14 @@ def _syncs(rank: RankTrace) -> Finding | None:
     )
 
 
-def _transfer(rank: RankTrace) -> Finding | None:
+def transfer(rank: RankTrace) -> Finding | None:
+    """Copies host→device take a twentieth of the step or more with no kernel next to them.
+
+    The bound is the time of the copies that nothing hides.
+
+    Wrong where: the copies wait for a batch that is not there yet: `data_wait` is what to mend.
+    To confirm: the reading `h2d_s`; `trainperf try --only no_transfer SCRIPT`.
+    """
     totals, whole_s = rank.totals, period_s(rank)
     hidden = totals.h2d_overlap_fraction or 0.0
     exposed_s = (totals.h2d_s or 0.0) * (1.0 - hidden)
@@ -202,7 +245,14 @@ def _transfer(rank: RankTrace) -> Finding | None:
     )
 
 
-def _kernels(rank: RankTrace) -> Finding | None:
+def kernels(rank: RankTrace) -> Finding | None:
+    """The device computes for three quarters of its time or more: what is left is the kernels.
+
+    No bound: how much cheaper they can get, an audit tells.
+
+    Wrong where: others share the device: their kernels are not in the trace, and slow these down.
+    To confirm: an audit (`TrainPerf(audit_at=20)`) sets each operator against its floor.
+    """
     fraction = rank.totals.compute_fraction or 0.0
     # From three quarters on the kernels themselves are the thing to look at.
     if fraction < 0.75 or not rank.top_operators:
@@ -234,8 +284,14 @@ def _about_kernels(rank: RankTrace, top: Operator) -> str:
     return "the kernels themselves: lower precision, torch.compile, fused attention"
 
 
-def _straggler(report: TraceReport) -> Finding | None:
-    """The rank that the others waited for longest, if that cost enough."""
+def straggler(report: TraceReport) -> Finding | None:
+    """Other ranks wait in collectives for the same rank, a twentieth of the step or more.
+
+    The wait of a rank is what it spends in a collective beyond the rank that spends least.
+
+    Wrong where: the steps of the traces are not the same ones, or so few that chance names a rank.
+    To confirm: the run's own finding `straggler`, over all steady steps.
+    """
     whole_s = max((period_s(rank) for rank in report.ranks), default=0.0)
     waits: dict[int, list[Straggler]] = {}
     for wait in report.stragglers:
@@ -269,106 +325,14 @@ def _sum_s(waits: Sequence[Straggler]) -> float:
 
 
 _RULES: tuple[Rule, ...] = (
-    _data_wait,
-    _host_bound,
-    _communication,
-    _host_communication,
-    _syncs,
-    _transfer,
-    _kernels,
+    data_wait,
+    host_bound,
+    exposed_communication,
+    host_communication,
+    synchronisation,
+    transfer,
+    kernels,
 )
 
-
-_CAUSES = (
-    ("idle_data_wait_fraction", "because it waits for the DataLoader"),
-    ("idle_host_bound_fraction", "because the host launches too late"),
-    ("idle_sync_fraction", "while the host waits in synchronising calls"),
-    ("idle_other_fraction", "between kernels that had been launched"),
-)
-IDLE = 0.1
-"""Share of idle time from which on its cause is the answer."""
-
-
-def answer(report: TraceReport) -> str:
-    """What the device does with its time, and what is lost; of several ranks their mean."""
-    if not report.ranks or not any(rank.steps for rank in report.ranks):
-        return "No step was recorded."
-    worked = [rank for rank in report.ranks if rank.totals.gpu_busy_fraction is not None]
-    sentences = _of_device(worked) if worked else [_of_host(report.ranks)]
-    return " ".join([*sentences, *_late(report)])
-
-
-def _of_device(ranks: Sequence[RankTrace]) -> list[str]:
-    busy = _mean([rank.totals.gpu_busy_fraction for rank in ranks])
-    who = "The GPU is" if len(ranks) == 1 else f"On average over {len(ranks)} ranks the GPU is"
-    sentences = [f"{who} {_doing(ranks, busy)}."]
-    whole_s = _mean([period_s(rank) for rank in ranks])
-    lost = []
-    exposed_s = _mean([rank.totals.comm_exposed_s for rank in ranks])
-    if exposed_s > 0 and exposed_s >= LIMITS.worth * whole_s:
-        lost.append(
-            f"spends {duration(exposed_s)} ({share(exposed_s / whole_s)}) in exposed communication"
-        )
-    waited_s = _mean([rank.totals.data_wait_s for rank in ranks])
-    lost_s = _mean([rank.totals.data_wait_exposed_s for rank in ranks])
-    if lost_s > 0 and lost_s >= LIMITS.worth * whole_s:
-        lost.append(
-            f"waits {duration(waited_s)} for data, {duration(lost_s)} of it with the GPU idle"
-        )
-    if lost:
-        step = f"A step of {duration(whole_s)}{_where(ranks, whole_s)}"
-        sentences.append(f"{step} {' and '.join(lost)}.")
-    return sentences
-
-
-def _where(ranks: Sequence[RankTrace], whole_s: float) -> str:
-    """Said where a step takes longer on the device than its marks on the host are apart."""
-    host_s = _mean([host_step_s(rank) for rank in ranks])
-    return " on the device" if whole_s > (1 + LIMITS.worth) * host_s else ""
-
-
-def _doing(ranks: Sequence[RankTrace], busy: float) -> str:
-    if 1.0 - busy < IDLE:
-        computing = _mean([rank.totals.compute_fraction for rank in ranks])
-        return f"busy {share(busy)} of its recorded span, {share(computing)} computing"
-    causes = [(_mean([getattr(rank.totals, name) for rank in ranks]), why) for name, why in _CAUSES]
-    parts = [
-        f"{share(part)} {why}" for part, why in sorted(causes, reverse=True) if part >= LIMITS.worth
-    ]
-    return f"idle {share(1.0 - busy)} of its recorded span, {' and '.join(parts[:2])}"
-
-
-def _of_host(ranks: Sequence[RankTrace]) -> str:
-    """Without a device the host is what there is: its largest known part."""
-    whole_s = _mean([period_s(rank) for rank in ranks])
-    parts = [
-        (_mean([rank.totals.data_wait_s for rank in ranks]), "waiting for data"),
-        (_mean([rank.totals.comm_s for rank in ranks]), "in collectives on the host"),
-        (_mean([rank.totals.cpu_op_s for rank in ranks]), "in operators"),
-    ]
-    least_s = LIMITS.worth * whole_s
-    # A step that ended as it began spends nothing anywhere.
-    worth = [part for part in sorted(parts, reverse=True) if part[0] >= least_s > 0]
-    doing = ", ".join(f"{duration(part)} ({share(part / whole_s)}) {what}" for part, what in worth)
-    spends = f" spends {doing}" if doing else " is mostly outside of operators"
-    return f"No device in this trace: a step of {duration(whole_s)} on the host{spends}."
-
-
-def _late(report: TraceReport) -> list[str]:
-    finding = next((each for each in report.findings if each.id == "straggler"), None)
-    if finding is None:
-        return []
-    late = sorted({each.rank for each in report.stragglers})
-    worst_s = max(each.wait_s for each in report.stragglers)
-    if len(late) == 1:
-        who = f"rank {late[0]}"
-    else:
-        who = f"ranks {', '.join(map(str, late[:-1]))} and {late[-1]}"
-        if len(late) > len(report.ranks) // 2:
-            who = f"one of {plural(len(late), 'rank')}"
-    return [f"Other ranks wait up to {duration(worst_s)} per step for {who}."]
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured else 0.0
+TRACE_RULES: tuple[Callable[..., Finding | None], ...] = (*_RULES, straggler)
+"""All of them, each with the name of its finding; the last compares ranks."""

@@ -1,6 +1,6 @@
-"""The traces of a job together: found, read in two processes where they are large, and compared.
+"""The traces of a job together: found, read where they are many by an engine, and compared.
 
-A second process starts before this one loads numpy and all that stands on it, so that both load at
+Other processes start before this one loads numpy and all that stands on it, so that all load at
 the same time; this is why the analysis is imported where it is used.
 """
 
@@ -8,14 +8,20 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import msgspec
 
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.manifest import Manifest
+from trainperf.core.engines import engine_of
+from trainperf.core.engines.base import in_order
 from trainperf.core.errors import TraceError
 from trainperf.core.formatting.units import plural
+from trainperf.core.places import AnyPath, listed, path_of
 from trainperf.core.run_directory import ANALYSIS_SUFFIX, SUMMARY, TRACES, CaptureName
-from trainperf.traces.findings import answer, findings
+from trainperf.traces.answer import answer
+from trainperf.traces.findings import findings
 from trainperf.traces.results import (
     AnalysisOptions,
     RankAnalysis,
@@ -38,13 +44,19 @@ NAMED = 8
 class TraceFile:
     """One file to analyse."""
 
-    path: Path
+    path: AnyPath
     demanded: bool
     """Whether somebody named it: then it must be a trace."""
 
 
-def trace_files(paths: Sequence[Path]) -> tuple[list[TraceFile], list[str]]:
+def trace_files(
+    paths: Sequence[AnyPath], steps: tuple[int | None, int | None] = (None, None)
+) -> tuple[list[TraceFile], list[str]]:
     """The files to read, and what is said about those that are not.
+
+    Args:
+        paths: Files, and directories, of which the last capture is read.
+        steps: The first and the last step that a capture in a directory may begin with.
 
     Raises:
         TraceError: a directory holds none.
@@ -54,9 +66,13 @@ def trace_files(paths: Sequence[Path]) -> tuple[list[TraceFile], list[str]]:
         if not path.is_dir():
             jobs.append(TraceFile(path=path, demanded=True))
             continue
-        inside = _inside(path)
-        if not inside:
+        every = _inside(path)
+        if not every:
             raise TraceError(f"{path}: no trace in this directory (*.json, *.json.gz)")
+        inside = [file for file in every if _begins_within(file.name, *steps)]
+        if not inside:
+            others = some([name for name, _ in _captures(every)])
+            raise TraceError(f"{path}: no capture begins with these steps; there are {others}")
         captures = _captures(inside)
         if len(captures) > 1:
             others = some([name for name, _ in captures[:-1]])
@@ -69,24 +85,36 @@ def trace_files(paths: Sequence[Path]) -> tuple[list[TraceFile], list[str]]:
     return list(unique.values()), notes
 
 
-def _inside(directory: Path) -> list[Path]:
-    """The trace files of a directory, or of the directory `traces` of a run."""
+def _begins_within(name: str, first: int | None, last: int | None) -> bool:
+    if first is None and last is None:
+        return True
+    capture = CaptureName.parse(name)
+    if capture is None:
+        return False
+    return (first or 0) <= capture.first_step and (last is None or capture.first_step <= last)
+
+
+def _inside(directory: AnyPath) -> list[AnyPath]:
+    """The trace files of a directory, or of the directory `traces` of a run, or of a manifest."""
     traces = directory / TRACES
+    manifest = read_document(Manifest, directory)
+    if manifest is not None and manifest.traces:
+        return [path_of(trace) for trace in manifest.traces]
     where = traces if traces.is_dir() else directory
-    return sorted(
-        path
-        for path in where.iterdir()
-        if path.name.endswith(_SUFFIXES)
-        and not path.name.endswith(_NOT_TRACES)
-        and not path.name.startswith(".")
-        and path.is_file()
-    )
+    return [
+        file.path
+        for file in listed(where)
+        if file.path.name.endswith(_SUFFIXES)
+        and not file.path.name.endswith(_NOT_TRACES)
+        and not file.path.name.startswith(".")
+        and not file.is_dir
+    ]
 
 
-def _captures(files: Sequence[Path]) -> list[tuple[str, list[Path]]]:
+def _captures(files: Sequence[AnyPath]) -> list[tuple[str, list[AnyPath]]]:
     """The files by capture, in order of time: by their names, which say steps or times."""
-    groups: dict[str, list[Path]] = defaultdict(list)
-    workers: dict[str, list[tuple[int, Path]]] = defaultdict(list)
+    groups: dict[str, list[AnyPath]] = defaultdict(list)
+    workers: dict[str, list[tuple[int, AnyPath]]] = defaultdict(list)
     for path in files:
         ours = CaptureName.parse(path.name)
         if ours is not None and ours.rank is not None:
@@ -97,7 +125,9 @@ def _captures(files: Sequence[Path]) -> list[tuple[str, list[Path]]]:
             groups[""].append(path)
     for times in workers.values():
         # The clocks of workers differ; the order of each one's captures does not.
-        for place, (_, path) in enumerate(sorted(times), start=1):
+        for place, (_, path) in enumerate(
+            sorted(times, key=lambda time: (time[0], str(time[1]))), start=1
+        ):
             groups[f"{place:09d}"].append(path)
     return [(_label(key), groups[key]) for key in sorted(groups)]
 
@@ -114,14 +144,8 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-PROCESSES = 2
-"""This one among them: as many tables are in memory at the same time."""
-
 LARGE_BYTES = 4 << 20
-"""Files that are together smaller than this are read sooner than a second process starts."""
-
-_AHEAD = 2
-"""Files that each other process has been given: the one it reads, and the next."""
+"""Files that are together smaller than this are read sooner than another process starts."""
 
 _MOST_RANKS = 1 << 20
 """A job of more is not believed, and none has to be counted."""
@@ -130,21 +154,28 @@ Outcome = RankAnalysis | str
 """The analysis of a file, or what is wrong with it."""
 
 
-def report(paths: Sequence[Path], options: AnalysisOptions | None = None) -> TraceReport:
+def report(
+    paths: Sequence[AnyPath | str],
+    options: AnalysisOptions | None = None,
+    engine: str | None = None,
+) -> TraceReport:
     """Analyse the traces of one job: files, or directories with one per rank.
 
     Of a directory that holds several captures, the last one.  That they are of one job is not
-    asked here: see `reports`.
+    asked here: see `reports`.  The *engine* is that of `engine_of`: by default all processors
+    where the files are large.
 
     Raises:
         TraceError: nothing of a named file, or of a whole directory, can be used.
         OSError: a file cannot be read.
     """
-    return _together(*_analyses(paths, options))
+    return _together(*_analyses(paths, options, engine))
 
 
 def reports(
-    paths: Sequence[Path], options: AnalysisOptions | None = None
+    paths: Sequence[AnyPath | str],
+    options: AnalysisOptions | None = None,
+    engine: str | None = None,
 ) -> tuple[TraceReport, ...]:
     """As `report`, for each of the jobs that left the traces: unrelated ones have no common mean.
 
@@ -154,7 +185,7 @@ def reports(
     """
     from trainperf.traces.jobs import jobs  # noqa: PLC0415 loads numpy: see above
 
-    analyses, notes = _analyses(paths, options)
+    analyses, notes = _analyses(paths, options, engine)
     groups = jobs(analyses)
     if len(groups) > 1:
         number = f"{plural(len(analyses), 'trace')} of {len(groups)} unrelated jobs"
@@ -163,11 +194,12 @@ def reports(
 
 
 def _analyses(
-    paths: Sequence[Path], options: AnalysisOptions | None
+    paths: Sequence[AnyPath | str], options: AnalysisOptions | None, engine: str | None
 ) -> tuple[list[RankAnalysis], list[str]]:
     """What can be used of the traces, and what must be known of the rest."""
-    files, notes = trace_files([Path(path) for path in paths])
-    outcomes = _outcomes(files, options or AnalysisOptions())
+    options = options or AnalysisOptions()
+    files, notes = trace_files([path_of(path) for path in paths], options.steps)
+    outcomes = _outcomes(files, options, engine)
     analyses = [outcome for outcome in outcomes if isinstance(outcome, RankAnalysis)]
     problems = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if not analyses:
@@ -192,45 +224,20 @@ def _together(analyses: Sequence[RankAnalysis], notes: Sequence[str]) -> TraceRe
     return msgspec.structs.replace(out, answer=answer(out))
 
 
-def _outcomes(files: Sequence[TraceFile], options: AnalysisOptions) -> list[Outcome]:
-    """What each of the files gives; several large ones are shared with another process."""
+def _outcomes(
+    files: Sequence[TraceFile], options: AnalysisOptions, engine: str | None
+) -> list[Outcome]:
+    """What each of the files gives, the largest read first: the last one to end is a small one."""
     size = {file: file.path.stat().st_size if file.path.exists() else 0 for file in files}
-    if len(files) > 1 and sum(size.values()) >= LARGE_BYTES:
-        shared = _shared(sorted(files, key=lambda file: -size[file]), options)
-        if shared is not None:
-            return [shared[file] for file in files]
-    return [_outcome(file, options) for file in files]
+    ordered = sorted(files, key=lambda file: -size[file])
+    large = len(files) > 1 and sum(size.values()) >= LARGE_BYTES
+    with engine_of(engine, large=large) as opened:
+        outcomes = in_order(opened, partial(_outcome, options), ordered)
+        by_file = dict(zip(ordered, outcomes, strict=True))
+    return [by_file[file] for file in files]
 
 
-def _shared(
-    files: Sequence[TraceFile], options: AnalysisOptions
-) -> dict[TraceFile, Outcome] | None:
-    """`None` if other processes do not work, as in a script that starts itself anew."""
-    # Loading these takes longer than reading a small trace.
-    from concurrent.futures import Future, ProcessPoolExecutor  # noqa: PLC0415
-    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415
-    from multiprocessing import get_context  # noqa: PLC0415
-
-    left = list(files)
-    own: dict[TraceFile, Outcome] = {}
-    others: dict[TraceFile, Future[Outcome]] = {}
-    try:
-        with ProcessPoolExecutor(PROCESSES - 1, mp_context=get_context("spawn")) as pool:
-            while left:
-                busy = sum(not other.done() for other in others.values())
-                given = min(_AHEAD * (PROCESSES - 1) - busy, len(left) - 1)
-                for file in left[:given]:
-                    others[file] = pool.submit(_outcome, file, options)
-                left = left[given:]
-                # The others have the largest, so that the last one to end has a small one.
-                mine = left.pop()
-                own[mine] = _outcome(mine, options)
-            return own | {file: other.result() for file, other in others.items()}
-    except BrokenProcessPool:
-        return None
-
-
-def _outcome(file: TraceFile, options: AnalysisOptions) -> Outcome:
+def _outcome(options: AnalysisOptions, file: TraceFile) -> Outcome:
     """The analysis; of a file that nobody named and that is no trace, what is wrong with it."""
     from trainperf.traces.rank_report import analyse_file  # noqa: PLC0415 loads numpy: see above
 

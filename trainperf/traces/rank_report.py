@@ -3,16 +3,21 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from trainperf.core.formatting.units import plural, share
+from trainperf.core.places import AnyPath
 from trainperf.traces.event_table import NONE, EventTable
 from trainperf.traces.lanes import lanes_of
 from trainperf.traces.metrics.collectives import Collectives, collectives_of
-from trainperf.traces.metrics.communication import DEVICE_COMM_FIELDS, comm_columns, kinds
+from trainperf.traces.metrics.communication import (
+    DEVICE_COMM_FIELDS,
+    comm_columns,
+    kinds,
+    process_groups,
+)
 from trainperf.traces.metrics.device import (
     DeviceWork,
     StepColumns,
@@ -164,7 +169,7 @@ class Parts:
     collectives: Collectives
 
 
-def analyse_file(path: Path, options: AnalysisOptions) -> RankAnalysis:
+def analyse_file(path: AnyPath, options: AnalysisOptions) -> RankAnalysis:
     """Read and analyse one file; raises `TraceError` if nothing of it can be used."""
     table = read(path)
     parts = take_apart(table)
@@ -226,6 +231,7 @@ def summed_up(parts: Parts, file: str, *, lanes: bool = True) -> RankTrace:
         top_operators=by_device,
         top_cpu_operators=by_cpu,
         collectives=kinds(parts.collectives, len(steps), device.computing),
+        process_groups=process_groups(parts.collectives, device.computing),
         sync_sites=sync_sites(table, parts.host, forest) if len(device) else (),
         memory_peak_bytes=peak_bytes,
         memory_peak_operator=peak_operator,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.core.errors import TraceError
+from trainperf.core.places import AnyPath
 from trainperf.traces.event_table import NONE, Column, EventTable, Kind, Losses, TraceInfo
 from trainperf.traces.reading.columns import Columns, Growing
 from trainperf.traces.reading.decode import FAULTS, EventDecoder
@@ -113,7 +113,7 @@ _DTYPES: dict[str, type[np.int32 | np.int64 | np.uint8]] = {
 """The columns of a table after `start_ns`, each with what it is where no event fills it."""
 
 
-def read(path: Path, *, limits: ReadLimits | None = None) -> EventTable:
+def read(path: AnyPath, *, limits: ReadLimits | None = None) -> EventTable:
     """Read one trace, `.json` or `.json.gz`; what is damaged is left out and counted in `losses`.
 
     Raises:
@@ -130,7 +130,7 @@ def read(path: Path, *, limits: ReadLimits | None = None) -> EventTable:
         raise TraceError(f"{path}: {error}") from None
 
 
-def _read(path: Path, limits: ReadLimits, decoder: EventDecoder) -> EventTable:
+def _read(path: AnyPath, limits: ReadLimits, decoder: EventDecoder) -> EventTable:
     source = Source(path, limits)
     document = TraceDocument(ByteWindow(source.blocks()), decoder)
     columns = Columns(limits.text_characters)

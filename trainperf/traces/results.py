@@ -4,12 +4,16 @@ Times are seconds.  `None` is *not measured* or *does not apply*; `reasons` says
 event belongs to the step that launched it; shares are of the step's own time on the host clock.
 """
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from trainperf.core.findings import Finding
+
+
+TRACE_VERSION = 1
 
 
 class TraceStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +107,25 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     bus_bytes_per_s: float | None = None
     """Achieved, times the share of the data that has to cross the slowest link."""
     many_small: bool = False
+
+
+class ProcessGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Communication of one process group over the recorded steps of a rank.
+
+    Sharding, tensor and data parallelism each have a group of their own: this tells them apart.
+    """
+
+    name: str
+    """As torch numbers it; empty where the trace does not say."""
+    members: int | None = None
+    """Ranks in it."""
+    count: int
+    total_s: float
+    exposed_s: float | None = None
+    """Time during which a collective of this group ran and no compute kernel; `None` on the host.
+
+    Groups that communicate at the same time share it, as kinds of collectives do.
+    """
 
 
 class SyncSite(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +230,8 @@ class RankTrace(msgspec.Struct, frozen=True, kw_only=True):
     """By self device time; by self CPU time without a device."""
     top_cpu_operators: tuple[Operator, ...] = ()
     collectives: tuple[Collective, ...] = ()
+    process_groups: tuple[ProcessGroup, ...] = ()
+    """Longest first."""
     sync_sites: tuple[SyncSite, ...] = ()
     memory_peak_bytes: int | None = None
     memory_peak_operator: str | None = None
@@ -241,6 +266,7 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
 class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     """All ranks of one capture."""
 
+    schema: int = TRACE_VERSION
     ranks: tuple[RankTrace, ...]
     stragglers: tuple[Straggler, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -258,21 +284,24 @@ class AnalysisOptions:
     """Whether to make the lanes for drawing."""
     hta: bool = False
     """Whether to add the figures by HTA's definitions."""
+    steps: tuple[int | None, int | None] = (None, None)
+    """Of a directory, the last capture that begins with one of these steps, both ends included."""
 
 
-CollectiveKey = tuple[int, str, str, int]
-"""Step number, process group, kind, and how many of these came before it in the step."""
+CollectiveKind = tuple[int, str, str]
+"""Step number, process group and kind: the collectives of one are told apart by their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCollectives:
     """What one rank spent in each collective, to be compared with the others'."""
 
-    seconds: Mapping[CollectiveKey, float]
-    backward: frozenset[CollectiveKey]
-    """Those that were asked for once backward had begun."""
-    first: CollectiveKey | None
-    """The first of the recording."""
+    spent_ns: Mapping[CollectiveKind, "array[int]"]
+    """In the order of their start; type `q`."""
+    backward: Mapping[CollectiveKind, bytes]
+    """Which of them were asked for once backward had begun: 1 or 0 for each."""
+    first: CollectiveKind | None
+    """That of the first of the recording."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,9 @@
 """Stragglers: the ranks that others waited for, by the time each spent in the same collectives."""
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from trainperf.traces.metrics.collectives import Collectives
 from trainperf.traces.metrics.communication import backward_windows
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.spans import StepSpans
-from trainperf.traces.results import CollectiveKey, RankCollectives, Straggler
+from trainperf.traces.results import CollectiveKind, RankCollectives, Straggler
 
 
 FORWARD = "forward"
@@ -28,21 +30,20 @@ def rank_collectives(
 ) -> RankCollectives:
     """The collectives of the recorded steps that all ranks take part in, each with its key."""
     begin, _ = backward_windows(table, steps, host)
-    repeats: Counter[tuple[int, str, str]] = Counter()
-    seconds: dict[CollectiveKey, float] = {}
-    backward: set[CollectiveKey] = set()
+    spent_ns: dict[CollectiveKind, array[int]] = {}
+    backward: dict[CollectiveKind, bytearray] = defaultdict(bytearray)
     for place in np.argsort(collectives.start, kind="stable").tolist():
         step = int(collectives.step[place])
         if step == NONE or collectives.kind[place] not in _TOGETHER:
             continue
         kind = (int(steps.number[step]), collectives.group[place], collectives.kind[place])
-        key = (*kind, repeats[kind])
-        repeats[kind] += 1
-        seconds[key] = int(collectives.end[place] - collectives.start[place]) / 1e9
-        if collectives.launched_ns[place] >= begin[step]:
-            backward.add(key)
+        spent = int(collectives.end[place] - collectives.start[place])
+        spent_ns.setdefault(kind, array("q")).append(spent)
+        backward[kind].append(bool(collectives.launched_ns[place] >= begin[step]))
     return RankCollectives(
-        seconds=seconds, backward=frozenset(backward), first=next(iter(seconds), None)
+        spent_ns=spent_ns,
+        backward={kind: bytes(late) for kind, late in backward.items()},
+        first=next(iter(spent_ns), None),
     )
 
 
@@ -55,22 +56,23 @@ def stragglers(ranks: Mapping[int, RankCollectives]) -> tuple[tuple[Straggler, .
     """
     if len(ranks) < 2:
         return (), []
-    keys, notes = _paired(ranks)
-    by_step: dict[int, list[CollectiveKey]] = defaultdict(list)
-    for key in keys:
-        by_step[key[0]].append(key)
+    alike, notes = _alike(ranks)
+    by_step: dict[int, list[CollectiveKind]] = defaultdict(list)
+    for kind in alike:
+        by_step[kind[0]].append(kind)
     out: list[Straggler] = []
     for step in sorted(by_step):
         out += _of_step(step, by_step[step], ranks)
     return tuple(out), notes
 
 
-def _paired(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKey], list[str]]:
-    """Keys that every rank has, where every rank has as many of the kind in that step."""
-    counts = [Counter(key[:3] for key in rank.seconds) for rank in ranks.values()]
-    every = set.intersection(*(set(count) for count in counts))
-    alike = {kind for kind in every if len({count[kind] for count in counts}) == 1}
-    unlike = set().union(*counts) - alike
+def _alike(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKind], list[str]]:
+    """Kinds of which every rank has as many in that step: they are paired by their order."""
+    counts: Counter[tuple[CollectiveKind, int]] = Counter()
+    for rank in ranks.values():
+        counts.update((kind, len(spent)) for kind, spent in rank.spent_ns.items())
+    alike = {kind for (kind, _), having in counts.items() if having == len(ranks)}
+    unlike = {kind for kind, _ in counts} - alike
     notes = []
     if unlike:
         steps = len({kind[0] for kind in unlike})
@@ -78,34 +80,37 @@ def _paired(ranks: Mapping[int, RankCollectives]) -> tuple[list[CollectiveKey], 
             f"in {steps} step{'' if steps == 1 else 's'} the ranks do not record the same "
             "collectives: those are not compared"
         )
-    rank = next(iter(ranks.values()))
-    return [key for key in rank.seconds if key[:3] in alike], notes
+    lowest = next(iter(ranks.values()))
+    return [kind for kind in lowest.spent_ns if kind in alike], notes
 
 
 def _of_step(
-    step: int, keys: Sequence[CollectiveKey], ranks: Mapping[int, RankCollectives]
+    step: int, kinds: Sequence[CollectiveKind], ranks: Mapping[int, RankCollectives]
 ) -> list[Straggler]:
-    any_rank = next(iter(ranks.values()))
+    lowest = next(iter(ranks.values()))
+    transfer_ns = 0
+    waits_ns = {point: np.zeros(len(ranks), np.int64) for point in (FORWARD, BACKWARD)}
+    only = sum(len(lowest.spent_ns[kind]) for kind in kinds) == 1
+    for kind in kinds:
+        spent_ns = [np.frombuffer(rank.spent_ns[kind], np.int64) for rank in ranks.values()]
+        least_ns = reduce(np.minimum, spent_ns)
+        transfer_ns += int(least_ns.sum())
+        counted = np.ones(len(least_ns), np.bool_)
+        counted[0] = kind != lowest.first or only
+        late = np.frombuffer(lowest.backward[kind], np.bool_)
+        for point, mine in ((FORWARD, ~late & counted), (BACKWARD, late & counted)):
+            waits_ns[point] += [int((spent - least_ns)[mine].sum()) for spent in spent_ns]
+    point = max(waits_ns, key=lambda name: int(np.ptp(waits_ns[name])))
     names = list(ranks)
-    spent = np.array([[ranks[rank].seconds[key] for key in keys] for rank in names])
-    transfer = spent.min(axis=0)
-    waits = spent - transfer
-    late = np.array([key in any_rank.backward for key in keys], bool)
-    counted = np.array([key != any_rank.first or len(keys) == 1 for key in keys], bool)
-    points = {
-        name: waits[:, mine & counted].sum(axis=1)
-        for name, mine in ((FORWARD, ~late), (BACKWARD, late))
-    }
-    point = max(points, key=lambda name: float(np.ptp(points[name])))
     return [
         Straggler(
             step=step,
             rank=names[place],
             wait_s=lateness,
             point=point,
-            transfer_s=float(transfer.sum()),
+            transfer_s=transfer_ns / 1e9,
         )
-        for place, lateness in _latest(points[point])
+        for place, lateness in _latest(waits_ns[point] / 1e9)
     ]
 
 

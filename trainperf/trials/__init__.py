@@ -10,7 +10,7 @@ Changes are switched on and off in blocks of steps of the user's own training, i
 """
 
 from trainperf.trials.start import TrialOptions
-from trainperf.trials.trial import Trial
+from trainperf.trials.trial import Trial, cannot
 
 
-__all__ = ["Trial", "TrialOptions"]
+__all__ = ["Trial", "TrialOptions", "cannot"]

@@ -41,10 +41,12 @@ class BatchSource:
 
     Args:
         loader: What they come from, for a second pass beside the loop's own; `None` if unknown.
+        ahead: Batches that the loop has fetched before the one it trains on.
     """
 
-    def __init__(self, loader: object = None) -> None:
+    def __init__(self, loader: object = None, ahead: int = 0) -> None:
         self.loader = loader
+        self.ahead = ahead
         self._loops: Iterator[Any] = iter(())
         self._replayed: Iterator[Any] | None = None
         self._stream: Iterator[Any] | None = None
@@ -55,6 +57,8 @@ class BatchSource:
         self._ready: deque[Any] = deque()
         self._share = 1.0
         self._work = 0.0
+        self._handed: deque[Any] = deque(maxlen=ahead)
+        """What the loop holds ahead, the last of it last."""
         self._over = False
         self.held: deque[Any] = deque(maxlen=HELD)
         """The last batches that the loader gave."""
@@ -62,6 +66,10 @@ class BatchSource:
     def over(self, iterator: Iterator[Any]) -> Iterator[Any]:
         """This source as the iterator of an epoch, in place of the loop's own."""
         self._loops = iterator
+        if self._replayed or self._stream or self._beside:
+            # The epoch before has had no end here: what it held ahead was dropped, and comes again.
+            self._ready.extendleft(reversed(self._handed))
+        self._handed.clear()
         return self
 
     def release(self) -> Iterator[Any]:
@@ -78,7 +86,9 @@ class BatchSource:
         if not self._ready:
             self._make()
         self._work += self._share
-        return self._ready.popleft()
+        batch = self._ready.popleft()
+        self._handed.append(batch)
+        return batch
 
     def end(self) -> None:
         """End the process in place of the next batch."""

@@ -8,7 +8,7 @@ state of before is put back.
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
@@ -19,22 +19,24 @@ from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.recording.probes.compilation import graphs_built
-from trainperf.trials.results import Blocks, alike, mean_loss, recompiles, result_of
+from trainperf.trials.results import (
+    LEAST_GAIN,
+    Block,
+    Blocks,
+    EarlierAttempt,
+    RaisedError,
+    Ran,
+    alike,
+    bound_of,
+    mean_loss,
+    most_promising,
+    recompiles,
+    result_of,
+    without_held,
+)
 from trainperf.trials.state import Snapshot
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, together
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """One step of the training."""
-
-    ns: int
-    """Host time, waits for data included."""
-    work: float
-    """Batches of the user's loader in it."""
-    loss: float | None = None
-    """`None` unless `Conductor.reads_loss`, or where the loop tells none."""
 
 
 R = TypeVar("R")
@@ -51,11 +53,8 @@ WARM_STEPS, WARM_LOOKS = 3, 10
 """Steps with a change between two looks whether they take equally long yet; and looks at most."""
 STEADY = 1.15
 """Ratio up to which they do."""
-LEAST_GAIN = 1.02
-"""A change that brings less is not put into the set."""
-NEAR_NOTHING = 1.05
-"""Upper end of a ceiling's interval up to which what it bounds is not tried, where the ceiling
-itself brings less than `LEAST_GAIN`."""
+RESERVED, MOST_RESERVED = 0.1, 0.3
+"""Of the budget, for sets: for each change that is worth keeping, and altogether."""
 ADDS = 1.01
 """By which a set must be faster than it was without its last member."""
 
@@ -67,15 +66,6 @@ class Budget:
     total_ns: int
     trial_ns: int = 20_000_000_000
     """Of one; all of them together may leave it less."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierAttempt:
-    """What an attempt came to that a trial ended, with the script it was tried in."""
-
-    results: tuple[document.TrialResult, ...] = ()
-    ended_by: dict[str, str] = field(default_factory=dict)
-    """Ids of trials that are not tried again, each with what happened."""
 
 
 class Conductor:
@@ -113,6 +103,8 @@ class Conductor:
         self._baseline_ns: list[float] = []
         self._began_ns = monotonic_ns()
         self._trying = ""
+        self._switched_on: Trial | None = None
+        """The change that is on."""
         self.reads_loss = False
         """Whether the losses of the steps that run now are asked for."""
         self.untouched = True
@@ -128,8 +120,10 @@ class Conductor:
         self._training.hold_still()
         judged = {result.id for result in self._results}
         waiting = [trial for trial in self._trials if trial.id not in judged]
-        for place, trial in enumerate(waiting):
-            yield from self._tried(trial, left=len(waiting) - place)
+        while waiting:
+            trial = most_promising(waiting, self._results)
+            yield from self._tried(trial, left=len(waiting))
+            waiting.remove(trial)
         yield from self._sets()
         self._trying = ""
         self._tell(self.so_far())
@@ -151,6 +145,16 @@ class Conductor:
             took_s=self._spent_ns() / 1e9,
         )
 
+    def fit_failed(self, error: str) -> str:
+        """The fit ends with *error*: id of the change that is on, whose it is; empty if none is."""
+        trial = self._switched_on
+        if trial is None:
+            return ""
+        self._note(trial, verdict="failed", reason=f"{error} in a step with it")
+        self._trying = ""
+        self._tell(self.so_far())
+        return trial.id
+
     # -- one trial ------------------------------------------------------------------------------
 
     def _warm_up(self) -> Steps[None]:
@@ -170,7 +174,7 @@ class Conductor:
             failed = trial.id in self._earlier.ended_by
             self._note(trial, verdict="failed" if failed else "not applicable", reason=why)
             return
-        remaining = self._remaining_ns()
+        remaining = self._remaining_ns() - self._reserved_ns()
         if remaining <= 0:
             self._note(trial, verdict="undecided", reason="no time was left for it")
             return
@@ -187,9 +191,12 @@ class Conductor:
             losses, first_ns = yield from self._on_the_same_batches(trial, snapshot)
             snapshot.restore()
             blocks = yield from self._in_turns(trial, began + for_ns)
-        except _RaisedError as error:
+        except RaisedError as error:
             return result_of(trial, verdict="failed", reason=str(error))
         finally:
+            if self._switched_on is not None:  # the fit has ended amid it
+                self._guard.last(f"end of trial {trial.id}", self._switched_on.off)
+                self._switched_on = None
             snapshot.restore()
             self._guard.last(f"end of trial {trial.id}", trial.finish)
         self._baseline_ns += blocks.off_ns
@@ -197,6 +204,7 @@ class Conductor:
             return result_of(trial, verdict="failed", reason=recompiles(blocks))
         speedup = blocks.speedup()
         differs = losses is not None and not alike(losses, trial.tolerance)
+        differs = self._training.agree(float(differs)) > 0  # or ranks would put together other sets
         return result_of(
             trial,
             verdict="loss differs" if differs else speedup.verdict,
@@ -206,6 +214,8 @@ class Conductor:
             pairs=speedup.pairs,
             loss_before=losses and losses[0],
             loss_after=losses and losses[1],
+            memory_before=without_held(blocks.off_bytes, snapshot.device_bytes),
+            memory_after=without_held(blocks.on_bytes, snapshot.device_bytes),
             first_step_s=first_ns / 1e9,
             took_s=(monotonic_ns() - began) / 1e9,
         )
@@ -220,16 +230,27 @@ class Conductor:
         before: list[Ran] = []
         if source is not None and trial.tolerance is not None:
             source.replay_only(batches)
+            yield from self._use_up(snapshot)
             before = yield from self._with_loss(batches // self._training.micro_batches)
             snapshot.restore()
             source.replay_only(batches)
         self._switch(trial, on=True)
+        first = (yield from self._use_up(snapshot)) if before else []
         after = yield from self._with_loss(max(len(before), 1))
         self._switch(trial, on=False)
         if source is not None:
             source.replay_only(0)
-        first, second = (mean_loss([ran.loss for ran in side]) for side in (before, after))
-        return None if first is None or second is None else (first, second), after[0].ns
+        without, with_it = (mean_loss([ran.loss for ran in side]) for side in (before, after))
+        both = None if without is None or with_it is None else (without, with_it)
+        return both, (first or after)[0].ns
+
+    def _use_up(self, snapshot: Snapshot) -> Steps[list[Ran]]:
+        """Steps with batches from before a switch, which the loop holds; they leave no trace."""
+        if not self._training.steps_ahead:
+            return []
+        ran = yield self._training.steps_ahead
+        snapshot.restore()
+        return ran
 
     def _in_turns(self, trial: Trial, until_ns: float) -> Steps[Blocks]:
         """Blocks without it and with it, until it is decided or the time is over."""
@@ -264,19 +285,21 @@ class Conductor:
                 break
         self._switch(trial, on=False)
 
-    def _block(self, trial: Trial, steps: int, *, on: bool) -> Steps[float]:
-        """Nanoseconds per unit of work in one block; of several ranks, of the slowest."""
+    def _block(self, trial: Trial, steps: int, *, on: bool) -> Steps[Block]:
+        """One block, with the change or without."""
         if on:
             self._switch(trial, on=True)
-        if trial.settle:
-            yield trial.settle
+        if settle := trial.settle + self._training.steps_ahead:
+            yield settle
+        self._training.forget_peak()
         self.untouched = not on
         ran = yield steps
         self.untouched = False
+        peak = self._training.peak_bytes()
         if on:
             self._switch(trial, on=False)
         work = sum(each.work for each in ran) or float(steps)
-        return self._training.agree(sum(each.ns for each in ran) / work)
+        return Block(self._training.agree(sum(each.ns for each in ran) / work), peak)
 
     # -- several together -----------------------------------------------------------------------
 
@@ -284,10 +307,11 @@ class Conductor:
         """Put the best together, one after the other: their gains do not multiply."""
         best = self._worth_keeping()
         chosen, so_far = best[:1], self._speedup_of(best[:1])
-        for trial in best[1:]:
+        for place, trial in enumerate(best[1:], 1):
             if trial.group and trial.group in {other.group for other in chosen}:
                 continue
-            if self._remaining_ns() <= 0:
+            remaining = self._remaining_ns()
+            if remaining <= 0:
                 return
             tried = [*chosen, trial]
             both = together(tried)
@@ -295,12 +319,18 @@ class Conductor:
                 self._note(both, verdict="failed", reason=self._earlier.ended_by[both.id])
                 continue
             self._announce(both)
-            result = yield from self._measured(both, self._budget.trial_ns)
+            for_ns = min(remaining / (len(best) - place), self._budget.trial_ns)
+            result = yield from self._measured(both, for_ns)
             self._results.append(
                 msgspec.structs.replace(result, parts=tuple(each.id for each in tried))
             )
             if result.verdict == "faster" and (result.speedup or 0.0) > so_far * ADDS:
                 chosen, so_far = tried, result.speedup or so_far
+
+    def _reserved_ns(self) -> float:
+        """What single trials leave to sets, so that these have their turn in a short run too."""
+        share = min(RESERVED * len(self._worth_keeping()), MOST_RESERVED)
+        return share * self._budget.total_ns
 
     def _worth_keeping(self) -> list[Trial]:
         """Changes that were faster, the best first."""
@@ -330,27 +360,20 @@ class Conductor:
         """Make or unmake a change; one that cannot be made is unmade as far as it was."""
         part = f"trial {trial.id}"
         self._guard.run(part, trial.on if on else trial.off)
+        self._switched_on = trial if on else None
         faults = self._guard.faults
         if self._training.agree(float(part in faults)):
+            self._switched_on = None
             self._guard.last(part, trial.off)
             if self._training.source is not None:
                 self._training.source.replay_only(0)
                 self._training.source.draw_from(None)
-            raise _RaisedError(faults.get(part, "it failed on another rank"))
+            raise RaisedError(faults.get(part, "it failed on another rank"))
 
     def _why_not(self, trial: Trial) -> str:
         unavailable = trial.unavailable
         why = unavailable if isinstance(unavailable, str) else unavailable()
-        return why or self._earlier.ended_by.get(trial.id, "") or self._bound(trial)
-
-    def _bound(self, trial: Trial) -> str:
-        """Why its ceiling leaves nothing to try; empty if it does."""
-        for ceiling in self._results:
-            if ceiling.id != trial.bounded_by or ceiling.speedup is None or ceiling.high is None:
-                continue
-            if ceiling.speedup < LEAST_GAIN and ceiling.high < NEAR_NOTHING:
-                return f"not worth a trial: {ceiling.title} brings {ceiling.speedup:.2f}×"
-        return ""
+        return why or self._earlier.ended_by.get(trial.id, "") or bound_of(trial, self._results)
 
     def _announce(self, trial: Trial) -> None:
         self._trying = trial.id
@@ -365,7 +388,3 @@ class Conductor:
     def _remaining_ns(self) -> float:
         """Of the budget; on all ranks what the latest has."""
         return -self._training.agree(float(self._spent_ns() - self._budget.total_ns))
-
-
-class _RaisedError(Exception):
-    """A trial raised when it was switched."""

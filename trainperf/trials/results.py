@@ -1,4 +1,4 @@
-"""Results of trials: from blocks of steps and losses to what a trial came to."""
+"""Results of trials: from steps, blocks of steps and losses to what a trial came to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,12 +8,52 @@ from trainperf.core.stats.switched import SwitchedSpeedup, switched_speedup
 from trainperf.trials.trial import Trial
 
 
+LEAST_GAIN = 1.02
+"""A change that brings less is not put into the set, and is not tried where its ceiling does."""
+PROMISING = 1.1
+"""Speed-up of a ceiling from which on what it bounds is tried before everything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One step of the training."""
+
+    ns: int
+    """Host time, waits for data included."""
+    work: float
+    """Batches of the user's loader in it."""
+    loss: float | None = None
+    """`None` unless `Conductor.reads_loss`, or where the loop tells none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempt:
+    """What an attempt came to that a trial ended, with the script it was tried in."""
+
+    results: tuple[document.TrialResult, ...] = ()
+    ended_by: dict[str, str] = field(default_factory=dict)
+    """Ids of trials that are not tried again, each with what happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some steps in a row."""
+
+    ns: float
+    """Per unit of work; of several ranks, of the slowest."""
+    peak_bytes: int | None
+    """That the device's allocator had handed out at most; `None` on a CPU."""
+
+
 @dataclass(slots=True)
 class Blocks:
     """Time per unit of work in blocks that took turns."""
 
     off_ns: list[float] = field(default_factory=list)
     on_ns: list[float] = field(default_factory=list)
+    off_bytes: int | None = None
+    """Highest peak of the blocks without the change."""
+    on_bytes: int | None = None
     graphs: int = 0
     """That torch.compile built in them."""
 
@@ -22,13 +62,22 @@ class Blocks:
         """Blocks with the change that have one without it beside them."""
         return min(len(self.off_ns), len(self.on_ns))
 
-    def add(self, ns: float, *, on: bool) -> None:
+    def add(self, block: Block, *, on: bool) -> None:
         """One more."""
-        (self.on_ns if on else self.off_ns).append(ns)
+        if on:
+            self.on_ns.append(block.ns)
+            self.on_bytes = _higher(self.on_bytes, block.peak_bytes)
+        else:
+            self.off_ns.append(block.ns)
+            self.off_bytes = _higher(self.off_bytes, block.peak_bytes)
 
     def speedup(self) -> SwitchedSpeedup:
         """By all pairs so far."""
         return switched_speedup(self.off_ns, self.on_ns)
+
+
+def _higher(peak: int | None, other: int | None) -> int | None:
+    return other if peak is None or other is None else max(peak, other)
 
 
 def result_of(
@@ -64,3 +113,37 @@ def alike(losses: tuple[float, float], tolerance: float | None) -> bool:
     if tolerance is None:
         return True
     return abs(first - second) <= tolerance * max(abs(first), abs(second), 1e-2)
+
+
+def without_held(peak: int | None, held: int) -> int | None:
+    """Most bytes, without those that trials themselves hold."""
+    return None if peak is None else peak - held
+
+
+class RaisedError(Exception):
+    """A trial raised when it was switched."""
+
+
+def most_promising(trials: Sequence[Trial], results: Sequence[document.TrialResult]) -> Trial:
+    """The next to be tried: one whose ceiling is high, late or not; else the first of them."""
+
+    def promise(trial: Trial) -> float:
+        ceiling = _ceiling(trial, results)
+        speedup = 0.0 if ceiling is None else ceiling.speedup or 0.0
+        return speedup if speedup >= PROMISING else 0.0
+
+    return max(trials, key=promise)
+
+
+def bound_of(trial: Trial, results: Sequence[document.TrialResult]) -> str:
+    """Why its ceiling leaves nothing to try; empty if it does."""
+    ceiling = _ceiling(trial, results)
+    if ceiling is None or ceiling.speedup is None:
+        return ""
+    if ceiling.speedup < LEAST_GAIN and ceiling.little_to_gain:
+        return f"not worth a trial: {ceiling.title} brings {ceiling.speedup:.2f}×"
+    return ""
+
+
+def _ceiling(trial: Trial, results: Sequence[document.TrialResult]) -> document.TrialResult | None:
+    return next((each for each in results if each.id == trial.bounded_by), None)

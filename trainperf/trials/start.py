@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainperf.analysis.run.trial_offers import selects
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import ConfigError
@@ -11,8 +12,9 @@ from trainperf.core.launch_environment import TrialLaunch
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
 from trainperf.trials.builtin import builtin_trials
-from trainperf.trials.conductor import Budget, Conductor, EarlierAttempt
+from trainperf.trials.conductor import Budget, Conductor
 from trainperf.trials.probe import TrialsProbe
+from trainperf.trials.results import EarlierAttempt
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial
 
@@ -83,11 +85,14 @@ class TrialOptions:
 
     def _chosen(self, training: Training) -> list[Trial]:
         launch = self.launch
-        offered = [*self.own, *builtin_trials(training)]
+        own = {trial.id for trial in self.own}
+        builtin = [trial for trial in builtin_trials(training) if trial.id not in own]
+        offered = [*self.own, *builtin]
         return [
             trial
             for trial in offered
-            if (not launch.only or trial.id in launch.only) and trial.id not in launch.without
+            if (not launch.only or selects(launch.only, trial.id))
+            and not selects(launch.without, trial.id)
         ]
 
     def _earlier(self) -> EarlierAttempt:

@@ -57,6 +57,14 @@ class Snapshot:
         self._torch = torch.get_rng_state()
         self._cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
+    @property
+    def device_bytes(self) -> int:
+        """What the copies take on accelerators."""
+        kept = [copied for _, copied in self._tensors]
+        kept += [gradient for _, gradient in self._gradients if gradient is not None]
+        kept += [tensor for state in self._optimizers for tensor in state.copies()]
+        return sum(each.nbytes for each in kept if each.device.type != "cpu")
+
     @torch.no_grad()
     def restore(self) -> None:
         """Put it back."""
@@ -98,6 +106,11 @@ class _OptimizerState:
             copy.deepcopy({name: value for name, value in group.items() if name != "params"})
             for group in optimizer.param_groups
         ]
+
+    def copies(self) -> list[torch.Tensor]:
+        """The tensors among what is kept."""
+        values = [kept for state in self._state.values() for _, kept in state.values()]
+        return [value for value in values if isinstance(value, torch.Tensor)]
 
     def restore(self) -> None:
         state = self._optimizer.state

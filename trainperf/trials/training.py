@@ -1,6 +1,6 @@
 """Training as trials see it: what they may touch; each adapter fills in what is its own."""
 
-import os
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -13,6 +13,9 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from trainperf.core.errors import ConfigError
+from trainperf.core.loop_kind import PLAIN, LoopKind
+from trainperf.core.machine.limits import launched_ranks
+from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.state import RESTORED, Snapshot, Stateful
 
@@ -38,6 +41,9 @@ class Training:
         others: Schedulers and scalers, whose state is put back too.
     """
 
+    kind: LoopKind = PLAIN
+    """How advice is worded."""
+
     def __init__(
         self,
         module: nn.Module,
@@ -55,6 +61,7 @@ class Training:
         self.others = list(others)
         self.restores = RESTORED
         """What is put back after each trial, in words."""
+        self._agreement: Agreement | None = None
         self._autocast = ExitStack()
         self._forward_hooks: list[RemovableHandle] = []
         self._update_hooks: list[RemovableHandle] = []
@@ -125,9 +132,18 @@ class Training:
         workers = getattr(loader, "num_workers", 0)
         return int(workers * (getattr(loader, "prefetch_factor", None) or 2))
 
+    @property
+    def steps_ahead(self) -> int:
+        """Steps whose batches the loop holds already when something is switched."""
+        return 0 if self.source is None else math.ceil(self.source.ahead / self.micro_batches)
+
     def loggers(self) -> list[Mutable]:
         """Loggers of the loop, each of which can be silenced."""
         return []
+
+    def values_logged(self) -> Mutable | None:
+        """Calls in the step that hand values to the loop; `None` where it has none."""
+        return None
 
     def callbacks(self) -> list[Mutable]:
         """The user's callbacks, each of which can be silenced."""
@@ -139,6 +155,9 @@ class Training:
 
     def set_logging_interval(self, steps: int) -> None:
         """Log every so many steps; nothing happens where there is no such setting."""
+
+    def set_values_interval(self, steps: int) -> None:
+        """Have the step hand its values over every so many steps only."""
 
     @property
     def data_parallel(self) -> DistributedDataParallel | None:
@@ -153,16 +172,27 @@ class Training:
     def parts_to_compile(self) -> list[nn.Module]:
         """Parts whose `compile()` makes the model a compiled one.
 
-        Here: the module itself.  Where a framework calls another method of it than `forward`, its
-        `outermost_layers`.
+        Here: the module itself, or each of several.  Where a framework calls another method of it
+        than `forward`, its `outermost_layers`.
         """
-        return [self.module]
+        return list(self.module) if isinstance(self.module, nn.ModuleList) else [self.module]
 
     def snapshot(self) -> Snapshot:
         """What is put back after each trial."""
         return Snapshot(self.module, self.optimizers, self.others)
 
     # -- the same for all -----------------------------------------------------------------------
+
+    def forget_peak(self) -> None:
+        """Let `peak_bytes` be that of the steps from here on, for whoever else reads it too."""
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+
+    def peak_bytes(self) -> int | None:
+        """Most bytes that the allocator had handed out since then; `None` on a CPU."""
+        if self.device.type != "cuda":
+            return None
+        return torch.cuda.max_memory_allocated(self.device)
 
     @property
     def distributed(self) -> bool:
@@ -172,30 +202,36 @@ class Training:
     @property
     def ranks_here(self) -> int:
         """Ranks on this machine, which share its CPUs; all, where nobody tells."""
-        ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
-        if ranks.isdigit():
-            return max(1, int(ranks))
-        return dist.get_world_size() if self.distributed else 1
+        return launched_ranks() or (dist.get_world_size() if self.distributed else 1)
 
     def agree(self, value: float) -> float:
-        """The largest of a value over all ranks, so that every rank decides alike."""
+        """The largest of a value over all ranks, so that every rank decides alike.
+
+        Raises:
+            RanksApartError: A rank has not answered; its trials may have been switched off.
+        """
         if not self.distributed:
             return value
-        shared = torch.tensor([value], dtype=torch.float64, device=self.device)
-        dist.all_reduce(shared, op=dist.ReduceOp.MAX)
-        return shared.tolist()[0]  # type: ignore[no-any-return]
+        if self._agreement is None:
+            self._agreement = Agreement.of_job()
+        return self._agreement.largest(value)
 
     def _around_forward(self, context: AbstractContextManager[object]) -> list[RemovableHandle]:
+        # Not traced: the module itself may be compiled, and dynamo cannot leave the context.
+        @torch.compiler.disable  # type: ignore[untyped-decorator] # as torch declares it
         def enter(*_: object) -> None:
             self._autocast.enter_context(context)
 
+        @torch.compiler.disable  # type: ignore[untyped-decorator] # as torch declares it
         def leave(*_: object) -> None:
             self._autocast.close()
 
-        return [
-            self.module.register_forward_pre_hook(enter),
-            self.module.register_forward_hook(leave, always_call=True),
-        ]
+        several = isinstance(self.module, nn.ModuleList)
+        hooks = []
+        for module in self.module.children() if several else [self.module]:
+            hooks.append(module.register_forward_pre_hook(enter))
+            hooks.append(module.register_forward_hook(leave, always_call=True))
+        return hooks
 
 
 def outermost_layers(module: nn.Module) -> list[nn.Module]:

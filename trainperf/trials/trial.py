@@ -24,7 +24,7 @@ class Trial:
     by trainperf.
 
     Args:
-        id: Unique name, e.g. `my_loss`.
+        id: Unique name, e.g. `my_loss`; a built-in trial of that name is left out for it.
         on: Makes the change.
         off: Unmakes it.
         kind: A change that can be kept, or a ceiling: work left out, to see what it costs.
@@ -80,7 +80,7 @@ def cannot(
     kind: TrialKind = "change",
     rules: tuple[str, ...] = (),
 ) -> Trial:
-    """A trial that does not apply to this training, and why."""
+    """A trial that does not apply to this training, and why; it leaves out the built-in one."""
     return Trial(id, nothing, nothing, kind, title, rules=rules, unavailable=why)
 
 

@@ -15,6 +15,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy, Spread
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.phases import Tag
+from trainperf.core.steps.records import Scalar
 from trainperf.traces.results import TraceStep, TraceTotals
 
 
@@ -132,9 +133,17 @@ def losing(level: float, noise: float = 0.0, batch: int = 8) -> Planted:
     )
 
 
+ANSWERS: dict[str, Scalar] = {
+    "loop": "inference",
+    "answers_looked_at": 3,
+    "train_mode": "",
+    "grad_mode": "inference_mode",
+}
+
 PASSES: dict[str, Planted] = {
     "warmed_up": PLAIN,
     "steady_state": PLAIN,
+    "answers": Planted(config=ANSWERS),
     "hot_path": HEALTHY,
     "loader": PLAIN,
     "pinned_transfer": GPU,
@@ -165,6 +174,7 @@ PASSES: dict[str, Planted] = {
 FAILS: dict[str, Planted] = {
     "warmed_up": replace(PLAIN, number=15),
     "steady_state": replace(PLAIN, number=11),
+    "answers": Planted(config={**ANSWERS, "answer_graph_nodes": 40}),
     "hot_path": audited(ran(COMPUTE, 0.045), READS),
     "loader": WAITING,
     "pinned_transfer": replace(GPU, config={"pin_memory": False}),
@@ -218,6 +228,17 @@ BASELINES: dict[str, Planted] = {
 ELSE: dict[str, tuple[str, str, Planted]] = {
     "still running": ("warmed_up", "unknown", replace(PLAIN, number=15, end=None)),
     "no step yet": ("steady_state", "unknown", replace(PLAIN, number=0)),
+    "nothing is answered": ("answers", "not_applicable", PLAIN),
+    "a compiled model was not looked at": (
+        "answers",
+        "unknown",
+        Planted(config={"loop": "inference", "compiled": True}),
+    ),
+    "requests are waited for": (
+        "loader",
+        "pass",
+        replace(WAITING, config={"loop": "inference"}),
+    ),
     "nobody looked at operators": ("hot_path", "unknown", PLAIN),
     "too short to see a wait": ("loader", "unknown", replace(PLAIN, number=15)),
     "no copy on a CPU": ("pinned_transfer", "not_applicable", PLAIN),
@@ -366,9 +387,21 @@ def test_a_run_in_fp32_passes_where_amp_was_tried_and_faster(tmp_path: Path) -> 
     assert found.evidence == (
         "autocast_bf16 was tried: faster, 1.40× as fast (95 % CI 1.33–1.47)",
         "loss 2.5 without and 2.5 with it",
-        "memory was not measured",
+        "memory was not measured: a CPU tells no peak",
         "to keep it: autocast_bf16=True",
     )
+
+
+@pytest.mark.parametrize(("after_gib", "status"), [(2, "pass"), (4, "not_applicable")])
+def test_a_trial_of_amp_stands_on_memory_too(after_gib: int, status: str, tmp_path: Path) -> None:
+    """Faster is half of what it is for."""
+    peaks = {"memory_before": 3 << 30, "memory_after": after_gib << 30}
+    found = checked(
+        "mixed_precision", tmp_path, tried(FULL, msgspec.structs.replace(AMP["faster"], **peaks))
+    )
+
+    assert found.status == status
+    assert f"peak memory 3.00 GiB without and {after_gib}.00 GiB with it" in str(found.evidence)
 
 
 def test_amp_that_changes_the_loss_does_not_pass(tmp_path: Path) -> None:

@@ -16,25 +16,34 @@ from trainperf.analysis.rules.gains import (
 from trainperf.core.findings import Finding, ranked
 
 
-TABLE = GainTable(source="a test", rules={"data_wait": Saved(low=0.5, high=1.2, scripts=3)})
+TABLE = GainTable(source="a test", rules={"data_wait": Saved(low=0.5, high=0.8, scripts=3)})
 
 
-def waiting(path: Path, device: str, *, workers: int = 8) -> Finding:
+def waiting(path: Path, device: str, *, workers: int = 8, table: GainTable = TABLE) -> Finding:
     """The finding of two hundred steps that wait 40 of 100 ms for data, with the table's range."""
     info = make_info(device=device, config={"num_workers": workers}, hardware={"cpu_count": 8})
     steps = make_steps(200, data_wait=40, forward=60)
     summary = summary_of(path, [RankSpec(steps=steps, info=info)])
     found = next(finding for finding in summary.findings if finding.id == "data_wait")
-    found = msgspec.structs.replace(found, expected_gain=None)  # by the package's table
-    return with_expected_gain(found, summary, TABLE)
+    found = msgspec.structs.replace(
+        found, expected_gain=None, expected_from=0
+    )  # by the package's table
+    return with_expected_gain(found, summary, table)
 
 
-def test_the_range_is_of_the_same_change_and_never_beyond_the_bound(tmp_path: Path) -> None:
-    """Of the 40 % that are lost half, and all; scripts that saved more had a wider bound."""
+def test_the_range_is_of_the_same_change_and_says_of_how_many_scripts(tmp_path: Path) -> None:
+    """Of the 40 % that are lost between half and four fifths."""
     finding = waiting(tmp_path, "cpu")
 
-    assert finding.gain_upper_bound is not None
-    assert finding.expected_gain == pytest.approx((1 / 0.8, finding.gain_upper_bound))
+    assert finding.expected_gain == pytest.approx((1 / 0.8, 1 / 0.68))
+    assert finding.expected_from == 3
+
+
+def test_scripts_that_gained_more_than_the_bound_were_another_kind(tmp_path: Path) -> None:
+    """They saved a half more than they lost: with 60 ms around it the bound excludes that."""
+    table = GainTable(source="", rules={"data_wait": Saved(low=0.5, high=1.5, scripts=3)})
+
+    assert waiting(tmp_path, "cpu", table=table).expected_gain is None
 
 
 def test_a_cheaper_dataset_says_nothing_of_workers(tmp_path: Path) -> None:

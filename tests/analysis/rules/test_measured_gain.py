@@ -71,7 +71,7 @@ def test_a_measured_gain_is_shown_in_place_of_the_bound_with_its_line() -> None:
     shown = finding_view(with_measured_gain(finding("matmul_precision", 0.5), [AUTOCAST]))
 
     assert shown.gain == "measured 1.38× [1.33–1.43]"
-    assert shown.text("next") == 'precision="bf16-mixed" in Trainer(…)'
+    assert shown.text("next") == 'precision="bf16-mixed" (Trainer(…))'
     assert "AMP in bf16 was tried: faster, 1.38× as fast" in shown.evidence[0]
 
 
@@ -119,6 +119,43 @@ def test_a_trial_of_another_kind_of_change_refutes_nothing() -> None:
 
     assert cheaper.measured_gain is None
     assert "2 workers was tried: slower" in cheaper.evidence[0]
+
+
+ONE_SLOWER = changed(
+    WORKERS,
+    id="workers_1",
+    title="1 worker",
+    verdict="slower",
+    speedup=0.9,
+    low=0.88,
+    high=0.92,
+    apply="DataLoader(…, num_workers=1)",
+)
+
+
+def test_workers_that_gained_nothing_are_not_advised(tmp_path: Path) -> None:
+    """The loader still costs what it costs: its samples must get cheaper, and it stays on top."""
+    before = summary(tmp_path / "before" / "trainperf", None).findings[0]
+    useless = changed(WORKERS, verdict="undecided", speedup=1.0, low=0.97, high=1.03)
+
+    after = summary(tmp_path / "after" / "trainperf", tried(ONE_SLOWER, useless)).findings[0]
+
+    assert "num_workers=" in before.action
+    assert (before.id, after.id) == ("data_wait", "data_wait")
+    assert "worker" not in after.action
+    assert after.advice == "Make a sample cheaper"
+    assert any("1 worker was tried: slower" in each for each in after.evidence)
+    assert "; ".join(after.evidence).count("was tried") == 2, "each is said once"
+    assert after.measured_gain is None
+
+
+def test_one_number_of_workers_that_is_slower_refutes_no_other(tmp_path: Path) -> None:
+    """Two may still gain a tenth, so they stay the advice."""
+    open_ = changed(WORKERS, verdict="undecided", speedup=1.04, low=0.98, high=1.1)
+
+    read = summary(tmp_path / "trainperf", tried(ONE_SLOWER, open_)).findings[0]
+
+    assert "num_workers=" in read.action
 
 
 def test_a_change_of_the_loss_or_a_vague_interval_is_no_gain() -> None:

@@ -10,6 +10,7 @@ from support.runs import RankSpec, make_gap, make_info, make_step, make_steps, s
 
 from trainperf.analysis.rules import diagnose
 from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.memory.alloc_retries import alloc_retries
 from trainperf.analysis.rules.memory.fragmentation import fragmentation
 from trainperf.analysis.rules.memory.graph_held import graph_held
 from trainperf.analysis.rules.memory.leak import leak
@@ -345,3 +346,42 @@ def test_growth_is_a_leak_when_it_is_large_and_fills_the_memory_in_time(
 ) -> None:
     """On a machine of 64 GiB, of which three are taken."""
     assert (leak(growing(tmp_path, per_step, steps=steps)) is not None) is fires
+
+
+def retrying(path: Path, every: int, *, steps: int = 400, failures: int = 0) -> Evidence:
+    """A run on a full GPU whose allocator starts over in every so many-th step."""
+    made = [
+        make_step(
+            index,
+            tags=int(index < 12),
+            forward=50,
+            facts={
+                "peak_bytes": 78 * GIB,
+                "reserved_peak_bytes": 79 * GIB,
+                "alloc_retries": int(index % every == 0),
+                "alloc_failures": failures if index == 300 else 0,
+            },
+        )
+        for index in range(steps)
+    ]
+    info = make_info(device="cuda", hardware=GPU)
+    return Evidence(summary=summary_of(path, [RankSpec(steps=made, info=info)]))
+
+
+def test_an_allocator_that_starts_over_in_steady_steps_is_a_finding(tmp_path: Path) -> None:
+    """With how often, how full the device was, and what failed for good."""
+    finding = alloc_retries(retrying(tmp_path / "a", 8, failures=2))
+
+    assert finding is not None
+    assert "48 times in 388 steady steps" in finding.title
+    assert finding.severity == "high"
+    assert finding.gain_upper_bound is None
+    assert "79.0 GiB of 80.0 GiB" in finding.evidence[1]
+    assert "2 allocations failed for good" in finding.evidence[2]
+    assert "expandable_segments:True" in finding.action
+
+
+def test_retries_of_the_warm_up_are_no_finding(tmp_path: Path) -> None:
+    """A cache that fills up may overflow once; so may the first few steady steps."""
+    assert alloc_retries(retrying(tmp_path / "a", 200)) is None
+    assert alloc_retries(retrying(tmp_path / "b", 1000)) is None

@@ -27,9 +27,10 @@ def evidence(
     config: Mapping[str, Scalar] | None = None,
     hardware: Mapping[str, Scalar] | None = None,
     device: str = "cpu",
+    world_size: int = 1,
 ) -> Evidence:
     """Two hundred steps of 20 + 30 ms."""
-    info = make_info(device=device, config=config, hardware=hardware)
+    info = make_info(device=device, config=config, hardware=hardware, world_size=world_size)
     steps = make_steps(200, forward=20, backward=30)
     return Evidence(summary=summary_of(path, [RankSpec(steps=steps, info=info)]))
 
@@ -99,6 +100,19 @@ def test_one_thread_on_a_machine_of_many_is_a_finding(
     hardware: dict[str, Scalar] = {"cpu_count": cpus, "threads": threads}
 
     assert (debug_modes(evidence(tmp_path, hardware=hardware, device=device)) is not None) is found
+
+
+@pytest.mark.parametrize(("cpus", "found"), [(64, True), (8, False)])
+def test_one_thread_of_a_rank_is_a_finding_where_its_share_of_the_host_is_more(
+    tmp_path: Path, cpus: int, *, found: bool
+) -> None:
+    """Torchrun gives each rank one thread: eight CPUs of sixty-four lie idle, one of eight not."""
+    hardware: dict[str, Scalar] = {"cpu_count": cpus, "host_cpus": cpus, "threads": 1}
+
+    finding = debug_modes(evidence(tmp_path, hardware=hardware, world_size=8))
+
+    assert (finding is not None) is found
+    assert finding is None or "OMP_NUM_THREADS=8" in finding.action
 
 
 @pytest.mark.parametrize(("workers", "found"), [(0, True), (1, True), (4, False)])

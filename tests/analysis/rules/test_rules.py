@@ -201,8 +201,20 @@ def test_what_takes_little_leaves_little_cold(tmp_path: Path) -> None:
         (2, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 2}, 1),
         (3, {"cpu_count": 2, "host_cpus": 2, "local_world_size": 3}, 1),
         (8, {"cpu_count": 64}, 8),
+        (1, {"cpu_count": 4, "host_cpus": 64, "cpu_mask": "0-3", "host": "a"}, 4),
+        (1, {"cpu_count": 2, "host_cpus": 2, "cpu_mask": "0-7", "host": "a"}, 2),
     ],
-    ids=["bound", "unbound", "two machines", "quota", "two", "more than CPUs", "old"],
+    ids=[
+        "bound",
+        "unbound",
+        "two machines",
+        "quota",
+        "two",
+        "more than CPUs",
+        "old",
+        "alone with a mask",
+        "alone with a quota",
+    ],
 )
 def test_a_rank_has_its_own_cpus_and_no_more_than_its_share_of_the_machines(
     tmp_path: Path, ranks: int, hardware: Mapping[str, Scalar], cpus: int

@@ -67,6 +67,47 @@ def test_the_lengths_are_told(tmp_path: Path) -> None:
     assert finding.action.endswith("or to 96 tokens instead of 192")
 
 
+def test_what_is_around_forward_and_backward_is_the_same_with_fewer_tokens(tmp_path: Path) -> None:
+    """Half of the tokens, but callbacks and update take 30 of 50 ms."""
+    steps = make_steps(200, facts=HALF_FULL, forward=12, backward=8, optimizer=10, callbacks=20)
+    finding = said(padding(Evidence(summary=summary_of(tmp_path, [RankSpec(steps=steps)]))))
+
+    assert finding.fraction == pytest.approx(0.5 * 20 / 50)
+    assert finding.gain_upper_bound == pytest.approx(1 / 0.8)
+    assert "60 % of the step is the same with fewer tokens" in finding.evidence
+
+
+def test_packed_rows_are_not_to_be_sorted_by_length(tmp_path: Path) -> None:
+    """They look like long sequences: the batches say that they are several."""
+    totals = Totals(
+        at_step=199,
+        sequence_lengths={80: 50, 96: 20, 128: 30},
+        config={"sequence_length": 128, "packed_rows": True},
+    )
+    steps = make_steps(200, facts=HALF_FULL, forward=50)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, totals=totals)])
+    finding = said(padding(Evidence(summary=summary)))
+
+    assert finding.advice == "Pack from more sequences at once"
+
+
+def test_sorted_batches_padded_to_the_whole_context_are_not_to_be_sorted(tmp_path: Path) -> None:
+    """Each as wide as its longest sequence would hardly have any padding."""
+    lengths = {32: 100, 64: 100, 120: 100}
+    tokens = sum(length * number for length, number in lengths.items())
+    totals = Totals(
+        at_step=199,
+        sequence_lengths=lengths,
+        longest_tokens=round(1.05 * tokens),
+        config={"sequence_length": 128},
+    )
+    steps = make_steps(200, facts=HALF_FULL, forward=50)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, totals=totals)])
+    finding = said(padding(Evidence(summary=summary)))
+
+    assert finding.advice == "Pad less"
+
+
 def use(name: str, host_s: float, part: Part = "forward") -> OperatorUse:
     """An operator that took so long."""
     return OperatorUse(

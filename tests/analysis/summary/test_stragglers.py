@@ -8,7 +8,7 @@ import pytest
 from support.runs import MS, RankSpec, make_info, make_step, make_steps, summary_of
 
 from trainperf.analysis.summary.schema import SyncPoint
-from trainperf.analysis.summary.stragglers import LatenessFold
+from trainperf.analysis.summary.stragglers import LatenessFold, sync_points
 from trainperf.core.steps.block import StepBlock, StepSchema
 from trainperf.core.steps.records import StepRecord
 
@@ -359,3 +359,205 @@ def test_with_accumulation_waiting_in_backward_is_no_cause_of_being_late_in_the_
 def _phases(step: StepRecord) -> dict[str, float]:
     names = ("data_wait", "h2d", "forward", "backward", "optimizer", "callbacks", "loop", "other")
     return {name: ns / MS for name, ns in zip(names, step.host_ns, strict=True)}
+
+
+def test_in_a_plain_loop_a_delay_after_backward_arrives_at_the_next_one() -> None:
+    """Nothing absorbs it before."""
+    found = points(simulate([{"optimizer": 20}, NOTHING], [NOTHING, NOTHING]), loop_waits=False)
+
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "optimizer")
+    assert found["backward"].cause_s == pytest.approx(0.020, rel=0.05)
+
+
+def test_two_of_four_ranks_are_late_for_different_reasons() -> None:
+    """Both are named, each with its own cause; a step would save what one of them takes."""
+    early: list[Phases] = [{"data_wait": 20}, {"forward": 20}, NOTHING, NOTHING]
+
+    backward = points(simulate(early, [NOTHING] * 4))["backward"]
+
+    assert [(late.rank, late.cause) for late in backward.late] == [(0, "data_wait"), (1, "forward")]
+    assert backward.who == "same"
+    assert backward.late_fraction == 1.0
+    assert backward.named_s == pytest.approx(0.020, rel=0.02)
+
+
+def broadcast(late_ms: float) -> list[list[StepRecord]]:
+    """Four ranks of which rank 3 has a late callback, and the broadcast holds rank 1 for it."""
+    rng = np.random.default_rng(3)
+    ranks: list[list[StepRecord]] = [[] for _ in range(4)]
+    for index in range(STEPS):
+        for rank, steps in enumerate(ranks):
+            held = late_ms * (rank == 1)
+            tail = 1 + late_ms * (rank in (0, 2)) + rng.uniform(0, 0.1)
+            own = {**BASE, "loop": 1.0 + held, "callbacks": 1.0 + late_ms * (rank == 3)}
+            own["backward"] += tail
+            steps.append(make_step(index, facts={"tail_ns": round(tail * MS)}, **own))
+    return ranks
+
+
+def test_a_rank_that_was_held_for_another_is_not_to_blame() -> None:
+    """The worked example: both arrive 5 ms late, and only rank 3 is slower in what it does."""
+    found = points(broadcast(8.0))
+
+    backward = found["backward"]
+    assert [(late.rank, late.cause) for late in backward.late] == [(3, "callbacks")]
+    assert backward.cause_s == pytest.approx(0.008, rel=0.02)
+    assert found["loop"].late == ()
+
+
+def meeting(rank: int, ms: float) -> list[list[StepRecord]]:
+    """Two ranks that meet in forward, one of which has a slow loader."""
+    rng = np.random.default_rng(4)
+    ranks: list[list[StepRecord]] = [[], []]
+    for index in range(STEPS):
+        for place, steps in enumerate(ranks):
+            own = {**BASE, "backward": 21.0 + rng.uniform(0, 0.1)}
+            own["data_wait" if place == rank else "forward"] += ms + rng.uniform(0, 0.1)
+            steps.append(make_step(index, facts={"tail_ns": MS}, **own))
+    return ranks
+
+
+def with_collectives(ranks: list[list[StepRecord]], counted: str | None) -> dict[str, SyncPoint]:
+    """The points, where so many collectives were counted."""
+    fold = LatenessFold(range(len(ranks)), loop_waits=False, collectives=lambda: counted)
+    schema = StepSchema(("tail_ns",), "cpu")
+    fold.observe([StepBlock.from_records(steps, schema) for steps in ranks])
+    return {point.point: point for point in fold.points()}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_that_meet_in_forward_are_judged_there(rank: int) -> None:
+    """A metric is reduced in `training_step`: the delay never reaches the all-reduce."""
+    found = with_collectives(meeting(rank, 20.0), "forward 1, backward 2")
+
+    assert list(found) == ["forward", "backward"]
+    assert (found["forward"].straggler, found["forward"].cause) == (rank, "data_wait")
+    assert found["forward"].cause_s == pytest.approx(0.020, rel=0.02)
+    assert found["backward"].late == ()
+
+
+def test_ranks_that_are_slow_in_different_phases_do_not_meet_without_a_collective() -> None:
+    """The same times: rank 0 has a slow forward, and rank 1 a slow loader."""
+    found = with_collectives(meeting(1, 20.0), "backward 2")
+
+    assert list(found) == ["backward"]
+    assert found["backward"].late == ()
+
+
+def sharded(late: dict[str, float], ms: float = 20.0) -> list[list[StepRecord]]:
+    """Two ranks without a tail: rank 1 is late by *late*, and rank 0 waits for it in backward."""
+    rng = np.random.default_rng(5)
+    ranks: list[list[StepRecord]] = [[], []]
+    for index in range(STEPS):
+        for place, steps in enumerate(ranks):
+            own = {**BASE, "backward": 21.0 + rng.uniform(0, 0.1)}
+            if place == 1:
+                own = {phase: took + late.get(phase, 0.0) for phase, took in own.items()}
+            else:
+                own["backward"] += ms
+            steps.append(make_step(index, **own))
+    return ranks
+
+
+def without_tail(ranks: list[list[StepRecord]], counted: str) -> dict[str, SyncPoint]:
+    """The points of a strategy whose tail is not covered."""
+    fold = LatenessFold(range(2), loop_waits=False, collectives=lambda: counted, tail=False)
+    fold.observe([StepBlock.from_records(steps, StepSchema()) for steps in ranks])
+    return {point.point: point for point in fold.points()}
+
+
+@pytest.mark.parametrize("phase", ["data_wait", "forward", "callbacks", "optimizer"])
+def test_shards_that_are_reduced_in_backward_meet_there(phase: str) -> None:
+    """FSDP: there is no tail, and the whole phase of the rank that waits is longer."""
+    found = without_tail(sharded({phase: 20.0}), "backward 2")
+
+    assert list(found) == ["backward"]
+    assert (found["backward"].straggler, found["backward"].cause) == (1, phase)
+    assert found["backward"].cause_s == pytest.approx(0.020, rel=0.02)
+
+
+def test_without_a_tail_a_backward_that_is_slow_on_one_rank_is_nobodys_fault() -> None:
+    """It may have computed or waited: nothing tells, and no collective was counted."""
+    assert without_tail(sharded({"backward": 0.0}), "backward 2") == {}
+    assert without_tail(sharded({"data_wait": 20.0}), "forward 2") == {}
+
+
+def test_a_collective_that_nobody_waits_for_is_no_point() -> None:
+    """An asynchronous one, or a broadcast of rank 0 that comes first anyway."""
+    early = [{"data_wait": 20}, NOTHING]
+
+    found = with_collectives(simulate(early, [NOTHING, NOTHING]), "forward 1, backward 2")
+
+    assert list(found) == ["backward"]
+    assert (found["backward"].straggler, found["backward"].cause) == (0, "data_wait")
+
+
+@pytest.mark.parametrize(("steps", "who"), [(19, "too_few_steps"), (20, "same")])
+def test_nothing_is_claimed_of_a_few_steps(steps: int, who: str) -> None:
+    """Twenty steady ones are needed."""
+    ranks = simulate([{"forward": 20}, NOTHING], [NOTHING, NOTHING])
+
+    backward = points([each[:steps] for each in ranks])["backward"]
+
+    assert backward.who == who
+    assert (backward.straggler is None) is (who != "same")
+
+
+def test_always_the_same_rank_rotating_and_nobody_are_told_apart() -> None:
+    """By the share of steps in which somebody is late, and whether it is the same one."""
+    slow = [simulate(early, [NOTHING] * 2) for early in ([{"forward": 20}, NOTHING], [NOTHING] * 2)]
+    swapped = simulate([NOTHING, {"forward": 20}], [NOTHING] * 2)
+    turns = [
+        [(a if index % 2 else b)[index] for index in range(STEPS)]
+        for a, b in zip(slow[0], swapped, strict=True)
+    ]
+
+    who = [points(ranks)["backward"].who for ranks in (*slow, turns)]
+
+    assert who == ["same", "nobody", "rotating"]
+
+
+@pytest.mark.parametrize(("hosts", "named"), [("aabb", "a"), ("abab", ""), ("aaab", "")])
+def test_late_ranks_that_are_all_of_one_host_are_named_by_it(hosts: str, named: str) -> None:
+    """Its storage or its processors are slow, not each of its ranks by chance."""
+    early: list[Phases] = [{"data_wait": 20}, {"data_wait": 20}, NOTHING, NOTHING]
+    fold = LatenessFold(range(4), loop_waits=False)
+    schema = StepSchema(("tail_ns",), "cpu")
+    ranks = simulate(early, [NOTHING] * 4)
+    fold.observe([StepBlock.from_records(steps, schema) for steps in ranks])
+
+    (backward,) = fold.points(dict(enumerate(hosts)))
+
+    assert [late.rank for late in backward.late] == [0, 1]
+    assert backward.host == named
+
+
+@pytest.mark.parametrize("every", [4, 20])
+def test_a_rank_that_is_late_now_and_then_is_named_if_nobody_else_is(every: int) -> None:
+    """In 50 of 200 steps; ten are too few to tell."""
+    calm = simulate([NOTHING] * 4, [NOTHING] * 4)
+    slow = simulate([NOTHING, NOTHING, {"data_wait": 60}, NOTHING], [NOTHING] * 4)
+    mixed = [
+        [(a if index % every == 0 else b)[index] for index in range(STEPS)]
+        for a, b in zip(slow, calm, strict=True)
+    ]
+
+    backward = points(mixed)["backward"]
+
+    if every == 20:
+        assert (backward.straggler, backward.who) == (None, "nobody")
+        return
+    assert (backward.straggler, backward.cause, backward.late_fraction) == (2, "data_wait", 0.25)
+    assert backward.late_s == pytest.approx(0.060, rel=0.02)
+    assert backward.cause_s == pytest.approx(0.015, rel=0.02)
+    assert backward.named_s == pytest.approx(0.015, rel=0.02)
+
+
+@pytest.mark.parametrize("collectives", ["none", "", None, "loop 1.00", "data_wait 0.01"])
+def test_ranks_that_were_counted_to_call_few_collectives_or_none_meet_at_backward_only(
+    collectives: str | None,
+) -> None:
+    """As the probe writes it."""
+    points = sync_points(loop_waits=False, collectives=collectives)
+
+    assert points == (("backward", "loop") if collectives == "loop 1.00" else ("backward",))

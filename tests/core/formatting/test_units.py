@@ -9,6 +9,7 @@ from trainperf.core.formatting.units import (
     duration,
     fine_share,
     plural,
+    ranks_named,
     rate,
     scale_factor,
     share,
@@ -84,3 +85,17 @@ def test_labels_and_numbers_in_words() -> None:
     """One rank, two ranks; data wait, warm-up."""
     assert (plural(1, "rank"), plural(2000, "step")) == ("1 rank", "2,000 steps")
     assert (words("data_wait"), words("warmup")) == ("data wait", "warm-up")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "named"),
+    [
+        ([3], "rank 3"),
+        ([8, 9, 10], "ranks 8–10"),
+        ([12, 3, 9, 10], "ranks 3, 9–10 and 12"),
+        ([0, 2, 4, 6, 8, 10, 11], "ranks 0, 2, 4, 6 and 3 more"),
+    ],
+)
+def test_ranks_in_a_sentence(ranks: list[int], named: str) -> None:
+    """Neighbours together, and of many how many more."""
+    assert ranks_named(ranks) == named

@@ -6,7 +6,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trainperf.core.machine.limits import cpu_count, host_cpus, memory_bytes
+from trainperf.core.machine.limits import (
+    cpu_count,
+    cpus_listed,
+    host_cpus,
+    listed,
+    memory_bytes,
+    share_of_rank,
+)
 
 
 TOTAL = psutil.virtual_memory().total
@@ -87,3 +94,32 @@ def test_processes_of_one_container_share_its_quota_and_else_the_whole_machine(
 
     assert host_cpus(quota) == 1
     assert host_cpus(tmp_path / "no such machine") == psutil.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mask"),
+    [((), ""), ((5,), "5"), ((0, 1, 2, 16), "0-2,16"), ((3, 1, 7, 8), "1,3,7-8")],
+)
+def test_a_mask_is_written_as_linux_writes_it_and_read_back(
+    cpus: tuple[int, ...], mask: str
+) -> None:
+    """As ranges, in order."""
+    assert listed(cpus) == mask
+    assert cpus_listed(mask) == frozenset(cpus)
+
+
+@pytest.mark.parametrize("mask", ["0-", "a", "1-2-3", "0-9999999"])
+def test_a_damaged_mask_is_none(mask: str) -> None:
+    """It came from a file, and fills no memory."""
+    assert cpus_listed(mask) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("usable", "every", "ranks", "share"),
+    [(8, 64, 8, 8), (64, 64, 8, 8), (2, 2, 8, 0.25), (16, None, 4, 4), (None, 64, 8, None)],
+)
+def test_a_share_is_a_ranks_own_mask_or_its_part_of_the_host(
+    usable: int | None, every: int | None, ranks: int, share: float | None
+) -> None:
+    """Whichever is less."""
+    assert share_of_rank(usable, every, ranks) == share

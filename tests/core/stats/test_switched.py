@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from trainperf.core.artifacts.trials import NEARLY_NOTHING
 from trainperf.core.stats.switched import LOOKS, switched_speedup
 
 
@@ -39,6 +40,15 @@ def test_a_change_that_is_known_only_roughly_is_not_decided_yet() -> None:
 
     assert look.verdict == "faster"
     assert not look.decided
+
+
+@pytest.mark.parametrize("gain", [0.8, 0.97, 1.0])
+def test_a_change_that_can_gain_hardly_anything_is_given_no_more_time(gain: float) -> None:
+    """Slower or undecided: nobody would keep it, so nobody needs the number."""
+    look = switched_speedup(*blocks(gain, 0.02, 16, 1))
+
+    assert look.high <= NEARLY_NOTHING
+    assert look.decided
 
 
 def test_one_pair_shows_nothing() -> None:

@@ -1,7 +1,7 @@
 """The all-reduce tail of a real DDP module, on a clock that only the all-reduce moves."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 
 import pytest
@@ -11,8 +11,9 @@ from support.live import MS, DeviceFit, HostFit
 from torch.nn.parallel import DistributedDataParallel
 
 from trainperf.core.phases import Tag
-from trainperf.recording.probes.ddp import RELEARN_EVERY, TailProbe
+from trainperf.recording.probes.ddp import NO_BACKWARD, TailProbe
 from trainperf.recording.probes.device_marks import Mark
+from trainperf.recording.probes.last_gradient import CHECK_EVERY, RELEARN_EVERY
 from trainperf.recording.probes.selection import EVERYTHING, Objects, choose
 from trainperf.testing import FakeClock
 
@@ -31,11 +32,14 @@ class Branches(torch.nn.Module):
         super().__init__()
         self.layers = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(layers)])
         self.order = list(range(layers))
+        self.before_gradients_of_first: Callable[[], None] = lambda: None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Through the layers that are used."""
         for number in self.order:
             x = self.layers[number](x)
+            if number == 0 and x.requires_grad:
+                x.register_hook(lambda _: self.before_gradients_of_first())
         return x.sum()
 
 
@@ -67,9 +71,13 @@ class Training:
 
     def on_host(self) -> TailProbe:
         """Measure with the host's clock."""
-        self.probe = TailProbe(self.module)
+        self.probe = TailProbe([self.module])
         self.fit = HostFit(self.probe)
         return self.probe
+
+    def ends(self) -> None:
+        """Backward has returned."""
+        self.probe.ending(self.fit.monitor.guard)()
 
     def step(
         self, *, micro_batches: int = 1, user_hook_ms: float = 0.0, no_sync: bool = True
@@ -80,16 +88,17 @@ class Training:
             self.fit.monitor.recorder.boundary()
             with self.module.no_sync() if no_sync and not last else nullcontext():
                 loss = self.module(torch.ones(2, 8))
-                self.probe.backward_begins()
                 loss.backward()
-            self.probe.backward_ends()
+            self.ends()
             self.fit.clock.advance(ms=user_hook_ms)
             self.fit.monitor.micro_batch(None, None, complete=last)
 
-    def tails_ms(self, steps: int) -> list[float | None]:
-        """Tails of so many steps."""
-        for _ in range(steps):
-            self.step()
+    def tails_ms(self, *steps: int, orders: Sequence[Sequence[int]] = ()) -> list[float | None]:
+        """Tails of so many steps in each of the orders, by default in the one that is set."""
+        for number, order in zip(steps, orders or [self.model.order], strict=True):
+            self.model.order = list(order)
+            for _ in range(number):
+                self.step()
         self.fit.monitor.finish("finished")
         tails = self.fit.facts("tail_ns")
         return [None if tail is None else tail / MS for tail in tails]
@@ -132,9 +141,8 @@ def test_no_sync_around_backward_alone_holds_nothing_back() -> None:
         training.fit.monitor.recorder.boundary()
         loss = training.module(torch.ones(2, 8))
         with training.module.no_sync():
-            probe.backward_begins()
             loss.backward()
-        probe.backward_ends()
+        training.ends()
         training.fit.monitor.micro_batch(None, None, complete=True)
 
     training.fit.monitor.finish("finished")
@@ -149,6 +157,7 @@ def test_ddp_tells_its_buckets_and_what_it_found_unused() -> None:
     training.model.order = [0, 1, 2]
     for _ in range(4):
         training.step()
+    training.fit.monitor.finish("finished")
 
     found = probe.config()
     assert found["ddp_buckets"] == training.reduced / 4
@@ -203,17 +212,71 @@ def test_another_last_parameter_is_learnt_when_the_old_one_is_silent() -> None:
 
 def test_a_hook_that_is_often_silent_is_not_chased() -> None:
     """Layer drop: the last gradient is another one every time.  Few steps are spent on it."""
-    training = Training()
+    training = Training(layers=14)
     training.on_host()
     draw = random.Random(7)  # noqa: S311 a test
     for _ in range(300):
-        training.model.order = [draw.choice([0, 1]), 2, 3]
+        training.model.order = [draw.randrange(12), 12, 13]
         training.step()
     training.fit.monitor.finish("finished")
 
     learnt = tagged(training.fit)
-    assert 6 <= len(learnt) <= 10
+    assert 3 <= len(learnt) <= 8
     assert learnt[-1] - learnt[-2] > 50
+
+
+def slow_first_layer() -> Training:
+    """Its gradients take 7 ms to compute: a hook on a later layer hears too early by as much."""
+    training = Training(reduce_ms=0)
+    training.on_host()
+    training.model.before_gradients_of_first = lambda: training.fit.clock.advance(ms=7)
+    return training
+
+
+def test_branches_that_take_turns_are_both_watched() -> None:
+    """Each was last once: neither is learnt anew, and every step has its tail."""
+    training = slow_first_layer()
+    tails = training.tails_ms(*[3] * 20, orders=[[branch % 2, 2, 3] for branch in range(20)])
+
+    assert tagged(training.fit) == [1, 4]
+    assert tails[5:] == [0] * 55
+
+
+def test_a_gradient_that_comes_after_the_last_is_noticed_soon() -> None:
+    """An earlier layer joins in: the old hook still runs, and what it tells is too long."""
+    training = slow_first_layer()
+    tails = training.tails_ms(10, CHECK_EVERY + 24, orders=[[1, 2, 3], [0, 1, 2, 3]])
+
+    assert tails[2:10] == [0] * 8
+    learnt = tails.index(None, 10)
+    assert learnt <= 10 + CHECK_EVERY
+    assert set(tails[10:learnt]) == {7}
+    assert set(tails[learnt + 1 :]) == {0}
+    assert tagged(training.fit) == [1, learnt]
+
+
+def test_a_long_way_from_the_last_gradient_to_the_end_is_no_drift() -> None:
+    """A communication hook that works hard on its last bucket is known to: nothing is learnt."""
+    training = Training(reduce_ms=500)
+    training.on_host()
+
+    assert set(training.tails_ms(100)[2:]) == {500}
+    assert tagged(training.fit) == [1]
+
+
+def test_a_layer_that_is_frozen_and_thawed_leaves_no_wrong_tail_behind() -> None:
+    """Frozen, its hook is silent; thawed, its gradient comes after that of another."""
+    training = slow_first_layer()
+    for frozen in (False, True, False):
+        training.model.layers[0].requires_grad_(not frozen)
+        for _ in range(40):
+            training.step()
+    training.fit.monitor.finish("finished")
+
+    tails = training.fit.facts("tail_ns")
+    assert tails[40:42] == [None, None]
+    assert {*tails[2:40], *tails[42:80], *tails[86 + CHECK_EVERY :]} <= {0, None}
+    assert tails.count(None) <= 6
 
 
 def test_it_is_learnt_again_from_time_to_time() -> None:
@@ -225,6 +288,83 @@ def test_it_is_learnt_again_from_time_to_time() -> None:
     training.fit.monitor.finish("finished")
 
     assert tagged(training.fit) == [1, RELEARN_EVERY + 1]
+
+
+class Adversaries:
+    """Two DDP modules that train in turns, as the two of a GAN; a bucket takes 5 ms."""
+
+    def __init__(self) -> None:
+        self.modules = [
+            DistributedDataParallel(torch.nn.Linear(8, 8), bucket_cap_mb=0.0001) for _ in range(2)
+        ]
+        self.probe = TailProbe(self.modules)
+        self.fit = HostFit(self.probe)
+        for module in self.modules:
+            module.register_comm_hook(None, self._reduce)
+
+    def _reduce(self, _: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        self.fit.clock.advance(ms=5)
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """One backward, as a loop brackets it."""
+        loss.backward()
+        self.probe.ending(self.fit.monitor.guard)()
+
+    def steps(self, number: int) -> None:
+        """Discriminator alone, then the generator through it: two backwards a step."""
+        generator, discriminator = self.modules
+        for _ in range(number):
+            self.fit.monitor.recorder.boundary()
+            made = generator(torch.ones(2, 8))
+            self.backward(discriminator(made.detach()).sum())
+            discriminator.requires_grad_(False)
+            self.backward(discriminator(made).sum())
+            discriminator.requires_grad_(True)
+            self.fit.monitor.micro_batch(None, None, complete=True)
+        self.fit.monitor.finish("finished")
+
+
+def test_two_modules_that_train_in_turns_have_a_tail_each() -> None:
+    """A module that a backward does not reach is no silence, and is not chased."""
+    training = Adversaries()
+    training.steps(60)
+
+    learnt = tagged(training.fit)
+    tails = training.fit.facts("tail_ns")
+    assert {tail for tail in tails[10:] if tail is not None} == {10 * MS}
+    assert len(learnt) <= 10
+    assert [step for step, tail in enumerate(tails) if tail is None and step > 10] == [
+        step for step in learnt if step > 10
+    ]
+    assert training.probe.config()["allreduces_per_step"] == pytest.approx(2, abs=0.1)
+
+
+def test_one_backward_through_two_modules_has_one_tail() -> None:
+    """From the last gradient of both: what the first one's reduction hides does not count."""
+    training = Adversaries()
+    for _ in range(6):
+        training.fit.monitor.recorder.boundary()
+        first, second = training.modules
+        training.backward(second(first(torch.ones(2, 8))).sum())
+        training.fit.monitor.micro_batch(None, None, complete=True)
+    training.fit.monitor.finish("finished")
+
+    assert training.fit.facts("tail_ns") == [None, None, *[5 * MS] * 4]
+    assert training.probe.config()["allreduces_per_step"] == 1
+    assert training.probe.config()["ddp_buckets"] == 2
+
+
+def test_a_loop_that_announces_no_backward_has_a_reason() -> None:
+    """Not a tail of zero, and not one without a word."""
+    training = Training()
+    training.on_host()
+    training.fit.steps(3).finish()
+
+    assert training.probe.reasons() == {"tail_ns": NO_BACKWARD}
+    assert training.probe.config() == {}
 
 
 def test_all_hooks_are_gone_at_the_end() -> None:
@@ -241,7 +381,7 @@ def test_on_a_device_the_moment_is_marked_once_a_pass() -> None:
     """Not while learning, which would mark every parameter, and not without a reduction."""
     training = Training(reduce_ms=0)
     marked: list[int] = []
-    training.probe = TailProbe(training.module, lambda: marked.append(0))
+    training.probe = TailProbe([training.module], lambda: marked.append(0))
     training.fit = HostFit(training.probe)
     for _ in range(5):
         training.step(micro_batches=2)
@@ -254,16 +394,15 @@ def test_on_a_device_the_moment_is_marked_once_a_pass() -> None:
 def test_on_a_device_the_tail_is_the_devices_time() -> None:
     """What DDP made the compute stream wait for, between the two marks."""
     training = Training()
-    training.probe = TailProbe(training.module, lambda: fit.marks.mark(Mark.LAST_GRADIENT))
+    training.probe = TailProbe([training.module], lambda: fit.marks.mark(Mark.LAST_GRADIENT))
     fit = training.fit = DeviceFit(probes=[training.probe])
     training.on_device = True
     for _ in range(5):
         fit.fetch()
         loss = training.module(torch.ones(2, 8))
-        training.probe.backward_begins()
         loss.backward()
         fit.marks.mark(Mark.BACKWARD_ENDS)
-        training.probe.backward_ends()
+        training.ends()
         fit.end_step()
     assert fit.clock.now_ns == FakeClock().now_ns
     fit.finish()
@@ -275,7 +414,11 @@ def test_on_a_device_the_tail_is_the_devices_time() -> None:
     ("module", "world_size", "said"),
     [
         (torch.nn.Linear(1, 1), 1, "not applicable: one rank reduces nothing"),
-        (torch.nn.Linear(1, 1), 2, "not covered: Linear is not DistributedDataParallel"),
+        (
+            torch.nn.Linear(1, 1),
+            2,
+            "not covered: Linear is not DistributedDataParallel, and has none inside",
+        ),
     ],
 )
 def test_without_ddp_there_is_a_reason(module: object, world_size: int, said: str) -> None:

@@ -99,6 +99,24 @@ def test_the_device_is_asked_as_rarely() -> None:
         assert measured == [0, 3, 6, 9, 12, 15, 18, 21, 24, 25], name
 
 
+def test_retries_and_failures_are_counted_between_readings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From the first reading on: what the warm-up of the process did is not the fit's."""
+    readings = iter([(7, 1), (7, 1), (9, 1), (9, 2), (1, 0), (1, 0)])
+
+    def stats(_: object) -> dict[str, int]:
+        retries, failures = next(readings)
+        return {"num_alloc_retries": retries, "num_ooms": failures}
+
+    monkeypatch.setattr(torch.cuda, "memory_stats", stats)
+    fit = HostFit(DeviceMemoryProbe(torch.device("cuda"))).steps(4, ms=400).finish()
+
+    # The last reading but one comes after somebody has reset the statistics.
+    assert fit.facts("alloc_retries") == [0, 2, 0, 1]
+    assert fit.facts("alloc_failures") == [0, 0, 1, 0]
+
+
 def test_the_sample_is_this_process() -> None:
     """Within a factor of two: the test does not know what else it holds."""
     fit = HostFit(ResidentMemoryProbe()).steps(1).finish()

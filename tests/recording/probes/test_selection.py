@@ -5,6 +5,7 @@ import torch
 
 from trainperf.core.steps.records import FACTS
 from trainperf.meters import Measure
+from trainperf.recording.probes.contention import countable
 from trainperf.recording.probes.pace import WAITS
 from trainperf.recording.probes.selection import (
     EVERYTHING,
@@ -20,6 +21,9 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 WAITING = ["processor wait"] if WAITS.exists() else []
 """What a CPU run on Linux has in addition."""
 
+COUNTED = ["contention"] if countable() else []
+"""What every run on Linux has."""
+
 
 def names(device: torch.device, *asked: Measure) -> list[str]:
     """Names of the probes for what was asked."""
@@ -30,7 +34,11 @@ def names(device: torch.device, *asked: Measure) -> list[str]:
 @pytest.mark.parametrize(
     ("measure", "on_cpu", "on_cuda"),
     [
-        (Measure.STEP_TIME, ["compile", "gc", "pace", *WAITING], ["compile", "gc"]),
+        (
+            Measure.STEP_TIME,
+            ["compile", *COUNTED, "gc", "pace", *WAITING, "threads"],
+            ["compile", *COUNTED, "gc", "threads"],
+        ),
         (Measure.DATA_WAIT, [], ["device marks"]),
         (Measure.H2D, [], ["device marks", "transfer"]),
         (Measure.SCALER, [], []),

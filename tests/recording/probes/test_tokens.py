@@ -271,3 +271,35 @@ def test_a_mask_that_was_written_to_since_is_not_counted() -> None:
     tokens = fit.finish().facts("tokens_effective")
     assert tokens[32] is None
     assert [*tokens[:32], *tokens[33:]] == [3] * 59
+
+
+@pytest.mark.parametrize(
+    ("columns", "packed"),
+    [
+        ({}, False),
+        ({"position_ids": torch.tensor([[0, 1, 2, 0, 1, 0, 0, 0]])}, True),
+        ({"position_ids": torch.tensor([[0, 1, 2, 3, 4, 0, 0, 0]])}, False),
+        ({"document_ids": torch.tensor([[0, 0, 0, 1, 1, -1, -1, -1]])}, True),
+        ({"document_ids": torch.tensor([[0, 0, 0, 0, 0, -1, -1, -1]])}, False),
+        ({"attention_mask": torch.tensor([[1, 1, 1, 2, 2, 0, 0, 0]])}, True),
+        ({"cu_seqlens": torch.tensor([0, 3, 5])}, True),
+    ],
+)
+def test_a_batch_says_that_its_rows_are_packed(
+    columns: dict[str, torch.Tensor],
+    *,
+    packed: bool,
+) -> None:
+    """Five tokens of eight, in one sequence or two; the zeros at the end are padding."""
+    _, probe = counted({"attention_mask": masks(5), **columns})
+
+    assert probe.config().get("packed_rows", False) is packed
+
+
+@KINDS
+def test_the_tokens_of_batches_as_wide_as_their_longest_sequence(kind: type[TokensProbe]) -> None:
+    """Three rows of five, and two of two."""
+    batches = [{"attention_mask": masks(3, 5, 1)}, {"attention_mask": masks(2, 2)}]
+    _, probe = counted(*batches, kind=kind)
+
+    assert probe.longest_tokens == 15 + 4

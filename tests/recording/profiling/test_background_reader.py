@@ -5,7 +5,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -55,6 +55,20 @@ def children() -> list[psutil.Process]:
             if "trainperf.traces.background_process" in child.cmdline():
                 reading.append(child)
     return reading
+
+
+@pytest.fixture(autouse=True)
+def none_of_another_test() -> Iterator[None]:
+    """A reader that a failed test left behind would fail those after it."""
+    _end_all()
+    yield
+    _end_all()
+
+
+def _end_all() -> None:
+    for child in (left := children()):
+        child.kill()
+    psutil.wait_procs(left, timeout=5)
 
 
 def test_a_trace_is_read_and_its_answer_lies_beside_it(tmp_path: Path) -> None:

@@ -134,3 +134,23 @@ def test_an_interval_that_means_nothing_has_no_numbers() -> None:
     assert "2.03" not in speed(unresolved)
     assert "1.17" not in speed(unresolved)
     assert speed(resolved) == "1.83× as fast (95 % CI 1.7–1.9)"
+
+
+@pytest.mark.parametrize(
+    ("coarse", "begins"),
+    [("", None), ("a", "a was recorded from outside"), ("ab", "both were recorded from outside")],
+)
+def test_a_data_wait_recorded_from_outside_is_called_coarse(
+    coarse: str, begins: str | None
+) -> None:
+    """On the side that it is, or on both."""
+    whole = comparison(Noise(relative=0.1, assumed=True, source="assumed", resolution=0.2))
+    before, after = (
+        msgspec.structs.replace(side, coarse=side.name in coarse)
+        for side in (whole.before, whole.after)
+    )
+    shown = notes(msgspec.structs.replace(whole, before=before, after=after))
+
+    mentions = [note for note in shown if "recorded from outside" in note]
+    assert len(mentions) == int(begins is not None)
+    assert all(note.startswith(str(begins)) for note in mentions)

@@ -13,6 +13,8 @@ from support.pages import Page
 from support.runs import RankSpec, make_info, make_run_dir, make_step, make_steps
 from support.tab import a_run, steps_of
 
+from scripts.simulation import records
+from scripts.simulation.arrivals import Job, Plant
 from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.formatting.html.figures import WIDE, Axis, Unit, moment, short
@@ -116,7 +118,7 @@ def test_columns_of_a_long_run_are_decimated_and_keep_their_slowest_step(tmp_pat
 
 
 def test_twenty_steps_on_eight_ranks_have_a_page(tmp_path: Path) -> None:
-    """One rank waits for nobody at the all-reduce: the others' waits are drawn to one scale."""
+    """One rank waits for nobody at the all-reduce: it is the coloured one, and the others wait."""
     ranks = []
     for rank in range(8):
         last = rank == 3
@@ -133,12 +135,28 @@ def test_twenty_steps_on_eight_ranks_have_a_page(tmp_path: Path) -> None:
         ]
         ranks.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=8)))
     page = render(load_page_data(Run.open(make_run_dir(tmp_path / "eight" / "trainperf", ranks))))
-    part = page.split("Wait at the all-reduce")[1].split("</table>")[0]
-    rows = re.findall(r'<td class="text">(\d)</td>.*?<td>([^<]*)</td><td>([^<]*)</td>', part)
+    part = page.split("rank by rank")[1].split("</table>")[0]
+    rows = [re.sub("<[^>]*>", " ", row).split("  ") for row in part.split("<tr>")[2:]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
 
-    assert len(rows) == 8
-    assert rows[0] == ("0", "22.0 ms", "20.0 ms")
-    assert rows[3] == ("3", "2.00 ms", "0 s")
+    assert [row[0] for row in cells] == ["typical", *map(str, range(8))]
+    assert cells[1][-4:-2] == ["22.0 ms", "–"]
+    assert cells[4][-4:-2] == ["2.0 ms", "20.0 ms"]
+    assert "Who was late at backward" in page
+
+
+def test_the_page_of_many_ranks_is_no_larger_than_that_of_some(tmp_path: Path) -> None:
+    """All of them at a glance in groups, and a row for the one that is late."""
+    plant = Plant(ranks=(37,), piece="data_wait", delay_ms=30)
+    pages = {}
+    for ranks in (256, 512):
+        records.write(Job(ranks=ranks, steps=40, plants=(plant,)), tmp_path / str(ranks))
+        pages[ranks] = render(load_page_data(Run.open(tmp_path / str(ranks))))
+
+    assert len(pages[512]) < 1.05 * len(pages[256])
+    assert "All 512 ranks" in pages[512]
+    assert "ranks 32–47: data wait up to 3" in pages[512]
+    assert '<td class="text">37</td>' in pages[512]
 
 
 def test_an_operator_at_half_its_roof_is_drawn_there(tmp_path: Path) -> None:

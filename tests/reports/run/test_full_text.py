@@ -7,6 +7,7 @@ from support.doctor import Planted
 from support.light import CHIP, COMPUTE, MEMORY, make_audit
 from support.runs import make_steps
 
+from trainperf.analysis.effort.decisions import decisions
 from trainperf.analysis.summary.schema import PhaseLines, Summary
 from trainperf.core.artifacts.audit import MeasuredChip
 from trainperf.core.artifacts.compilation import Compilation, Compiled, GraphBreak
@@ -119,7 +120,8 @@ def summary(path: Path) -> Summary:
             compilation(),
         ),
     )
-    return msgspec.structs.replace(planted.evidence(path / "gpt2").summary, findings=(FOUND,))
+    summed = msgspec.structs.replace(planted.evidence(path / "gpt2").summary, findings=(FOUND,))
+    return msgspec.structs.replace(summed, decisions=decisions(summed))
 
 
 FULL = """\
@@ -188,12 +190,31 @@ FULL = """\
     2 micro-batches; smaller products, and twice the launches
     estimated from the ledger, not measured with the change made
 
+  What to do first: return on effort
+    part       share  speed-up  days  whole gain  at most  per day  by
+    data_wait   37 %     2.00×  0.75       1.23×    1.58×     25 %  a guess
+    speed-up: how many times faster the part itself is believed to get, as measured in a trial, as
+    in scripts that made the change, or by a guess, half of it gone; whole gain: of the step, 1 /
+    ((1 - share) + share / speed-up), Amdahl's law
+    days: of work, 8 hours each (minutes 0.12, hours 0.75, days 3); per day: share of the fit that
+    is saved over the days, to compare changes by
+    gains do not add up: each change alters the other shares
+    estimates of your own: trainperf report RUN --write-effort effort.toml, edit it, then trainperf
+    report RUN --effort effort.toml
+
   Findings, by expected gain
     1. 37 % of the step is spent waiting for data: at most 1.58× faster
        20.0 ms a step
        next            DataLoader(num_workers=3)
        where           train.py:31
-       effort          hours; saves up to 6.2 % of the step per hour of work
+       gain            believed 1.23× for the step, where the part gets 2.00× as fast (a guess):
+                       50.0 ms → 40.8 ms
+       effort          hours, counted as 0.75 days
+       return          saves 19 % of the fit, 25 % per day of work
+       better          nothing returns more per day
+       ceiling         at most 1.58× faster, 31.6 ms
+       how far         this change saves 50 % of what the ceiling allows; the step takes 25× its
+                       speed of light, 2.00 ms
        confidence      high (medium severity)
        how to confirm  data_wait_fraction falls
 """
@@ -250,9 +271,10 @@ def test_markdown_has_the_same_tables(tmp_path: Path) -> None:
         "#### What torch.compile did",
         "#### What fills the memory",
         "#### What would need less memory",
+        "#### What to do first: return on effort",
     ]
     assert "   next: DataLoader\\(num\\_workers=3\\)  " in said
-    assert "   effort: hours; saves up to 6.2 % of the step per hour of work  " in said
+    assert "   effort: hours, counted as 0.75 days  " in said
     assert "   how to confirm: data\\_wait\\_fraction falls" in said
 
 

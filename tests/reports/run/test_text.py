@@ -8,6 +8,7 @@ from support.cases import CASES, Case
 from support.golden import summary_of_case
 from support.runs import RankSpec, make_info, make_step, make_steps, summary_of
 
+from trainperf.core.phases import Tag
 from trainperf.core.steps.records import Totals
 from trainperf.reports.run import text
 from trainperf.reports.run.formats import FORMATS
@@ -195,6 +196,16 @@ def test_only_a_loop_that_waits_for_ranks_is_said_to(
     assert ("includes waiting for ranks" in text.render(summary_of(tmp_path, specs))) == waits
 
 
+def test_ranks_of_which_nothing_was_measured_have_no_line(tmp_path: Path) -> None:
+    """Five steps of two ranks, and no steady one."""
+    steps = [make_step(index, tags=int(Tag.WARMUP), forward=9) for index in range(5)]
+    specs = [RankSpec(steps=steps, info=make_info(rank=rank, world_size=2)) for rank in (0, 1)]
+
+    report = text.render(summary_of(tmp_path, specs))
+    assert "2 ranks" in report
+    assert not [line for line in report.splitlines() if line.strip().startswith("ranks")]
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_what_became_of_a_capture_is_said(tmp_path: Path, rank: int) -> None:
     """On whichever rank it was; a name in it cannot steer the terminal."""
@@ -267,3 +278,17 @@ def test_a_long_note_is_broken_and_one_that_is_cut_says_so(tmp_path: Path) -> No
     assert all(line.startswith("        ") for line in note[1:])
     assert len(cut) == text.MOST_LINES
     assert cut[-1].endswith("…") == (not cut[-1].endswith("fourteen"))
+
+
+@pytest.mark.parametrize(("h2d", "forward"), [(1, 99), (10, 40)])
+def test_copies_say_what_they_reach_of_the_link_however_small_they_are(
+    h2d: int, forward: int, tmp_path: Path
+) -> None:
+    """A hundredth of the step or a fifth of it: a tenth of the link's 64 GB/s either way."""
+    facts = {"h2d_device_ns": h2d * 1_000_000, "h2d_bytes": h2d * 6_400_000, "h2d_tensors": 2}
+    info = make_info(device="cuda", hardware={"device_name": "NVIDIA H100 80GB HBM3"})
+    steps = make_steps(60, h2d=h2d, forward=forward, facts=facts)
+
+    report = text.render(summary_of(tmp_path, [RankSpec(steps=steps, info=info)]))
+
+    assert "at 6.40 GB/s, 10 % of the link's 64.0 GB/s" in report

@@ -198,6 +198,7 @@ def phases(answer: dict[str, Any]) -> dict[str, list[float | None]]:
 
 def only_group(directory: Path) -> dict[str, float | None]:
     """The charts' values when all steps are in one group."""
+    from trainperf.analysis.run.job_block import JobBlock
     from trainperf.analysis.run.replay import Replay
     from trainperf.reports.series.charts import charts
     from trainperf.reports.series.columns import Groups, columns
@@ -205,7 +206,7 @@ def only_group(directory: Path) -> dict[str, float | None]:
     run = Run.open(directory)
     groups = Groups(most=1)
     for blocks in Replay(run).blocks():
-        groups.observe(blocks[0].index, columns(blocks, None))
+        groups.observe(blocks[0].index, columns(JobBlock.of(blocks), None))
     by_key = {each.key: each for each in charts(groups, summarize(run))}
     return {
         "wait_fraction": by_key["data_wait"].lines[0].values[0],

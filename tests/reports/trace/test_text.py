@@ -75,3 +75,17 @@ def test_it_begins_with_the_answer_and_ends_with_what_is_next() -> None:
         "  note  two",
     ]
     assert lines[-1] == "  No clear bottleneck."
+
+
+def test_copies_say_what_they_reach_of_the_link() -> None:
+    """20 MB in 10 ms, where the link carries 64 GB/s: of an unknown device the rate alone."""
+    step = TraceStep(step=7, step_s=0.1, h2d_s=0.01, h2d_bytes=20_000_000)
+    totals = TraceTotals(steps=1, step_s=0.1, h2d_s=0.01, h2d_overlap_fraction=0.5)
+    rank = RankTrace(file="a.json", steps=(step,), totals=totals, device="NVIDIA H100 80GB HBM3")
+    unknown = msgspec.structs.replace(rank, device=None)
+    shown, rate_alone = (
+        " ".join(trace_text(TraceReport(ranks=(each,))).split()) for each in (rank, unknown)
+    )
+
+    assert "at 2.00 GB/s, 3.1 % of the link's 64.0 GB/s, 50 % hidden by computing" in shown
+    assert "at 2.00 GB/s, 50 % hidden by computing" in rate_alone

@@ -172,3 +172,24 @@ def test_what_the_profiler_waits_for_at_the_end_is_no_site() -> None:
     assert trace.sync_sites == ()
     assert trace.steps[0].sync_calls == 0
     assert np.isclose(trace.totals.gpu_busy_fraction or 0.0, 1.0)
+
+
+def test_process_groups_are_told_apart_with_what_each_exposes() -> None:
+    """2 ms of group 0 are alone; 3 ms of group 1 have 1 ms of compute next to them."""
+    launches = Launches()
+    events = [
+        step_mark(1, 0, 20 * MS),
+        *launches("ncclDevKernel_AllReduce_Sum_f32", 1 * MS, 5 * MS, 2 * MS, stream=4, group="0"),
+        *launches("ncclDevKernel_AllGather_RING_LL", 2 * MS, 8 * MS, 3 * MS, stream=5, group="1"),
+        *launches("gemm", 3 * MS, 10 * MS, 4 * MS, stream=7),
+    ]
+    groups = analyse(table_of(events, INFO), "x").process_groups
+
+    assert [(group.name, group.members, group.count) for group in groups] == [
+        ("1", 2, 1),
+        ("0", 4, 1),
+    ]
+    assert [(group.total_s, group.exposed_s) for group in groups] == [
+        (0.003, 0.002),
+        (0.002, 0.002),
+    ]

@@ -19,7 +19,8 @@ from trainperf.trials.training import Mutable, Training
 class Talkative(Training):
     """A training that logs, with loggers and callbacks that can be silenced."""
 
-    interval = 1
+    interval, values_interval = 1, 1
+    logs_values = False
 
     def __init__(self, *names: str) -> None:
         toy = training()
@@ -34,6 +35,14 @@ class Talkative(Training):
     def set_logging_interval(self, steps: int) -> None:
         """In steps."""
         self.interval = steps
+
+    def set_values_interval(self, steps: int) -> None:
+        """Of the step's own."""
+        self.values_interval = steps
+
+    def values_logged(self) -> Mutable | None:
+        """What it was given."""
+        return self._part("self.log") if self.logs_values else None
 
     def loggers(self) -> list[Mutable]:
         """Two."""
@@ -105,8 +114,26 @@ def test_the_logging_interval_is_lengthened_and_put_back() -> None:
     assert toy.interval == 1
     toy.interval = 100
 
+    assert trial.apply == "LoopMonitor(log_every_n_steps=50)"
     assert "100 steps already" in why_not(only(logging_interval(toy)))
     assert why_not(only(logging_interval(training())))
+
+
+def test_values_that_the_step_logs_are_part_of_all_logging_and_are_logged_more_rarely() -> None:
+    """Though the loggers get them every 100 steps only."""
+    toy = Talkative()
+    toy.logs_values, toy.interval = True, 100
+    silent, trial = muted(toy)[0], only(logging_interval(toy))
+
+    silent.on()
+    assert "self.log" in toy.quiet
+    silent.off()
+    trial.on()
+    assert (toy.values_interval, toy.interval) == (50, 100)
+    trial.off()
+    assert (toy.values_interval, toy.interval) == (1, 100)
+    assert not toy.quiet
+    assert trial.apply == "if batch_idx % 50 == 0: self.log(…)"
 
 
 def test_one_rank_reduces_nothing_and_a_cpu_copies_nothing() -> None:

@@ -26,6 +26,21 @@ def test_forward_computes_in_bf16_while_autocast_is_on_and_not_after() -> None:
     assert len(everything(toy)) == len(before)
 
 
+def test_autocast_goes_with_a_compiled_module() -> None:
+    """The two are tried together where both are faster."""
+    toy = training()
+    net = toy.module
+    assert isinstance(net, Net)
+    net.compile(backend="eager")
+    trial = only(autocast(toy))
+    trial.on()
+    step(toy)
+    assert {output.dtype for output in net.outputs} == {torch.bfloat16}
+    trial.off()
+
+    assert not torch.is_autocast_enabled("cpu")
+
+
 def test_a_model_in_half_precision_gets_neither() -> None:
     """Its products are short already."""
     toy = training(torch.nn.Linear(2, 2).bfloat16())

@@ -47,6 +47,7 @@ def toy(**settings: int) -> Training:
 def offered(result: Training, monkeypatch: pytest.MonkeyPatch, cpus: int = 2) -> list[Trial]:
     """On a machine with so many CPUs."""
     monkeypatch.setattr(workers_module, "cpu_count", lambda: cpus)
+    monkeypatch.setattr(workers_module, "host_cpus", lambda: cpus)
     return workers(result)
 
 

@@ -1,4 +1,4 @@
-"""The family of checks of a training run.
+"""The family of checks of a run.
 
 To add a check: a function in a file of its own, or in the file of its subject, and a line in
 `CHECKS`.  Offline only: a check reads what was recorded.
@@ -31,18 +31,23 @@ CHECKS: tuple[Check, ...] = tuple(
             "training:compile_split",
             "training:dynamic_shapes",
             "timing:throughput_unit",
+            "inference:answers",
             "timing:loss_parity",
         ),
     )
 )
 """In the order in which they are shown."""
 
+OF_TRAINING = frozenset({"mixed_precision", "overflows", "accumulation", "loss_parity"})
+"""Checks that an inference loop is spared: each is about an update."""
+
 __all__ = ["CHECKS", "Case", "Check", "Checked", "Checkup", "Outcome", "Status", "examined"]
 
 
 def examined(case: Case) -> Checkup:
-    """The outcome of every check, in their order."""
-    return Checkup(checks=tuple(_checked(check, case) for check in CHECKS))
+    """The outcome of every check that such a loop has, in their order."""
+    own = (check for check in CHECKS if case.loop.trains or check.__name__ not in OF_TRAINING)
+    return Checkup(checks=tuple(_checked(check, case) for check in own))
 
 
 def _checked(check: Check, case: Case) -> Checked:

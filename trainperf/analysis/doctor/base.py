@@ -23,6 +23,8 @@ from trainperf.core.readings import FLOPS_PER_S
 
 Status = Literal["pass", "fail", "not_applicable", "unknown"]
 
+CHECKUP_VERSION = 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
@@ -65,6 +67,7 @@ class Checked(Outcome, frozen=True, kw_only=True):
 class Checkup(msgspec.Struct, frozen=True, kw_only=True):
     """All checks of a run."""
 
+    schema: int = CHECKUP_VERSION
     checks: tuple[Checked, ...]
 
     def number(self, status: Status) -> int:

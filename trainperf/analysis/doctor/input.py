@@ -12,8 +12,9 @@ from trainperf.analysis.doctor.base import (
     unknown,
 )
 from trainperf.analysis.rules.base import setting
-from trainperf.analysis.rules.input.base import lost_to_loader
-from trainperf.analysis.rules.input.workers import cheaper_than_a_worker
+from trainperf.analysis.rules.input.base import awaits_requests, lost_to_loader
+from trainperf.analysis.rules.input.workers import cheaper_than_a_worker, no_cpu_free
+from trainperf.analysis.summary.link import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.units import count, duration, share, size
@@ -36,6 +37,9 @@ def loader(case: Case) -> Outcome:
     Fails on `data_wait` and `epoch_start`, and on a wait of a tenth of the step whatever its cause,
     but not where that is below what a worker would take to hand a batch over.  Unknown without
     enough steady steps.
+
+    Wrong where: the batches of the measured steps were in the page cache, and later ones are not.
+    To confirm: `trainperf try --only free_loader SCRIPT`.
     """
     summary = case.summary
     waited, stalled = summary.value(DATA_WAIT_FRACTION), summary.value(DATA_STALL_FRACTION)
@@ -43,8 +47,10 @@ def loader(case: Case) -> Outcome:
     if waited is None or lost is None:
         few = "too few steady steps"
         why = reason(summary, DATA_WAIT_FRACTION) if waited is None else few
-        return unknown(why, f"train past the warm-up with {case.loop.measures['data wait']}")
+        return unknown(why, f"run past the warm-up with {case.loop.measures['data wait']}")
     evidence = f"{share(waited)} of the step in the loader's next()"
+    if awaits_requests(summary):
+        return passed(evidence, "no DataLoader: the loop waits for requests")
     if lost >= LIMITS.notable:
         return _unnamed_wait(case, waited, evidence)
     if summary.run.device == "cpu":
@@ -58,10 +64,12 @@ def loader(case: Case) -> Outcome:
 def _unnamed_wait(case: Case, waited: float, evidence: str) -> Outcome:
     """A wait of which `data_wait` says nothing: other rules name its cause, or it is no fault."""
     waited_s = waited * (case.summary.value(STEP_MEAN_S) or 0.0)
-    by_cause = failed_by(case, ("many_small_tensors", "straggler"))
+    by_cause = failed_by(case, ("many_small_tensors", "oversubscription", "straggler"))
     if by_cause is None and cheaper_than_a_worker(case.summary, waited_s):
         return passed(evidence, "getting a batch from a worker would take longer")
-    return by_cause or failed("give the DataLoader more workers", evidence)
+    free = not no_cpu_free(case.summary)
+    more = "give the DataLoader more workers" if free else "make batches cheaper: no CPU is free"
+    return by_cause or failed(more, evidence)
 
 
 def pinned_transfer(case: Case) -> Outcome:
@@ -69,6 +77,10 @@ def pinned_transfer(case: Case) -> Outcome:
 
     Fails with `pin_memory=False`, and when the call takes 90 % of the copy's time or more.  Unknown
     without a DataLoader or timing events.
+
+    Wrong where: `pin_memory` is configured and a collate function returns tensors that cannot be
+    pinned.
+    To confirm: the reading `h2d_bytes_per_s` against the link's rate; a trace.
     """
     summary = case.summary
     if summary.run.device == "cpu":
@@ -94,8 +106,9 @@ def pinned_transfer(case: Case) -> Outcome:
 def _cost(summary: Summary) -> str:
     copied, lost = summary.value(H2D_BYTES), summary.value(H2D_FRACTION)
     much = "" if copied is None else f"{size(copied)} per step"
+    speed = link_words(summary)
     took = "" if lost is None else f"{share(lost)} of the step"
-    return ", ".join(part for part in (much, took) if part)
+    return ", ".join(part for part in (much, speed, took) if part)
 
 
 @fails_on("many_small_tensors")
@@ -103,6 +116,9 @@ def batch_tensors(case: Case) -> Outcome:
     """The batch is not many small tensors.
 
     Fails on `many_small_tensors`.  Unknown without a GPU or a look into the loader.
+
+    Wrong where: the tensors are large: then their number costs nothing.
+    To confirm: the readings `h2d_tensors` and `h2d_bytes`.
     """
     summary, anatomy = case.summary, case.evidence.documents.loader
     tensors, copied = summary.value(H2D_TENSORS), summary.value(H2D_BYTES)

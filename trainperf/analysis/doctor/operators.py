@@ -29,6 +29,9 @@ def hot_path(case: Case) -> Outcome:
     Fails on `hidden_syncs` and `host_code`, and when a line of yours reads a value in the audited
     step: on a CPU too, where it costs little, because the same script stops a GPU.  Unknown without
     an audit or a trace.
+
+    Wrong where: the value is needed in the step; the check still counts it.
+    To confirm: `trainperf.smoke.assert_no_sync(step, batch)`.
     """
     audit, traced = case.evidence.documents.audit, _traced(case)
     if audit is None:
@@ -39,8 +42,7 @@ def hot_path(case: Case) -> Outcome:
     if rows:
         lines = [f"{row.line}: {plural(row.calls, 'read')} per step" for row in rows[:3]]
         cheap = "on a CPU they cost little; on a GPU each one stops the step"
-        action = "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
-        return failed(action, *lines, cheap if case.summary.run.device == "cpu" else "")
+        return failed(case.loop.kept, *lines, cheap if case.summary.run.device == "cpu" else "")
     return passed("your code reads no value in the audited step", traced)
 
 
@@ -62,6 +64,9 @@ def layouts(case: Case) -> Outcome:
     """Layouts do not cause repeated `contiguous()`.
 
     Fails on `layout_copies` and `channels_last`.  Unknown without an audit.
+
+    Wrong where: the audited step is unlike the others.
+    To confirm: an audit of another step (`--audit-at`).
     """
     audit = case.evidence.documents.audit
     why = not_judged(case)
@@ -87,6 +92,9 @@ def small_operators(case: Case) -> Outcome:
     Fails on a trial of fusing them that was faster, and on `launch_bound`, `host_bound`,
     `elementwise_chain`, `attention` and `optimizer_not_fused`, but not on one of them whose trials
     were all equal or slower.  Unknown without a trial of all of them, an audit, a trace or a GPU.
+
+    Wrong where: no trial, audit or trace looked: the check says unknown then, never pass.
+    To confirm: `trainperf try --only compile SCRIPT`.
     """
     trials, looked = trials_of(case, _SMALL), _launched(case)
     facts = tuple(map(measured, trials))
@@ -116,6 +124,9 @@ def tensor_cores(case: Case) -> Outcome:
     """Matmul and convolution shapes use tensor cores.
 
     Fails on `matmul_precision` and `matmul_shapes`.  Unknown without an audit or a telling trace.
+
+    Wrong where: kernels are told by their names in a trace: a heuristic.
+    To confirm: an audit; the profiler of the vendor.
     """
     summary, audit = case.summary, case.evidence.documents.audit
     if summary.run.device == "cpu":

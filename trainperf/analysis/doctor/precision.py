@@ -23,8 +23,11 @@ def mixed_precision(case: Case) -> Outcome:
 
     Fails on `autocast_casts` and `half_sensitive`, and when, against the same training in fp32, the
     step is not faster by the intervals or peak memory is not lower; a trial of autocast in the fp32
-    run decides before the comparison does.  A run in fp32 passes where such a trial of its own was
-    faster.  Unknown without a trial and without a baseline in fp32.
+    run decides on both before the comparison does.  A run in fp32 passes where such a trial of its
+    own was faster and took no more memory.  Unknown without a trial and a baseline in fp32.
+
+    Wrong where: the baseline differs in more than its precision.
+    To confirm: `trainperf try --only autocast_bf16 SCRIPT` in the run in fp32.
     """
     used = precision(case.summary)
     if used is None:
@@ -48,7 +51,7 @@ def _against(before: Summary, summary: Summary, used: str) -> Outcome:
     trial = _autocast(before, used)
     if trial is None or trial.verdict == "undecided":
         return _compared(summary, before, used)
-    return _kept(trial) if trial.verdict == "faster" else failed(_STAY.format(used), *_facts(trial))
+    return _kept(trial) if _pays(trial) else failed(_STAY.format(used), *_facts(trial))
 
 
 _STAY = "stay in fp32, or find out what {} converts: it does not pay here"
@@ -59,11 +62,18 @@ def _in_fp32(summary: Summary) -> Outcome:
     trial = _autocast(summary)
     if trial is None:
         return not_applicable("the run computes in fp32")
-    if trial.verdict == "faster":
+    if _pays(trial):
         return _kept(trial)
     if trial.verdict == "undecided":
         return unknown(measured(trial), f"trainperf try --only {trial.id} --minutes 5 SCRIPT")
-    return not_applicable(f"the run computes in fp32, rightly: {', '.join(_facts(trial))}")
+    rightly = "" if trial.verdict == "faster" else ", rightly"
+    return not_applicable(f"the run computes in fp32{rightly}: {', '.join(_facts(trial))}")
+
+
+def _pays(trial: TrialResult) -> bool:
+    """Whether it was faster, and took no more memory where that was measured."""
+    before, after = trial.memory_before, trial.memory_after
+    return trial.verdict == "faster" and (before is None or after is None or after <= before)
 
 
 def _autocast(summary: Summary, used: str = "") -> TrialResult | None:
@@ -90,7 +100,10 @@ def _facts(trial: TrialResult) -> tuple[str, ...]:
     loss = ""
     if trial.loss_before is not None and trial.loss_after is not None:
         loss = f"loss {trial.loss_before:.4g} without and {trial.loss_after:.4g} with it"
-    return (measured(trial), loss, "memory was not measured")
+    if trial.memory_before is None or trial.memory_after is None:
+        return (measured(trial), loss, "memory was not measured: a CPU tells no peak")
+    memory = f"peak memory {size(trial.memory_before)} without and {size(trial.memory_after)}"
+    return (measured(trial), loss, f"{memory} with it")
 
 
 def _compared(after: Summary, before: Summary, used: str) -> Outcome:
@@ -138,6 +151,9 @@ def overflows(case: Case) -> Outcome:
     """GradScaler does not overflow often.
 
     Fails on `overflow`.  Unknown without a GradScaler's counts.
+
+    Wrong where: the scaler is custom, and its skips are counted elsewhere.
+    To confirm: the readings `overflow_rate` and `loss_scale`.
     """
     summary = case.summary
     lost, scale = summary.value(OVERFLOW_RATE), summary.value(LOSS_SCALE)

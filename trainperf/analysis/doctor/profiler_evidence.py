@@ -23,6 +23,9 @@ def profiler_evidence(case: Case) -> Outcome:
 
     Fails when records and trace disagree, or the trace shows less than half of what the first
     finding claims.  Unknown without a trace.
+
+    Wrong where: the trace is of steps that are unlike the steady ones.
+    To confirm: a second capture of other steps.
     """
     apart = disagreements(case.summary.traces)
     if apart:

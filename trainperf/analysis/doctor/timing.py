@@ -28,13 +28,16 @@ def warmed_up(case: Case) -> Outcome:
     """Timings are warmed up and synchronised or event-based.
 
     Fails with fewer than 20 steady steps, and on a GPU when no timing event was read.
+
+    Wrong where: the run is a short one on purpose: nothing is wrong with the training.
+    To confirm: `steady_steps` of the summary.
     """
     summary = case.summary
     run = summary.run
     step_s = summary.value(STEP_S)
     steady = f"{plural(run.steady_steps, 'steady step')} of {run.steps:,}"
     if step_s is None or run.steady_steps < LIMITS.steps:
-        more = f"train on: {LIMITS.steps} steady steps are the least to judge by"
+        more = f"run on: {LIMITS.steps} steady steps are the least to judge by"
         return unknown(steady, more) if run.state == "running" else failed(more, steady)
     spread_s = summary.value(STEP_IQR_S)
     spread = "" if spread_s is None else f", middle half within {duration(spread_s)}"
@@ -59,14 +62,17 @@ def steady_state(case: Case) -> Outcome:
     """Steady-state, not first step, is reported.
 
     Fails when the warm-up was never seen to end, or when the first step counts as steady.
+
+    Wrong where: lengths or shapes differ so much that no warm-up can be seen to end.
+    To confirm: the reading `step_iqr_s`, and a longer run.
     """
     summary = case.summary
     run, step_s = summary.run, summary.value(STEP_S)
     first_s = summary.value(FIRST_STEP_S)
     if not run.steps:
-        return unknown("no step was recorded", "train some steps")
+        return unknown("no step was recorded", "run some steps")
     if step_s is None:
-        more = "train until the warm-up is over: the report says when"
+        more = "run until the warm-up is over: the report says when"
         why = f"{reason(summary, STEP_S)} in {plural(run.steps, 'step')}"
         return unknown(why, more) if run.state == "running" else failed(more, why)
     if run.steady_steps == run.steps:
@@ -85,6 +91,9 @@ def throughput_unit(case: Case) -> Outcome:
     """Throughput is effective tokens/s or the right unit.
 
     Fails for sequences without a mask, and when only updates are counted.  Unknown without steps.
+
+    Wrong where: the mask is not the one that the loss uses.
+    To confirm: `run.notes` of the summary names the mask that was counted.
     """
     summary = case.summary
     effective, padded = summary.value(EFFECTIVE_TOKENS_PER_S), summary.value(PADDING_FRACTION)
@@ -102,7 +111,7 @@ def throughput_unit(case: Case) -> Outcome:
     if samples is not None:
         return passed(f"{count(samples)} samples/s; the batch has no known tokens")
     if updates is None:
-        return unknown(reason(summary, SAMPLES_PER_S), "train past the warm-up")
+        return unknown(reason(summary, SAMPLES_PER_S), "run past the warm-up")
     return failed(
         f"make samples the batch's first dimension, or {case.loop.tokens}",
         f"only updates are counted, {count(updates)}/s: they grow when batches shrink",
@@ -114,6 +123,9 @@ def loss_parity(case: Case) -> Outcome:
 
     Fails when the losses at equal work are more than 2 % apart, and more than noise explains.
     Unknown without a baseline.
+
+    Wrong where: seeds or the order of the data differ: equal work is then not the same work.
+    To confirm: `trainperf compare` of repeats with several seeds.
     """
     parity = case.parity
     if parity is None:

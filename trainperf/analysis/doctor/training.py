@@ -37,13 +37,16 @@ def peak_memory(case: Case) -> Outcome:
 
     Fails on `out_of_memory`, `graph_held`, `leak`, `validation_grad`, `memory_limit` and
     `fragmentation`.  Unknown without an audit or device memory.
+
+    Wrong where: the peak was reached before the first step, in loading a checkpoint for instance.
+    To confirm: `memory` of the summary: what holds how much.
     """
     summary, ledger = case.summary, case.evidence.documents.memory
     peak, resident = summary.value(MEMORY_PEAK_BYTES), summary.value(RESIDENT_PEAK_BYTES)
     if ledger is None and peak is None and resident is None:
         return unknown("memory was not measured", case.loop.measures["memory"])
     if not long_enough(summary):
-        enough = f"train for {LEAST_STEPS} steady steps and {LEAST_S:.0f} s"
+        enough = f"run for {LEAST_STEPS} steady steps and {LEAST_S:.0f} s"
         return unknown("too short to tell a leak from a warm-up", enough)
     slope = summary.value(MEMORY_SLOPE_BYTES_PER_STEP)
     if slope is None:
@@ -77,6 +80,9 @@ def accumulation(case: Case) -> Outcome:
     Fails on `no_sync`, `scheduler_per_micro_batch`, `data_parallel` and `zero_grad`, and when the
     samples recorded per update are a quarter or more off batch × micro-batches × ranks.  Unknown
     without sample counts.
+
+    Wrong where: batches end short, so that samples per update differ by themselves.
+    To confirm: samples per update in the records against batch × micro-batches × ranks.
     """
     summary = case.summary
     samples, updates = summary.value(SAMPLES_PER_S), summary.value(OPTIMIZER_STEPS_PER_S)
@@ -113,6 +119,9 @@ def compile_split(case: Case) -> Outcome:
     Fails when compiled code has no steady step yet, on `compile_latency`, `first_step` and
     `recompiles`, and where one recompilation takes as much of the fit.  Unknown without graph
     counts.
+
+    Wrong where: graphs were compiled before the fit began.
+    To confirm: `TORCH_LOGS=recompiles`, and the reading `first_step_s`.
     """
     summary, compilation = case.summary, case.evidence.documents.compilation
     built = summary.value(RECOMPILES)
@@ -128,7 +137,7 @@ def compile_split(case: Case) -> Outcome:
         return failed(_ONCE, f"recompilation takes {share(again)} of the fit", _graphs(case))
     step_s, first_s = summary.value(STEP_S), summary.value(FIRST_STEP_S)
     if step_s is None:
-        return failed("train past the compilation: no step is steady yet", _graphs(case))
+        return failed("run past the compilation: no step is steady yet", _graphs(case))
     first = "not measured" if first_s is None else duration(first_s)
     return passed(_graphs(case), f"first step {first}, steady {duration(step_s)}")
 
@@ -157,6 +166,9 @@ def dynamic_shapes(case: Case) -> Outcome:
     """Dynamic shapes do not cause recompiles or padding waste.
 
     Fails on `recompiles` and `padding`.  Unknown without graph counts or a mask.
+
+    Wrong where: the run is too short to have met all shapes.
+    To confirm: the readings `recompiles` and `padding_fraction` of a longer run.
     """
     summary, compilation = case.summary, case.evidence.documents.compilation
     graphs, wasted = summary.value(RECOMPILES), summary.value(PADDING_FRACTION)

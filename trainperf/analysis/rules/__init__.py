@@ -15,13 +15,13 @@ from trainperf.analysis.rules.base import (
     Evidence,
     Rule,
     TraceTime,
-    all_steps_s,
-    own_fit_s,
+    steps_fraction,
 )
 from trainperf.analysis.rules.fit.noisy_run import is_noisy
 from trainperf.analysis.rules.gains import gain_table, with_expected_gain
 from trainperf.analysis.rules.measured import with_measured_gain
 from trainperf.analysis.rules.training.measured_change import measured_change
+from trainperf.analysis.run.trial_offers import trials_of_finding
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.families import each
 from trainperf.core.findings import Finding, Level, findings_of, ranked
@@ -34,10 +34,13 @@ RULES: tuple[Rule, ...] = tuple(
         __name__,
         (
             "memory.out_of_memory",
+            "inference.train_mode",
+            "inference.dropout_left_on",
             "training.zero_grad",
             "memory.graph_held",
             "memory.leak",
             "fit.no_steady_state",
+            "host.oversubscription",
             "input.data_wait",
             "input.many_small_tensors",
             "input.epoch_start",
@@ -45,6 +48,10 @@ RULES: tuple[Rule, ...] = tuple(
             "host.callbacks",
             "host.loop",
             "host.unnamed_time",
+            "machine.device_throttled",
+            "machine.device_shared",
+            "machine.host_shared",
+            "machine.host_pressure",
             "distributed.straggler",
             "distributed.no_sync",
             "distributed.allreduce_tail",
@@ -53,6 +60,7 @@ RULES: tuple[Rule, ...] = tuple(
             "compiler.recompiles",
             "compiler.compile_latency",
             "compiler.graph_breaks",
+            "compiler.not_compiled",
             "host.hidden_syncs",
             "host.metrics_every_batch",
             "host.host_code",
@@ -71,6 +79,7 @@ RULES: tuple[Rule, ...] = tuple(
             "operators.constant_rebuilt",
             "operators.optimizer_not_fused",
             "operators.half_sensitive",
+            "inference.gradients_on",
             "input.padding",
             "training.overflow",
             "training.validation_grad",
@@ -78,6 +87,10 @@ RULES: tuple[Rule, ...] = tuple(
             "fit.validation",
             "fit.checkpoint",
             "fit.slow_steps",
+            "fit.slower_since",
+            "fit.slow_drift",
+            "fit.growing_pauses",
+            "memory.alloc_retries",
             "memory.memory_limit",
             "memory.fragmentation",
             "host.garbage",
@@ -108,10 +121,9 @@ def diagnose(evidence: Evidence) -> tuple[Finding, ...]:
     )
     if is_noisy(summary):
         findings = tuple(map(_less_certain, findings))
-    findings = tuple(_located(finding, summary) for finding in findings)
+    findings = tuple(_located(_with_offers(finding), summary) for finding in findings)
     findings = _with_trials(findings, evidence)
-    fit_s = own_fit_s(summary)
-    return ranked(findings, all_steps_s(summary) / fit_s if fit_s else 0.0)
+    return ranked(findings, steps_fraction(summary))
 
 
 def _with_trials(findings: tuple[Finding, ...], evidence: Evidence) -> tuple[Finding, ...]:
@@ -124,6 +136,11 @@ def _with_trials(findings: tuple[Finding, ...], evidence: Evidence) -> tuple[Fin
     trials = documents.trials.trials
     measured = (with_measured_gain(each, trials, documents.trials_from) for each in findings)
     return (*measured, *(() if further is None else (further,)))
+
+
+def _with_offers(finding: Finding) -> Finding:
+    """With the trials that would measure its change."""
+    return msgspec.structs.replace(finding, trials=trials_of_finding(finding.id))
 
 
 def _less_certain(finding: Finding) -> Finding:

@@ -13,7 +13,7 @@ import msgspec
 from trainperf.analysis.roofline.roofline import Roofline, faster, roofline
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.folder import Documents
-from trainperf.core.findings import LIMITS, Finding, amdahl
+from trainperf.core.findings import COLD, LIMITS, REFILL_S, Finding, amdahl
 from trainperf.core.machine.chips import Chip, chip_of
 from trainperf.core.phases import PHASES, Gap, Phase
 from trainperf.core.readings import HOST_BOUND_FRACTION, STEP_MEAN_S, phase_reading
@@ -34,12 +34,6 @@ class Evidence:
     captures: tuple[CaptureReport, ...] = ()
     """Traces that were read, in the order of their steps."""
 
-
-COLD = 3.0
-"""A call of Python takes at most so many times longer where the caches were emptied meanwhile."""
-
-REFILL_S = 2e-3
-"""What a step loses at most by cold caches: reading 20 MiB of code and objects at 10 GB/s."""
 
 Rule = Callable[[Evidence], Finding | None]
 
@@ -87,7 +81,14 @@ def leaves_cold_caches(rule: Rule) -> Rule:
     return warm
 
 
-def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Finding:
+def warm_bound(
+    finding: Finding,
+    summary: Summary,
+    *,
+    least: float = 0.0,
+    refills: float = 1.0,
+    freed_s: float = 0.0,
+) -> Finding:
     """The finding, its bound so wide that it holds where the rest of the step gets faster too.
 
     A cause that works or sleeps on the host leaves cold caches to everything after it: without it
@@ -101,6 +102,8 @@ def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Fin
         finding: With Amdahl's bound.
         summary: Of its run.
         least: Share of its scope that stays however warm the rest is, e.g. what workers take.
+        refills: How often a step fetches `REFILL_BYTES` again because of the cause.
+        freed_s: How long per step the rest waits for threads that the cause keeps busy.
     """
     lost, step_s = finding.fraction, summary.value(STEP_MEAN_S)
     host = summary.run.device == "cpu" or (
@@ -108,7 +111,7 @@ def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Fin
     )
     if finding.gain_upper_bound is None or not lost or not step_s or not host:
         return finding
-    scope_s, times = step_s, 1
+    scope_s, times = step_s, refills
     if finding.scope == "fit":
         # After each of its pauses, or in every step where it is not a pause.
         scope_s, times = own_fit_s(summary), summary.gaps.get(finding.id) or summary.run.steps
@@ -116,7 +119,9 @@ def warm_bound(finding: Finding, summary: Summary, *, least: float = 0.0) -> Fin
         return finding
     rest = 1.0 - lost
     warmer = min(lost, rest * (1 - 1 / COLD), times * REFILL_S / scope_s)
-    left = max(rest - warmer, least)
+    freed = 0.0 if finding.scope == "fit" else freed_s / step_s
+    # A rest that did nothing but wait for the interpreter is nobody's: a tenth of it is work.
+    left = max(rest - warmer - freed, least, rest / 10 if freed else 0.0)
     return msgspec.structs.replace(finding, gain_upper_bound=amdahl(1.0 - left))
 
 
@@ -164,6 +169,12 @@ def gap_fraction(summary: Summary, gap: str) -> float:
 def all_steps_s(summary: Summary) -> float:
     """Time of all steps of the fit, steady or not."""
     return sum(summary.ledger_s.get(phase.label, 0.0) for phase in PHASES)
+
+
+def steps_fraction(summary: Summary) -> float:
+    """Share of the fit that steps take; 0 where there was none."""
+    fit_s = own_fit_s(summary)
+    return all_steps_s(summary) / fit_s if fit_s else 0.0
 
 
 def setting(summary: Summary, name: str) -> float | None:

@@ -24,6 +24,10 @@ CHANGES = {
     "num_workers": "workers",
     "bf16": "bf16",
     "bfloat16": "bf16",
+    "frees the thread": "with a thread",
+    "batch_sampler": "similar length",
+    "one row": "packing",
+    "longest": "shorter rows",
 }
 """What tells kinds of changes apart that one rule may advise, by their code; the first counts.
 E.g. a cheaper dataset says nothing of workers, nor fp64 of bf16."""
@@ -47,18 +51,21 @@ class GainTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_expected_gain(finding: Finding, summary: Summary, table: GainTable) -> Finding:
-    """The finding with the range that its gain is expected in, never above its bound.
+    """The finding with the range that its gain is expected in, where its bound contains that.
 
     The scripts ran on CPUs: of other devices they say nothing.  Nor do they of changes that are
-    not about time.
+    not about time, nor of a training whose bound excludes what they gained: it is unlike them.
     """
     bound, lost = finding.gain_upper_bound, finding.fraction
     saved = table.rules.get(key(finding.id, change_of(finding)))
     if summary.run.device != "cpu" or not lost or finding.urgent or bound is None or saved is None:
         return finding
     low, high = (1 / (1 - min(lost * part, 0.99)) for part in (saved.low, saved.high))
-    expected = (max(1.0, min(low, bound)), max(1.0, min(high, bound)))
-    return msgspec.structs.replace(finding, expected_gain=expected)
+    if high > bound:
+        return finding
+    return msgspec.structs.replace(
+        finding, expected_gain=(max(1.0, low), high), expected_from=saved.scripts
+    )
 
 
 def change_of(finding: Finding) -> str:

@@ -32,14 +32,34 @@ def with_measured_gain(finding: Finding, trials: Sequence[TrialResult], run: str
     if not changes:
         return finding
     best = max(changes, key=lambda trial: (trial.verdict == "faster", trial.counts, _speed(trial)))
-    evidence = (*finding.evidence, sentence(best, run))
-    finding = msgspec.structs.replace(finding, evidence=evidence)
+    outcome = sentence(best, run)
+    if not any(outcome in each for each in finding.evidence):
+        finding = msgspec.structs.replace(finding, evidence=(*finding.evidence, outcome))
     if not best.resolved:
         return finding
     if best.verdict != "faster" and kind_of(best.apply) != kind_of(finding.action):
         return finding
     finding = msgspec.structs.replace(finding, measured_gain=gain_of(best))
     return _advising(finding, best) if best.verdict == "faster" and best.apply else finding
+
+
+def refuted(trials: Sequence[TrialResult], kind: str, run: str = "") -> str:
+    """What says that changes of a kind, e.g. `workers`, do not help here; empty where nothing does.
+
+    Some were tried, and each was shown to gain next to nothing, if not less.
+
+    Args:
+        trials: In the same training.
+        kind: How the kinds of their lines begin: see `kind_of`.
+        run: Where they were made, if not in the run of the finding.
+    """
+    own = [
+        trial
+        for trial in trials
+        if trial.kind == "change" and kind_of(trial.apply).startswith(kind) and trial.resolved
+    ]
+    useless = all(trial.little_to_gain for trial in own)
+    return "; ".join(sentence(trial, run) for trial in own) if useless else ""
 
 
 def advice_of(trial: TrialResult) -> str:
@@ -80,8 +100,8 @@ def sentence(trial: TrialResult, run: str = "") -> str:
 
 
 def line_to_write(trial: TrialResult) -> str:
-    """E.g. `precision="bf16-mixed" in Trainer(…)`."""
-    return f"{trial.apply} in {trial.where}" if trial.apply and trial.where else trial.apply
+    """E.g. `precision="bf16-mixed" (Trainer(…))`."""
+    return f"{trial.apply} ({trial.where})" if trial.apply and trial.where else trial.apply
 
 
 def _bounded(finding: Finding, ceiling: TrialResult) -> Finding:
@@ -96,7 +116,7 @@ def _bounded(finding: Finding, ceiling: TrialResult) -> Finding:
         finding,
         gain_upper_bound=most,
         fraction=None if finding.fraction is None else min(finding.fraction, lost),
-        expected_gain=None if usual is None else (min(usual[0], most), min(usual[1], most)),
+        expected_gain=None if usual is None or usual[1] > most else usual,
         evidence=(*finding.evidence, f"{ceiling.title} instead: {at_most(most)}, measured"),
     )
 

@@ -1,83 +1,74 @@
-"""Run directories on disk: finding one, and streaming its record files.
+"""Run directories: finding one, and streaming its record files.
 
-A run is a directory with one record file per rank, and further ones for each attempt after a
-restart.  Files are streamed: a run of any length is read in constant memory.
+A run is a directory, or a folder in object storage, with one record file per rank, and further
+ones for each attempt after a restart.  A file may be in several parts, packed or not, and
+elsewhere, where a manifest names it.  Files are streamed: a run of any length is read in constant
+memory, and of a run of days only as many stretches as its statistics need.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from io import BytesIO
 
+from trainperf.analysis.run.manifest import manifest_files
+from trainperf.analysis.run.record_file import RecordFile, whole_lines
+from trainperf.analysis.run.window import MOST_ROWS, thinned, within
+from trainperf.core.artifacts.manifest import Manifest
 from trainperf.core.errors import RunError
-from trainperf.core.run_directory import NAME, RECORD_FILES, rank_and_attempt
-from trainperf.core.steps.block import BLOCK_STEPS, StepBlock, StepSchema
-from trainperf.core.steps.codec import Entry, decode_entry, decode_info, decode_steps
+from trainperf.core.places import AnyPath, ListedFile, first_bytes, listed, path_of
+from trainperf.core.run_directory import (
+    NAME,
+    RECORD_FILES,
+    is_packed,
+    part_number,
+    rank_and_attempt,
+)
+from trainperf.core.spool import not_uploaded, url_of
+from trainperf.core.steps.codec import decode_info
 from trainperf.core.steps.records import RunInfo
+from trainperf.core.steps.segment import SegmentIndex, read_index
+from trainperf.core.window import RunWindow
 
 
-_PLACES = tuple(f"{above}{NAME}*" for above in ("", "*/", "*/*/"))
-"""Where a run is searched for below a directory: e.g. in `lightning_logs/version_0`."""
+_LEVELS = 3
+"""Folders below a directory in which a run is searched for: e.g. in `lightning_logs/version_0`."""
 
-_CHUNK_BYTES = 1 << 20
-_LONGEST_LINE = 16 << 20
-"""Far above any valid line: a longer one is damage and must not fill the memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Damaged:
-    """Lines that are damaged and were skipped."""
-
-    lines: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFile:
-    """What one rank wrote during one attempt."""
-
-    path: Path
-    rank: int
-    attempt: int
-    info: RunInfo
-
-    def entries(self) -> Iterator[StepBlock | Entry | Damaged]:
-        """The file's contents; steps in blocks, in order, up to the last whole line.
-
-        Other entries may come before steps that were written earlier; their fields place them.
-        """
-        schema = StepSchema(self.info.columns, self.info.device)
-        pending: list[bytes] = []
-        header = 1
-        # A million steps are a million lines: they are separated by the list, not one by one.
-        for lines in _whole_lines(self.path):
-            steps = [line for line in lines[header:] if line[:1] == b"["]
-            if len(steps) < len(lines) - header:
-                others = [line for line in lines[header:] if line[:1] != b"["]
-                yield from (decode_entry(line) or Damaged(1) for line in others)
-            header = 0
-            pending += steps
-            while len(pending) >= BLOCK_STEPS:
-                yield from decoded(schema, pending[:BLOCK_STEPS])
-                del pending[:BLOCK_STEPS]
-        yield from decoded(schema, pending)
+_HEADER_BYTES = 1 << 16
+"""Longer than nearly all headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """A run directory: who wrote what.  `trainperf.analysis.run.replay` reads the steps."""
 
-    path: Path
+    path: AnyPath
     attempts: tuple[tuple[RecordFile, ...], ...]
     """Record files in the order of the attempts, each in the order of ranks."""
     warnings: tuple[str, ...] = ()
     """What had to be chosen or skipped to open it."""
+    window: str = ""
+    """Of which of its steps are read, for people; empty for all."""
 
     @classmethod
-    def open(cls, path: Path | str) -> "Run":
-        """Find a run at or below *path* and read its headers; `RunError` says why it cannot."""
+    def open(cls, path: AnyPath | str, window: RunWindow | None = None) -> "Run":
+        """Find a run at or below *path* and read its headers; `RunError` says why it cannot.
+
+        Of a *window* only its steps are read.
+        """
         try:
-            return _open(Path(path))
+            run = _open(path_of(path))
+            return run if window is None else run.within(window)
         except OSError as error:
             raise RunError(f"{path}: {error.strerror or error}") from None
+
+    def within(self, window: RunWindow) -> "Run":
+        """The same run, of which only the steps in a window are read.
+
+        Raises:
+            RunError: There is none in it.
+        """
+        return replace(self, attempts=within(self.attempts, window), window=window.text)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -95,59 +86,171 @@ class Run:
         directory = self.path.resolve()
         return directory.parent.name if directory.name == NAME else directory.name
 
+    @property
+    def address(self) -> str:
+        """Where people find it: of a spool, the URL that it is uploaded to."""
+        return str(url_of(self.path) or self.path)
+
     def last_write_s(self) -> float:
-        """When the latest attempt was last written to, seconds since 1970 by the file system."""
-        return max(file.path.stat().st_mtime for file in self.attempts[-1])
+        """When the latest attempt was last written to, in seconds since 1970."""
+        return max(file.modified_s for file in self.attempts[-1])
 
 
-def _open(path: Path) -> Run:
-    if not path.exists():
-        raise RunError(f"{path}: no such file or directory")
-    if path.is_file() and rank_and_attempt(path.name):
+def _open(path: AnyPath) -> Run:
+    if rank_and_attempt(path.name) and path.is_file():
         path = path.parent
-    if not path.is_dir():
-        raise RunError(f"{path}: not a run directory; give the one that holds steps-rank0.jsonl")
-    if _record_paths(path):
-        return _opened(path, ())
-    below = [run for pattern in _PLACES for run in _runs_below(path, pattern)]
+    try:
+        content = listed(path)
+    except FileNotFoundError:
+        raise RunError(f"{path}: no such file or directory") from None
+    except NotADirectoryError:
+        raise RunError(
+            f"{path}: not a run directory; give the one that holds steps-rank0.jsonl"
+        ) from None
+    if _is_run(content):
+        return _opened(path, content, ())
+    below = dict(_runs_below(content))
     if not below:
         raise RunError(f"{path}: not a run directory: no {RECORD_FILES} in or below it")
-    newest = max(below, key=_began)
-    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"
-    return _opened(newest, (notice,) if len(below) > 1 else ())
+    newest = max(below, key=lambda run: _began(run, below[run]))
+    notice = f"{len(below)} runs in {path}: reading the newest, {newest.relative_to(path)}"  # type: ignore[arg-type]  # both are of one kind
+    return _opened(newest, below[newest], (notice,) if len(below) > 1 else ())
 
 
-def _runs_below(path: Path, pattern: str) -> list[Path]:
-    return [run for run in sorted(path.glob(pattern)) if run.is_dir() and _record_paths(run)]
+def _is_run(content: Sequence[ListedFile]) -> bool:
+    return any(
+        not file.is_dir and (rank_and_attempt(file.path.name) or file.path.name == Manifest.file)
+        for file in content
+    )
 
 
-def _record_paths(directory: Path) -> dict[Path, tuple[int, int]]:
-    """Record files to their rank and attempt."""
-    named = ((path, rank_and_attempt(path.name)) for path in sorted(directory.iterdir()))
-    return {path: writer for path, writer in named if writer}
+def _runs_below(content: Sequence[ListedFile]) -> Iterator[tuple[AnyPath, list[ListedFile]]]:
+    """Runs in the folders of a directory, and their contents."""
+    level = content
+    for _ in range(_LEVELS):
+        inside: list[ListedFile] = []
+        for folder in (file.path for file in level if file.is_dir):
+            with suppress(PermissionError, FileNotFoundError):
+                files = listed(folder)
+                if folder.name.startswith(NAME) and _is_run(files):
+                    yield folder, files
+                inside += files
+        level = inside
 
 
-def _began(directory: Path) -> tuple[str, float]:
+def _began(directory: AnyPath, content: Sequence[ListedFile]) -> tuple[str, float]:
     """Start of a run by its own clock: copying a directory changes the files' times."""
-    paths = _record_paths(directory)
-    headers = [_header_or_problem(path) for path in paths]
+    records, _ = record_files(directory, content)
+    headers = _headers([parts[0] for parts in records.values()])
     started = [info.started_at for info in headers if isinstance(info, RunInfo)]
-    return max(started, default=""), max(path.stat().st_mtime for path in paths)
+    return max(started, default=""), max(file.modified_s for file in content)
 
 
-def _opened(directory: Path, warnings: tuple[str, ...]) -> Run:
+RecordParts = dict[tuple[int, int], list[ListedFile]]
+"""Rank and attempt to the parts of the record file."""
+
+
+def record_files(
+    directory: AnyPath, content: Sequence[ListedFile]
+) -> tuple[RecordParts, list[str]]:
+    """The record files of a run, and what is wrong with others."""
+    elsewhere = None
+    if any(file.path.name == Manifest.file for file in content):
+        elsewhere = manifest_files(directory)
+    files, problems = (content, []) if elsewhere is None else elsewhere
+    records: RecordParts = {}
+    for file in files:
+        writer = None if file.is_dir else rank_and_attempt(file.path.name)
+        if writer is not None:
+            records.setdefault(writer, []).append(file)
+    for writer, several in records.items():
+        parts = _each_once(several)
+        records[writer] = parts
+        whole = [file for number, file in enumerate(parts) if part_number(file.path.name) == number]
+        if len(whole) < len(parts):
+            problems.append(
+                f"{parts[len(whole)].path}: the part before it is missing, nothing from there on "
+                "is read"
+            )
+            records[writer] = whole
+    return {writer: parts for writer, parts in records.items() if parts}, problems
+
+
+def _each_once(files: Iterable[ListedFile]) -> list[ListedFile]:
+    """The parts of a record file in order; of one that is there twice the packed one."""
+    parts: dict[int, ListedFile] = {}
+    for file in sorted(files, key=lambda file: is_packed(file.path.name)):
+        parts[part_number(file.path.name)] = file
+    return [parts[number] for number in sorted(parts)]
+
+
+def _opened(directory: AnyPath, content: Sequence[ListedFile], warnings: tuple[str, ...]) -> Run:
     files: list[RecordFile] = []
-    problems: list[str] = []
-    for path, (rank, attempt) in _record_paths(directory).items():
-        header = _header_or_problem(path)
-        if isinstance(header, RunInfo):
-            files.append(RecordFile(path=path, rank=rank, attempt=attempt, info=header))
-        else:
+    records, problems = record_files(directory, content)
+    headers = _headers([parts[0] for parts in records.values()])
+    for ((rank, attempt), parts), header in zip(records.items(), headers, strict=True):
+        if isinstance(header, str):
             problems.append(header)
+            continue
+        file = RecordFile(
+            path=parts[0].path,
+            rank=rank,
+            attempt=attempt,
+            info=header,
+            later_parts=tuple(part.path for part in parts[1:]),
+            size_bytes=sum(part.size_bytes for part in parts),
+            modified_s=max(part.modified_s for part in parts),
+        )
+        files.append(file)
+    files, unreadable = _indexed(files)
+    problems += unreadable
     if not files:
         raise RunError(problems[0])
-    skipped = (f"skipped: {problem}" for problem in problems)
-    return Run(path=directory, attempts=_by_attempt(files), warnings=(*warnings, *skipped))
+    skipped = [f"skipped: {problem}" for problem in problems]
+    if only_here := not_uploaded(directory):
+        skipped.append(only_here)
+    attempts = thinned(_by_attempt(files), MOST_ROWS)
+    return Run(path=directory, attempts=attempts, warnings=(*warnings, *skipped))
+
+
+def _indexed(files: Sequence[RecordFile]) -> tuple[list[RecordFile], list[str]]:
+    """The same with the indexes of their packed parts, and what is wrong with others."""
+    packed = [
+        part for file in files for part in (file.path, *file.later_parts) if is_packed(part.name)
+    ]
+    indexes: dict[AnyPath, SegmentIndex] = {}
+    problems: list[str] = []
+    for part, content in zip(packed, first_bytes(packed, _HEADER_BYTES), strict=True):
+        index = _index(part, content)
+        if isinstance(index, str):
+            problems.append(index)
+        else:
+            indexes[part] = index
+    return [_whole(file, indexes) for file in files], problems
+
+
+def _index(part: AnyPath, content: bytes | OSError) -> SegmentIndex | str:
+    """The index of a packed part, or what is wrong with it."""
+    if isinstance(content, OSError):
+        return f"{part}: {content.strerror or content}"
+    with suppress(RunError):
+        return read_index(BytesIO(content))
+    try:
+        with part.open("rb") as file:  # its index is longer
+            return read_index(file)
+    except (RunError, OSError) as error:
+        return f"{part}: {error}"
+
+
+def _whole(file: RecordFile, indexes: dict[AnyPath, SegmentIndex]) -> RecordFile:
+    """A file with its indexes, up to the first packed part that cannot be read."""
+    parts = (file.path, *file.later_parts)
+    if not any(is_packed(part.name) for part in parts):
+        return file
+    readable = [not is_packed(part.name) or part in indexes for part in parts]
+    end = readable.index(False) if False in readable else len(parts)
+    own = {part: indexes[part] for part in parts[:end] if part in indexes}
+    return replace(file, later_parts=parts[1 : max(1, end)], indexes=own)
 
 
 def _by_attempt(files: Iterable[RecordFile]) -> tuple[tuple[RecordFile, ...], ...]:
@@ -157,33 +260,22 @@ def _by_attempt(files: Iterable[RecordFile]) -> tuple[tuple[RecordFile, ...], ..
     return tuple(tuple(files) for files in attempts.values())
 
 
-def _header_or_problem(path: Path) -> RunInfo | str:
-    lines = next(_whole_lines(path), None)
-    if lines is None:
+def _headers(files: Sequence[ListedFile]) -> list[RunInfo | str]:
+    """The header of each record file, or what is wrong with it."""
+    beginnings = first_bytes([file.path for file in files], _HEADER_BYTES)
+    return [_header(file.path, content) for file, content in zip(files, beginnings, strict=True)]
+
+
+def _header(path: AnyPath, content: bytes | OSError) -> RunInfo | str:
+    if isinstance(content, OSError):
+        return f"{path}: {content.strerror or content}"
+    first, end, _ = content.partition(b"\n")
+    if not end and len(content) == _HEADER_BYTES:
+        lines = next(whole_lines((path,)), None)
+        first, end = (lines[0], b"\n") if lines else (b"", b"")
+    if not end:
         return f"{path}: empty, or cut short before the end of its first line"
     try:
-        return decode_info(lines[0])
+        return decode_info(first)
     except RunError as error:
         return f"{path}: {error}"
-
-
-def decoded(schema: StepSchema, lines: list[bytes]) -> Iterator[StepBlock | Damaged]:
-    """The steps of whole lines, and how many lines are damaged."""
-    block, damaged = decode_steps(schema, lines)
-    if len(block):
-        yield block
-    if damaged:
-        yield Damaged(damaged)
-
-
-def _whole_lines(path: Path) -> Iterator[list[bytes]]:
-    """Complete lines, some at a time; the rest is still being written or was cut off."""
-    rest = b""
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop()
-            if len(rest) > _LONGEST_LINE:
-                rest = b"?"
-            if lines:
-                yield lines

@@ -2,20 +2,30 @@
 
 A synchronous step belongs to all ranks: numbers of several ranks may only be combined over steps
 that every rank recorded, and a step that is unusual on one rank is unusual.
+
+Blocks of all ranks are in memory at the same time.  Of many ranks what can be computed from one
+file at a time is: see `trainperf.analysis.run.alignment`.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from trainperf.analysis.run.directory import Damaged, RecordFile, Run
+from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import Journal
-from trainperf.core.steps.block import Column, StepBlock, StepSchema
+from trainperf.analysis.run.machine import MachineSeries, read_machines
+from trainperf.analysis.run.record_file import Damaged, RecordFile
+from trainperf.core.steps.block import BLOCK_STEPS, Column, StepBlock, StepSchema
 
 
 _EMPTY = StepBlock.from_rows(StepSchema(), [])
+
+_MOST_ROWS = 65_536
+"""Steps times ranks in memory at a time: blocks of more than 16 ranks are shorter."""
+_FEWEST_STEPS = 64
+"""Of a block, so that it is worth a call."""
 
 
 class Replay:
@@ -23,9 +33,17 @@ class Replay:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._most = max(_FEWEST_STEPS, min(BLOCK_STEPS, _MOST_ROWS // max(1, len(run.ranks))))
         self.journals = {rank: Journal(rank) for rank in run.ranks}
         self.left_out = 0
         """Steps that some rank of their attempt does not have."""
+        self.attempt = 0
+        """Place of the attempt whose steps came last."""
+
+    @cached_property
+    def machines(self) -> tuple[list[MachineSeries], list[str]]:
+        """What was sampled beside the run, read once, and what is wrong with it."""
+        return read_machines(self.run)
 
     def blocks(self) -> Iterator[tuple[StepBlock, ...]]:
         """Blocks of the same steps, one per rank in the order of ranks, with their tags united.
@@ -34,17 +52,26 @@ class Replay:
         took no part in an attempt is empty: an elastic restart may go on with fewer ranks.
         """
         begun = 0
-        for files in self.run.attempts:
+        for attempt, files in enumerate(self.run.attempts):
+            self.attempt = attempt
+            begun = max(begun, files[0].chosen.begun)
             lanes = self._lanes(files, begun)
             for common in self._aligned(list(lanes.values())):
                 taken = dict(zip(lanes, common, strict=True))
                 yield tuple(taken.get(rank, _EMPTY) for rank in self.journals)
             begun = max(begun, *(lane.last_index + 1 for lane in lanes.values()))
 
-    def _lanes(self, files: tuple[RecordFile, ...], begun: int) -> dict[int, "_Lane"]:
-        return {file.rank: _Lane(_steps(file, self.journals[file.rank], begun)) for file in files}
+    def _lanes(self, files: tuple[RecordFile, ...], begun: int) -> dict[int, "RankLane"]:
+        return {file.rank: RankLane(self._numbered(file, begun)) for file in files}
 
-    def _aligned(self, lanes: list["_Lane"]) -> Iterator[tuple[StepBlock, ...]]:
+    def _numbered(self, file: RecordFile, begun: int) -> Iterator[StepBlock]:
+        """The steps of a file, numbered from *begun*; everything in it goes into the journal."""
+        journal = self.journals[file.rank]
+        journal.begin(file.info, begun, file.chosen)
+        for block in steps_of(file, journal, self._most):
+            yield block.renumbered(begun) if begun else block
+
+    def _aligned(self, lanes: list["RankLane"]) -> Iterator[tuple[StepBlock, ...]]:
         while True:
             for lane in lanes:
                 lane.fill()
@@ -52,13 +79,13 @@ class Replay:
             if until is None:
                 return
             blocks = [lane.take(until) for lane in lanes]
-            common, left_out = _common(blocks)
+            common, left_out = common_steps(blocks)
             self.left_out += left_out
             if len(common[0]):
                 yield common
 
 
-class _Lane:
+class RankLane:
     """One rank's steps, taken up to a step number at a time."""
 
     def __init__(self, blocks: Iterator[StepBlock | None]) -> None:
@@ -85,32 +112,39 @@ class _Lane:
         return taken
 
 
-def _steps(file: RecordFile, journal: Journal, begun: int) -> Iterator[StepBlock]:
-    """The steps of a file, numbered from *begun*; everything in it goes into the journal."""
-    journal.begin(file.info, begun)
+def steps_of(
+    file: RecordFile, journal: Journal | None = None, most: int = BLOCK_STEPS
+) -> Iterator[StepBlock]:
+    """The steps of a file that come after all before them, in blocks of *most*.
+
+    Everything in the file goes into the *journal*, in which the attempt has begun.
+    """
     last = -1.0
-    for entry in file.entries():
+    for entry in file.entries(most):
         if not isinstance(entry, StepBlock):
-            journal.add(entry)
+            if journal is not None:
+                journal.add(entry)
             continue
-        rising = _rising(entry.index, last)
-        block = entry if rising.all() else entry.select(rising)
-        if len(block) < len(entry):
+        later = rising(entry.index, last)
+        block = entry if later.all() else entry.select(later)
+        if journal is not None and len(block) < len(entry):
             journal.add(Damaged(len(entry) - len(block)))
         if len(block):
             last = float(block.index[-1])
-            journal.add_steps(block)
-            yield block.renumbered(begun) if begun else block
-    journal.close()
+            if journal is not None:
+                journal.add_steps(block)
+            yield block
+    if journal is not None:
+        journal.close()
 
 
-def _rising(index: Column, last: float) -> npt.NDArray[np.bool_]:
+def rising(index: Column, last: float) -> npt.NDArray[np.bool_]:
     """Which steps come after all before them: any other line was written twice or damaged."""
     before = np.maximum.accumulate(np.concatenate(([last], index[:-1])))
     return index > before
 
 
-def _common(blocks: Sequence[StepBlock]) -> tuple[tuple[StepBlock, ...], int]:
+def common_steps(blocks: Sequence[StepBlock]) -> tuple[tuple[StepBlock, ...], int]:
     """The steps that all blocks have, with united tags, and how many some block lacks."""
     indices = [block.index for block in blocks]
     if all(np.array_equal(indices[0], index) for index in indices[1:]):

@@ -8,6 +8,7 @@ from trainperf.analysis.run.directory import Run
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
+from trainperf.core.places import RemotePath
 from trainperf.core.run_directory import NAME
 from trainperf.core.steps.records import RunInfo, Scalar
 
@@ -22,6 +23,8 @@ NO_CHANGE = frozenset(
         "updates",
         "micro_batches",
         "host_cpus",
+        "cpu_mask",
+        "host",
     }
 )
 """Facts that change neither the work of a step nor its speed."""
@@ -52,10 +55,12 @@ def trials_beside(run: Run, step_s: float | None) -> TrialsBeside | None:
     headers of both runs tell, and steps that take as long.
 
     Args:
-        run: That has none of its own.
+        run: That has none of its own.  Of one behind a URL no neighbours are looked at.
         step_s: What its steady step takes; `None` if it has none.
     """
     best: tuple[str, TrialsBeside] | None = None
+    if isinstance(run.path, RemotePath):  # nobody tries anything there
+        return None
     for path in _candidates(run.path.resolve()):
         try:
             other = Run.open(path)

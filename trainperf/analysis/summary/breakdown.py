@@ -10,6 +10,7 @@ from trainperf.analysis.roofline.time_split import DeviceShares, StepFacts, dime
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.formatting.units import step_range
+from trainperf.core.loop_kind import imported_from
 from trainperf.core.readings import ALLREDUCE_TAIL_FRACTION, FLOPS_PER_S, HFU, MFU
 from trainperf.traces.capture_files import CaptureReport
 from trainperf.traces.results import RankTrace
@@ -32,6 +33,8 @@ def with_time_split(
         captures: Traces that were read.
         typical: As `light`, of a step as large as the steady ones; see `Evidence`.
     """
+    if imported_from(summary.run.config):
+        return summary  # a log has neither; what it divides are the phases
     phases_s = summary.phases_s()
     # The mean, unlike `allreduce_tail_s`: shares of a mean step must add up.
     tail_fraction = summary.value(ALLREDUCE_TAIL_FRACTION) or 0.0

@@ -67,7 +67,7 @@ class StepTimesFold:
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the next steps, a block per rank."""
         block = next((block for block in blocks if len(block)), None)
-        if block is None:
+        if block is None or not len(block := block.single()):
             return
         host_s = [block.host_ns(phase) / 1e9 for phase in PHASES]
         rows = np.column_stack([block.index, block.tags, *host_s])

@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.job_block import JobBlock
 from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summary.run_facts import diverged
 from trainperf.core.formatting.units import count, share
-from trainperf.core.steps.block import StepBlock
 
 
 TOLERANCE = 0.02
@@ -92,12 +92,11 @@ class LossFold:
         self._losses: list[_Column] = []
         self._works: dict[Unit, list[_Column]] = {unit: [] for unit in _FACTS}
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: one block a rank, empty for one that took no part."""
-        present = [block for block in blocks if len(block)]
-        self._losses.append(_mean([_fact(block, "loss") for block in present]))
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks."""
+        self._losses.append(job.mean_of_those_having("loss"))
         for unit, fact in _FACTS.items():
-            self._works[unit].append(np.sum([_fact(block, fact) for block in present], axis=0))
+            self._works[unit].append(job.total(fact))
 
     def curve(self, run: Run, diverged: str) -> LossCurve:
         """The curve of *run*; *diverged* says since when its loss is not finite."""
@@ -119,7 +118,7 @@ def curve_of(run: Run) -> LossCurve:
     """The losses of a run."""
     replay, fold = Replay(run), LossFold()
     for blocks in replay.blocks():
-        fold.observe(blocks)
+        fold.observe(JobBlock.of(blocks))
     return fold.curve(run, diverged(replay))
 
 
@@ -255,20 +254,6 @@ def _piece_means(loss: _Column, work: _Column, edges: _Column) -> _Column | None
 def _initial_loss(baseline: LossCurve) -> float:
     losses = baseline.loss[np.isfinite(baseline.loss)][:CELLS]
     return abs(float(losses.mean())) if len(losses) else 0.0
-
-
-def _fact(block: StepBlock, name: str) -> _Column:
-    column = block.fact(name)
-    return np.full(len(block), np.nan) if column is None else column
-
-
-def _mean(columns: list[_Column]) -> _Column:
-    """Mean over the ranks that have a value."""
-    stacked = np.stack(columns)
-    finite = np.isfinite(stacked)
-    ranks = finite.sum(axis=0)
-    total = np.where(finite, stacked, 0.0).sum(axis=0)
-    return np.where(ranks > 0, total / np.maximum(ranks, 1), np.nan)
 
 
 def _joined(parts: list[_Column]) -> _Column:

@@ -2,13 +2,15 @@
 
 import msgspec
 
+from trainperf.analysis.run.alignment import Alignment
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.replay import Replay
-from trainperf.analysis.summary.schema import RunFacts, State
-from trainperf.core.formatting.units import duration, plural
-from trainperf.core.machine.processes import has_died
-from trainperf.core.steps.records import NOT_CLOSED, RunInfo
+from trainperf.analysis.summary.rank_ends import Silence, rank_ends, sentences, state_of_run, unlike
+from trainperf.analysis.summary.schema import RunFacts
+from trainperf.analysis.summary.unread import unread_steps
+from trainperf.core.formatting.units import count, duration, plural
+from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Fold
 
 
@@ -18,11 +20,6 @@ SILENT_S = 120.0
 On the machine where it ran its process is looked for, and no silence is needed."""
 
 _SILENT_STEPS = 100
-_ENDINGS: dict[str, State] = {
-    "finished": "finished",
-    "interrupted": "interrupted",
-    NOT_CLOSED: "interrupted",
-}
 
 TOLERABLE = 0.01
 """Share of the fit that may be in no record; by construction it is almost 0."""
@@ -39,7 +36,7 @@ def completed_info(info: RunInfo, journal: Journal) -> RunInfo:
 
 
 def run_facts(
-    run: Run, replay: Replay, fold: Fold, step_s: float | None, *, now_s: float | None
+    run: Run, replay: Replay | Alignment, fold: Fold, step_s: float | None, *, now_s: float | None
 ) -> RunFacts:
     """Facts of the run, from its lowest rank.
 
@@ -53,10 +50,11 @@ def run_facts(
     info, first = run.info, replay.journals[run.ranks[0]]
     complete = completed_info(info, first)
     silent_s = max(SILENT_S, _SILENT_STEPS * (step_s or 0.0))
-    silent = now_s is not None and now_s - run.last_write_s() > silent_s
-    state = _state(first, dead=silent or bool(has_died(info.process)))
+    silence = Silence(now_s=now_s, longest_s=silent_s)
+    ends = rank_ends(run.attempts[-1], replay.journals, silence)
+    state = state_of_run(ends)
     return RunFacts(
-        path=str(run.path),
+        path=run.address,
         name=run.name,
         state=state,
         end_reason=_end_reason(first),
@@ -69,24 +67,22 @@ def run_facts(
         steps=fold.steps,
         steady_steps=fold.steady_steps,
         left_out_steps=replay.left_out,
+        unread_steps=unread_steps(first),
+        window=run.window,
         fit_s=first.fit_ns / 1e9,
         earlier=info.totals,
         software=info.software,
         hardware=info.hardware,
         config=complete.config,
+        environment=info.environment,
         notes={**_notes_of_others(replay), **complete.notes},
         faults=first.totals.faults,
         dropped=first.totals.dropped,
+        ended_otherwise=unlike(ends, state),
     )
 
 
-def _state(journal: Journal, *, dead: bool) -> State:
-    if journal.end is None:
-        return "killed" if dead else "running"
-    return _ENDINGS.get(journal.end.reason, "failed")
-
-
-def _notes_of_others(replay: Replay) -> dict[str, str]:
+def _notes_of_others(replay: Replay | Alignment) -> dict[str, str]:
     """Notes of all ranks, since others may do what the first does not; the lowest rank's holds."""
     notes: dict[str, str] = {}
     for journal in replay.journals.values():
@@ -99,14 +95,22 @@ def _end_reason(journal: Journal) -> str | None:
     return None if reason in ("finished", "interrupted") else reason
 
 
-def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
+def warnings_of(run: Run, replay: Replay | Alignment, facts: RunFacts) -> tuple[str, ...]:
     """Sentences for people, none when all is well."""
     warnings = list(run.warnings)
     warnings += _missing_ranks(run)
+    most = max(journal.steps for journal in replay.journals.values())
+    warnings += sentences(facts.ended_otherwise, most)
     for journal in replay.journals.values():
         if journal.damaged_lines:
             lines = plural(journal.damaged_lines, "damaged line")
             warnings.append(f"rank {journal.rank}: {lines} skipped")
+    if facts.unread_steps:
+        read = count(facts.steps - facts.unread_steps)
+        warnings.append(
+            f"medians, shares and rates stand on {read} of {count(facts.steps)} steps, in evenly "
+            "spaced stretches; counts and the time of the fit on all (--every-step reads them all)"
+        )
     # While a run is being written its ranks have flushed different steps: nothing is wrong.
     if facts.left_out_steps and facts.state != "running":
         steps = plural(facts.left_out_steps, "step")
@@ -125,7 +129,7 @@ def warnings_of(run: Run, replay: Replay, facts: RunFacts) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def diverged(replay: Replay) -> str:
+def diverged(replay: Replay | Alignment) -> str:
     """Since when the loss is NaN or infinite, on the first rank where it is; else empty.
 
     Of the latest attempt: a restart from a checkpoint may have brought it back.

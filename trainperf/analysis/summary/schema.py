@@ -11,19 +11,46 @@ import msgspec
 
 from trainperf.analysis.roofline.speed_of_light import SpeedOfLight
 from trainperf.analysis.roofline.time_split import Dimensions
+from trainperf.analysis.summary.long_term import LongTerm
+from trainperf.analysis.summary.machine_facts import MachineFacts, Prices
+from trainperf.analysis.summary.ranks import (
+    DeviceTime,
+    LateRank,
+    LateWindow,
+    WhatIf,
+    WhoIsLate,
+)
+from trainperf.analysis.summary.restarts import Restarts
 from trainperf.core.artifacts.compilation import Compilation
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
-from trainperf.core.findings import Finding
+from trainperf.core.findings import Decision, Finding
 from trainperf.core.loop_kind import LoopKind, loop_of
 from trainperf.core.phases import PHASES
 from trainperf.core.readings import find, phase_reading
 from trainperf.core.steps.records import SCHEMA_VERSION, Scalar
-from trainperf.meters.fold import Reading
+from trainperf.meters.fold import Reading, not_covered
 
 
 State = Literal["finished", "interrupted", "failed", "running", "killed"]
+RankState = Literal[State, "silent"]
+
+
+class RankEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """How a rank ended, or that it has not."""
+
+    rank: int
+    host: str
+    """Name of its host; empty where it is not known."""
+    state: RankState
+    """`silent`: no end mark, and no line for longer than the others; its process may be stopped, or
+    wait."""
+    reason: str | None
+    """Class name of the exception that ended it."""
+    steps: int
+    """That it recorded."""
+    silent_s: float | None = None
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +59,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     name: str
     state: State
-    """`running` and `killed` both lack an end mark; the process, or the time of the last
-    write, tells them apart."""
+    """The lowest rank's.  `running` and `killed` both lack an end mark; the process, or the time
+    of the last write, tells them apart; while one rank runs, the run does."""
     end_reason: str | None
     """Class name of the exception that ended the fit, or `NOT_CLOSED`."""
     started_at: str
@@ -48,6 +75,10 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     steady_steps: int
     left_out_steps: int
     """Steps that only some ranks recorded."""
+    unread_steps: int = 0
+    """Of a run of days: steps that evenly spaced stretches of others stand for."""
+    window: str = ""
+    """What was asked for of the run, e.g. `steps 10,000-20,000`; empty for all of it."""
     fit_s: float
     """Host time of the fit on the lowest rank; up to the last line while it is running."""
     earlier: dict[str, int]
@@ -58,11 +89,47 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     notes: dict[str, str]
     faults: dict[str, str]
     dropped: dict[str, int]
+    environment: dict[str, Scalar] = {}
+    """Environment variables that change speed, and the script's version."""
+    ended_otherwise: tuple[RankEnd, ...] = ()
+    """Ranks of the latest attempt that ended otherwise than the run, or with fewer steps."""
 
     @property
     def loop(self) -> LoopKind:
         """The kind of loop that trained, and what it calls things."""
         return loop_of(self.config)
+
+
+class HostShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank has of its host's CPUs, on the rank that has least, and what it asks of them."""
+
+    rank: int
+    host: str
+    """Name of its host; empty where it is not known."""
+    ranks: int
+    """Ranks on that host; where nothing tells, all of them."""
+    cpus_per_rank: float
+    """Of its own, by masks, quotas and the number of ranks; below 1 if there are fewer CPUs."""
+    threads: int
+    """That compute: of a model on the CPU those of torch, on a device the one that launches."""
+    workers: int
+    """Of the rank's loader."""
+    waited_fraction: float | None = None
+    """Share of the time for which a training thread was ready to run and had no CPU; of the rank
+    where it is largest, as all that follow.  `None` where the system does not count it."""
+    ran_fraction: float | None = None
+    """Share for which it had one; of the rank where it is smallest."""
+    workers_waited_fraction: float | None = None
+    """Of the time for which a loader's workers were ready to run; `None` without workers."""
+    throttled_fraction: float | None = None
+    """Of the periods of a quota those in which it was used up; `None` without a quota."""
+    preemptions_per_s: float | None = None
+    """Involuntary context switches of a rank's process."""
+
+    @property
+    def demand(self) -> int:
+        """Threads and workers of a rank: CPUs that it can keep busy."""
+        return self.threads + self.workers
 
 
 class CaptureAftermath(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +181,14 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     point: str
-    """`backward` (the all-reduce) or, under Lightning, `loop` (before every fetch)."""
+    """Phase in which the ranks wait: `backward` (the all-reduce), under Lightning `loop` (before
+    every fetch), or another one in which collectives are issued."""
     n: int
     """Steps in which every rank's wait is known."""
     wait_s: tuple[float, ...]
     """Mean wait per rank."""
     transfer_s: float
-    """Mean of the smallest wait."""
+    """Mean of the smallest wait; at points other than `backward` with the work of that phase."""
     skew_s: float | None
     """Median of the largest skew."""
     lost_s: float
@@ -128,13 +196,31 @@ class SyncPoint(msgspec.Struct, frozen=True, kw_only=True):
     straggler: int | None
     """The rank the others wait for, if it is clearly always the same one."""
     late_fraction: float
-    """Share of steps in which the most frequent last rank was clearly late."""
+    """Share of steps in which those in *late* were clearly late, or else the one that most often
+    was."""
     late_s: float | None
     """Median time the straggler comes after the typical other rank."""
     cause: str | None
     """Phase in which the straggler spends the largest part of it; `None` when none explains it."""
     cause_s: float | None
-    """Mean excess of that phase over the fastest rank's, as far as it is waited for here."""
+    """Mean excess of that phase over the median other rank's, as far as it is late here."""
+    even_s: float = 0.0
+    """Mean of what the last rank comes after the typical other one: what a step would save here if
+    every rank were as fast as the typical one."""
+    named_s: float = 0.0
+    """What it would save if those in *late* were."""
+    margin_s: float | None = None
+    """95 % half-width of the mean step without what its last rank costs here, by ten batches of
+    steps; `None` with too few of them."""
+    who: WhoIsLate = ""
+    late: tuple[LateRank, ...] = ()
+    """All ranks that are late here by themselves; *straggler* is one of them."""
+    host: str = ""
+    """The host whose ranks they all are; empty where there is none, or it is unknown."""
+    often_late: tuple[int, ...] = ()
+    """Up to eight ranks that were clearly late most often, the most frequent first."""
+    windows: tuple[LateWindow, ...] = ()
+    """Up to 64 that follow each other over the run."""
 
 
 class LineShare(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,30 +311,49 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     excluded: dict[str, int]
     """Tag to the steps left out for it; a step with several counts under the first of them."""
     synchronisation: tuple[SyncPoint, ...]
+    what_if: WhatIf | None = None
+    """`None` where no rank's wait is known."""
+    device_time: DeviceTime | None = None
     captures: tuple[CaptureAftermath, ...]
     traces: tuple[TracedSteps, ...] = ()
     """Traces that were read, in the order of their steps; per rank."""
     sequence_lengths: dict[int, int]
     """Upper edge of a bin of effective lengths, in tokens, to sequences in it; over all ranks."""
+    longest_tokens: int = 0
+    """Tokens with padding of the same sequences if each batch were as wide as its longest one;
+    0: not counted."""
     actions_s: dict[str, float]
     """User hook to its host time per step, all steps, on the rank where it is largest.
 
     Hooks of ours are not among them: their time is in the reading `overhead_s`.
     """
+    threads_s: dict[str, float] = {}
+    """Other thread of Python to its processor time per step, all steps, on the rank where it is
+    largest."""
     dimensions: Dimensions | None = None
     light: SpeedOfLight | None = None
     """`None` without an audited step, or where the chip's limits are not known."""
     memory: MemoryLedger | None = None
     compilation: Compilation | None = None
     loader: LoaderAnatomy | None = None
+    host: HostShare | None = None
+    """`None` where no rank says how many CPUs it may use."""
     lines: tuple[PhaseLines, ...] = ()
     """Empty where the training thread was not sampled."""
     slow_steps: RecurringSteps | None = None
+    long_term: LongTerm = LongTerm()
+    restarts: Restarts | None = None
     trials: Trials | None = None
     trials_from: str = ""
     """Another run of the same training that the trials are of; empty where they are its own."""
+    machine: MachineFacts | None = None
+    """`None` where no machine was sampled."""
+    prices: Prices | None = None
+    """What whoever asked for a report pays."""
     findings: tuple[Finding, ...] = ()
     """Ranked by predicted gain."""
+    decisions: tuple[Decision, ...] = ()
+    """Ranked by what they return per day of work."""
     warnings: tuple[str, ...] = ()
     """What a reader must know about the files before trusting the numbers."""
 
@@ -278,10 +383,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         if self.run.steady_steps:
             means = {phase.label: self.value(phase_reading(phase.label)) for phase in PHASES}
         else:
-            steps = max(1, self.run.steps)
             spent = {phase.label: self.ledger_s.get(phase.label) for phase in PHASES}
-            means = {label: None if s is None else s / steps for label, s in spent.items()}
-        return {label: mean_s for label, mean_s in means.items() if mean_s is not None}
+            means = {n: s and s / max(1, self.run.steps) for n, s in spent.items()}
+        named = [name for name in means if not not_covered(self.reading(phase_reading(name)))]
+        return {name: mean_s for name in named if (mean_s := means[name]) is not None}
 
 
 def encode_summary(summary: Summary) -> bytes:

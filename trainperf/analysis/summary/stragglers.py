@@ -1,57 +1,67 @@
-"""Stragglers: which rank is late, at which point of the step, and in which phase it loses time.
+"""Waits of ranks at their synchronisation points, added up step by step for a judgement.
 
-A synchronous step waits at its synchronisation points: in backward for the all-reduce, and, under
-Lightning on more than one rank, before every fetch, which is in the `loop` phase.  A plain loop
-does not wait there.  At each point the rank that arrives last waits least.  The points are judged
-separately: delays of different ranks at different points cancel in a sum, yet both are lost.
+A synchronous step waits at its synchronisation points: in backward for the all-reduce; under
+Lightning on more than one rank, before every fetch, which is in the `loop` phase; and in any phase
+in which collectives are issued, as a metric that is reduced, a norm over shards, or a barrier.  At
+each point the rank that arrives last waits least.  The points are judged separately: delays of
+different ranks at different points cancel in a sum, yet both are lost.
 
 On an asynchronous device the all-reduce does not hold the host up: it waits for the same delay
 again at `loop`.  With several micro-batches in a step there is a wait in `loop` before each of
 them.  In both cases any phase of the step may be why a rank is late there.
 
-Not visible: work that only one rank does *after* its last hook (rank 0's logging), since it
-lengthens the `loop` phase of every rank alike.
+Not visible: work that only one rank does *after* its last hook (rank 0's logging), or in the phase
+in which the ranks meet but before they do, since it lengthens that phase of every rank alike.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.summary.late_windows import LateWindows
+from trainperf.analysis.summary.lateness import (
+    LEAST_LATE_FRACTION,
+    LEAST_LATE_S,
+    PointFigures,
+    judged,
+)
 from trainperf.analysis.summary.schema import SyncPoint
+from trainperf.analysis.summary.waits import NO_TAIL, Waits, phase_of, typical_places, wait_at
 from trainperf.core.phases import PHASES, Phase
 from trainperf.core.stats.quantiles import Distribution
 from trainperf.core.steps.block import Column, StepBlock
 
 
-LEAST_LATE_S = 0.001
-"""Healthy ranks differ by up to 0.2 ms (measured, traps 41)."""
+COLLECTIVES = "collectives"
+"""Their name in a run's configuration."""
 
-LEAST_LATE_FRACTION = 0.05
-"""Of the step: below it the delay is not what makes the step slow."""
+LEAST_COLLECTIVES = 0.5
+"""Per step, in a phase in which ranks may meet."""
 
-LEAST_SHARE = 0.80
-"""Of the steps in which the same rank must be clearly late; a coin flip gives 1 / ranks."""
 
-LEAST_EXPLAINED = 0.5
-"""Of the delay that the largest excess must cover to be called its cause."""
+def sync_points(
+    *, loop_waits: bool, collectives: object = None, tail: bool = True
+) -> tuple[str, ...]:
+    """The points at which ranks may wait for each other.
 
-_TAIL = "tail_ns"
-_BETWEEN: Mapping[str, tuple[Phase, ...]] = {
-    "backward": (Phase.DATA_WAIT, Phase.H2D, Phase.FORWARD, Phase.BACKWARD),
-    "loop": (Phase.OPTIMIZER, Phase.OTHER),
-}
-"""Phases between the previous point and this one.  `callbacks` run on both sides of backward and
-are recorded as one phase: at each point they get what the others leave unexplained, as far as the
-phase as a whole can account for both points."""
-
-_BEFORE_LOOP = (*_BETWEEN["backward"], *_BETWEEN["loop"])
-"""Phases that can make a rank late at `loop` where it is not backward that it waited at before."""
-
-_PHASE = {phase.label: phase for phase in PHASES}
-
-Matrix = npt.NDArray[np.float64]
+    Args:
+        loop_waits: Whether the framework makes the ranks wait for each other before a fetch.
+        collectives: What was counted of them by phase, as it stands in the run's configuration;
+            unknown where it is no text.
+        tail: Whether the all-reduce tail is measured.
+    """
+    always = ("backward",) * tail + ("loop",) * loop_waits
+    parts = collectives.split(",") if isinstance(collectives, str) else []
+    counted = dict(pair for pair in map(str.split, parts) if len(pair) == 2)  # not `none`
+    more = (
+        NO_TAIL if phase is Phase.BACKWARD else phase.label
+        for phase in PHASES
+        if float(counted.get(phase.label, 0)) >= LEAST_COLLECTIVES and phase.label not in always
+    )
+    return (*always, *more)
 
 
 class LatenessFold:
@@ -60,192 +70,153 @@ class LatenessFold:
     Args:
         ranks: The ranks, in the order of the blocks.
         loop_waits: Whether the framework makes the ranks wait for each other before a fetch.
+        collectives: What is known of them by now, as for `sync_points`.
+        tail: Whether the all-reduce tail is measured.
     """
 
-    def __init__(self, ranks: Sequence[int], *, loop_waits: bool) -> None:
+    def __init__(
+        self,
+        ranks: Sequence[int],
+        *,
+        loop_waits: bool,
+        collectives: Callable[[], object] = lambda: None,
+        tail: bool = True,
+    ) -> None:
         self._ranks = tuple(ranks)
-        self._backward = _PointFold("backward", ranks)
-        self._loop = _PointFold("loop", ranks) if loop_waits else None
+        self._always = sync_points(loop_waits=loop_waits, tail=tail)
+        self._points = partial(sync_points, loop_waits=loop_waits, tail=tail)
+        self._collectives = collectives
+        self._folds: dict[str, _PointFold] = {}
+        self._typical = typical_places(len(self._ranks))
 
     def observe(self, blocks: Sequence[StepBlock]) -> None:
         """Take the same steps of every rank."""
         steady = [block.steady() for block in blocks]
         if len(blocks) < 2 or not all(len(block) for block in steady):
             return
-        self._backward.observe(steady)
-        if self._loop is not None:
-            self._loop.observe(steady)
+        walls_ns = np.maximum.reduce([block.wall_ns for block in steady])
+        for point in self._points(collectives=self._collectives()):
+            steps = ~np.logical_or.reduce([np.isnan(wait_at(point, block)) for block in steady])
+            if steps.any():
+                parts = (
+                    Waits.of(point, place, block.select(steps), self._typical)
+                    for place, block in enumerate(steady)
+                )
+                waits = next(parts)
+                for part in parts:
+                    waits.add(part)
+                self.add(point, waits, walls_ns[steps], steady[0].index[steps])
 
-    def points(self) -> tuple[SyncPoint, ...]:
-        """The synchronisation points at which the waits are known, in the order of the step."""
-        points = [self._at_backward()] if self._backward.n else []
-        if self._loop is not None and self._loop.n:
-            points.append(self._at_loop(self._loop, points))
-        return tuple(points)
+    def add(self, point: str, waits: Waits, walls_ns: Column, index: Column) -> None:
+        """Take the waits of all ranks at a point, and the longest wall time and number of steps."""
+        if point not in self._folds:
+            always = point in self._always
+            self._folds[point] = _PointFold(point, len(self._ranks), always=always)
+        self._folds[point].add(waits, walls_ns, index)
 
-    def _at_backward(self) -> SyncPoint:
-        late, early = self._backward.suspect(), self._backward.fastest()
-        excess_s = self._backward.excess_s(late, early)
-        if self._loop is not None and self._loop.n and not self._loop.whole_step:
-            # The fastest rank's callbacks after backward hide the late one's before it: what
-            # it is late at `loop` without another reason is added back.
-            unexplained_s = self._loop.unexplained_s(late, early, self._loop.excess_s(late, early))
-            excess_s[Phase.CALLBACKS] -= min(0.0, unexplained_s)
-        return self._backward.judged(excess_s)
+    def points(self, hosts: Mapping[int, str] | None = None) -> tuple[SyncPoint, ...]:
+        """The points at which the ranks meet, in the order of the step.
 
-    def _at_loop(self, loop: "_PointFold", earlier: Sequence[SyncPoint]) -> SyncPoint:
-        late, early = loop.suspect(), loop.fastest()
-        excess_s = loop.excess_s(late, early)
-        if not loop.synchronous:
-            return loop.judged(excess_s)
-        # In backward the host of the early rank waited, which is no work of its.
-        excess_s[Phase.BACKWARD] = self._backward.excess_s(late, early)[Phase.BACKWARD]
-        for point in earlier:
-            # A delay that was waited for at backward is not waited for again.
-            if point.cause is not None and point.cause_s is not None:
-                blamed = [self._ranks[place] == point.straggler for place in (late, early)]
-                excess_s[_PHASE[point.cause]] -= point.cause_s * (blamed[0] - blamed[1])
-        return loop.judged(excess_s)
+        Args:
+            hosts: Rank to the host it ran on, where that is known.
+        """
+        figures = [fold.figures() for fold in self._folds.values() if fold.n]
+        return tuple(map(self._timed, judged(figures, self._ranks, hosts or {})))
+
+    def _timed(self, point: SyncPoint) -> SyncPoint:
+        """The point with its timeline."""
+        (windows,) = (
+            fold.windows for fold in self._folds.values() if fold.phase.label == point.point
+        )
+        often = tuple(self._ranks[place] for place in windows.often())
+        return msgspec.structs.replace(
+            point, often_late=often, windows=windows.windows(), margin_s=windows.margin_s()
+        )
 
     def skew(self) -> Distribution | None:
         """Distribution of the largest skew at `backward`."""
-        return self._backward.skews
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Excess:
-    """How much longer the late rank was in one phase than the fastest, mean seconds."""
-
-    phase: Phase
-    seconds: float
+        return self._folds["backward"].skews if "backward" in self._folds else None
 
 
 class _PointFold:
-    """One synchronisation point."""
+    """One point."""
 
-    def __init__(self, point: str, ranks: Sequence[int]) -> None:
-        self.point = point
-        self.ranks = tuple(ranks)
+    def __init__(self, point: str, ranks: int, *, always: bool) -> None:
+        self.phase = phase_of(point)
+        self.always = always
         self.n = 0
         self.skews: Distribution | None = None
-        self._late: list[Distribution | None] = [None] * len(ranks)
-        self._late_steps = np.zeros(len(ranks), dtype=np.int64)
-        self._waits_s = np.zeros(len(ranks))
-        self._least_s = self._lost_s = 0.0
-        self._phases_s = np.zeros((len(ranks), len(PHASES)))
-        self.synchronous = True
-        self.whole_step = False
-        """Whether the previous synchronisation may have been at this very point."""
+        self.windows = LateWindows()
+        self._late: dict[int, Distribution] = {}
+        self._late_steps = np.zeros(ranks, dtype=np.int64)
+        self._held_ns = np.zeros(ranks)
+        self._waits_ns = np.zeros(ranks, dtype=np.int64)
+        self._phases_ns = np.zeros((ranks, len(PHASES)), dtype=np.int64)
+        self._least_ns = self._lost_ns = 0
+        # Halves of nanoseconds at most: their sums are exact in any order.
+        self._walls_ns = self._even_ns = 0.0
+        self._synchronous, self._whole_step = True, False
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the same steady steps of every rank."""
-        measured = self._measured(blocks)
-        if measured is None:
-            return
-        blocks = [block.select(measured) for block in blocks]
-        waits = np.stack([_wait_s(self.point, block) for block in blocks])
-        least = waits.min(axis=0)
-        skew = waits - least
-        self.synchronous = blocks[0].schema.synchronous
-        several = any(bool((block.micro_batches > 1).any()) for block in blocks)
-        self.whole_step |= self.point == "loop" and (several or not self.synchronous)
-        self.n += waits.shape[1]
-        self._waits_s += waits.sum(axis=1)
-        self._least_s += float(least.sum())
-        self._lost_s += float(skew.max(axis=0).sum())
-        self.skews = _merged(self.skews, Distribution.of(skew.max(axis=0)))
-        self._count_late(skew, np.stack([block.wall_ns for block in blocks]).max(axis=0) / 1e9)
-        for place, block in enumerate(blocks):
-            self._phases_s[place] += [block.host_ns(phase).sum() / 1e9 for phase in PHASES]
+    def add(self, waits: Waits, walls_ns: Column, index: Column) -> None:
+        """Take the waits of all ranks in the next steady steps, which have these numbers."""
+        skew_ns = waits.most_ns - waits.least_ns
+        in_backward = self.phase is Phase.BACKWARD
+        self._synchronous = waits.synchronous
+        self._whole_step |= not in_backward and (waits.accumulates or not waits.synchronous)
+        self.n += len(waits)
+        self._least_ns += int(waits.least_ns.sum())
+        self._lost_ns += int(skew_ns.sum())
+        self._walls_ns += float(walls_ns.sum())
+        self.skews = _merged(self.skews, Distribution.of(skew_ns / 1e9))
+        for place, sums in waits.sums.items():
+            self._waits_ns[place] += sums.wait_ns
+            self._phases_ns[place] += sums.phases_ns
+        late_ns = waits.late_ns()
+        held_ns = waits.held_ns(late_ns)
+        clearly = self._count_late(waits, walls_ns / 1e9, late_ns, held_ns)
+        left_ns = walls_ns - np.where(clearly, held_ns, 0.0)
+        self.windows.add(index.astype(np.int64), waits.last, clearly, skew_ns, left_ns)
 
-    def suspect(self) -> int:
-        """Place of the rank that was clearly late most often."""
-        return int(self._late_steps.argmax())
-
-    def fastest(self) -> int:
-        """Place of the rank that waits longest."""
-        return int(self._waits_s.argmax())
-
-    def excess_s(self, late: int, early: int) -> Column:
-        """How much longer one rank was than another in each phase, mean seconds."""
-        if not self.n:
-            return np.zeros(len(PHASES))
-        excess: Column = (self._phases_s[late] - self._phases_s[early]) / self.n
-        if self.point == "backward" and self.synchronous:
-            # There the host itself waits inside backward, and the late rank hardly does.
-            excess[Phase.BACKWARD] += self._late_s(late, early)
-        return excess
-
-    def unexplained_s(self, late: int, early: int, excess_s: Column) -> float:
-        """How much later one rank arrives than another beyond what its phases explain."""
-        return self._late_s(late, early) - float(excess_s[list(self._between())].sum())
-
-    def judged(self, excess_s: Column) -> SyncPoint:
-        """The point's figures, and the rank to blame if there is one.
-
-        *excess_s* is how much longer the suspect than the fastest rank may have been in each phase
-        before this point.
-        """
-        suspect = self.suspect()
-        late_fraction = float(self._late_steps[suspect] / self.n)
-        named = late_fraction >= LEAST_SHARE
-        late = self._late[suspect] if named else None
-        late_s = late.value() if late else None
-        cause = self._cause(suspect, late_s, excess_s) if late_s else None
-        return SyncPoint(
-            point=self.point,
+    def figures(self) -> PointFigures:
+        """Means over the steps."""
+        return PointFigures(
+            phase=self.phase,
+            always=self.always,
             n=self.n,
-            wait_s=tuple((self._waits_s / self.n).tolist()),
-            transfer_s=self._least_s / self.n,
-            skew_s=self.skews.value() if self.skews else None,
-            lost_s=self._lost_s / self.n,
-            straggler=self.ranks[suspect] if named else None,
-            late_fraction=late_fraction,
-            late_s=late_s,
-            cause=cause.phase.label if cause else None,
-            cause_s=cause.seconds if cause else None,
+            wait_s=self._waits_ns / self.n / 1e9,
+            phases_s=self._phases_ns / self.n / 1e9,
+            late_steps=self._late_steps,
+            late=self._late,
+            step_s=self._walls_ns / self.n / 1e9,
+            transfer_s=self._least_ns / self.n / 1e9,
+            lost_s=self._lost_ns / self.n / 1e9,
+            even_s=self._even_ns / self.n / 1e9,
+            held_s=self._held_ns / self.n / 1e9,
+            skews=self.skews,
+            whole_step=self._whole_step,
+            synchronous=self._synchronous,
         )
 
-    def _between(self) -> tuple[Phase, ...]:
-        return _BEFORE_LOOP if self.whole_step else _BETWEEN[self.point]
+    def _count_late(
+        self, waits: Waits, wall_s: Column, late_ns: Column, held_ns: Column
+    ) -> npt.NDArray[np.bool_]:
+        """Steps in which the last rank is clearly late: the *typical* other rank waits so long.
 
-    def _measured(self, blocks: Sequence[StepBlock]) -> npt.NDArray[np.bool_] | None:
-        waits = [_wait_s(self.point, block) for block in blocks]
-        steps: npt.NDArray[np.bool_] = np.logical_and.reduce([~np.isnan(wait) for wait in waits])
-        return steps if steps.any() else None
-
-    def _count_late(self, skew: Matrix, wall_s: Column) -> None:
-        """A rank is late by what the *typical* other rank waits: one early rank is no fault."""
-        last = skew.argmin(axis=0)
-        enough = np.maximum(LEAST_LATE_S, LEAST_LATE_FRACTION * wall_s)
-        for place in range(len(self.ranks)):
-            mine = last == place
-            late_s = np.median(np.delete(skew[:, mine], place, axis=0), axis=0)
-            clearly = late_s >= enough[mine]
-            self._late_steps[place] += int(clearly.sum())
-            self._late[place] = _merged(self._late[place], Distribution.of(late_s[clearly]))
-
-    def _late_s(self, late: int, early: int) -> float:
-        return float(self._waits_s[early] - self._waits_s[late]) / self.n
-
-    def _cause(self, suspect: int, late_s: float, excess_s: Column) -> _Excess | None:
-        """The phase between the points in which the suspect lost most against the fastest rank."""
-        rest = self.unexplained_s(suspect, self.fastest(), excess_s)
-        lost_s = {phase: float(excess_s[phase]) for phase in self._between()}
-        lost_s[Phase.CALLBACKS] = min(float(excess_s[Phase.CALLBACKS]), rest)
-        phase = max(lost_s, key=lost_s.__getitem__)
-        if lost_s[phase] < LEAST_EXPLAINED * late_s:
-            return None
-        # The rest of the excess was waited for elsewhere in the step.
-        return _Excess(phase=phase, seconds=min(lost_s[phase], late_s))
-
-
-def _wait_s(point: str, block: StepBlock) -> Column:
-    """Wait at a point per step; NaN where it is not known."""
-    if point == "loop":
-        return block.host_ns(Phase.LOOP) / 1e9
-    tail = block.fact(_TAIL)
-    return np.full(len(block), np.nan) if tail is None else tail / 1e9
+        One early rank is no fault of the others.
+        """
+        late_s = late_ns / 1e9
+        self._even_ns += float(late_ns.sum())
+        enough_s = np.maximum(LEAST_LATE_S, LEAST_LATE_FRACTION * wall_s)
+        clearly: npt.NDArray[np.bool_] = late_s >= enough_s
+        for place in np.unique(waits.last[clearly]).tolist():
+            mine = clearly & (waits.last == place)
+            self._late_steps[place] += int(mine.sum())
+            self._held_ns[place] += float(held_ns[mine].sum())
+            late = Distribution.of(late_s[mine])
+            if late is not None:
+                before = self._late.get(place)
+                self._late[place] = late if before is None else before.merge(late)
+        return clearly
 
 
 def _merged(first: Distribution | None, second: Distribution | None) -> Distribution | None:

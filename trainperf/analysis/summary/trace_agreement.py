@@ -54,6 +54,19 @@ class TraceAgreementFold:
         for traced in self._traced:
             traced.observe(blocks[traced.place])
 
+    @property
+    def places(self) -> frozenset[int]:
+        """Places of the ranks that have a trace."""
+        return frozenset(traced.place for traced in self._traced)
+
+    def observe_rank(self, place: int, block: StepBlock) -> None:
+        """Take the next steps of the rank at a place."""
+        if self._restarted:
+            return
+        for traced in self._traced:
+            if traced.place == place:
+                traced.observe(block)
+
     def traces(self) -> tuple[TracedSteps, ...]:
         """Each trace with its comparison, where its steps were all recorded."""
         return tuple(traced.result() for traced in self._traced)

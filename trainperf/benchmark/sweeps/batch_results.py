@@ -25,7 +25,15 @@ from trainperf.core.formatting.html.figures import (
     top,
     upright,
 )
-from trainperf.core.formatting.html.markup import Markup, page, paragraph, section, tag, text
+from trainperf.core.formatting.html.markup import (
+    Markup,
+    fragment,
+    page,
+    paragraph,
+    section,
+    tag,
+    text,
+)
 from trainperf.core.formatting.html.palette import COLOURS
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, count, duration, plural, size
@@ -120,6 +128,10 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return sweep_text(self)
+
+    def _repr_html_(self) -> str:
+        """The page of `save_plot` in a notebook."""
+        return fragment(*_parts(self))
 
 
 def knee_of(points: Sequence[SweepPoint]) -> Knee | None:
@@ -264,12 +276,16 @@ Value = Callable[[SweepPoint], float | None]
 
 
 def sweep_page(sweep: Sweep) -> str:
-    """The whole file: the answer, two figures, and every point."""
+    """The whole file."""
+    return page(sweep_text(sweep).partition("\n")[0], *_parts(sweep))
+
+
+def _parts(sweep: Sweep) -> tuple[Markup, ...]:
+    """The answer, two figures, and every point."""
     answer, rows, notes = sweep_text(sweep).split("\n\n")
     first, *others = answer.splitlines()
     table = Markup("\n".join(text(row) for row in rows.splitlines()))
-    return page(
-        first,
+    return (
         tag("header", tag("h1", text(first)), paragraph(" ".join(others))),
         section(f"{sweep.unit.capitalize()}/s over the batch size", _throughput(sweep)),
         section("Peak memory over the batch size", _memory(sweep)),

@@ -19,11 +19,12 @@ from torch.utils.data import DataLoader
 
 from trainperf.audit.loader.probe_loader import order, random_state_kept
 from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.html.markup import fragment, paragraph, table, tag, text
 from trainperf.core.formatting.table import Table, text_table
 from trainperf.core.formatting.units import Scale, count, duration, plural, times
 from trainperf.core.formatting.wrap import paragraphs
 from trainperf.core.machine.clocks import HostClock, monotonic_ns
-from trainperf.core.machine.limits import cpu_count
+from trainperf.core.machine.limits import cpu_count, host_cpus, launched_ranks, share_of_rank
 
 
 CLEARLY = 1.05
@@ -93,7 +94,20 @@ class LoaderSweep(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         answer, notes = paragraphs([_answer(self)]), paragraphs(_notes(self))
-        return "\n".join([*answer, "", *_table(self), "", *notes])
+        return "\n".join([*answer, "", *text_table(_table(self)), "", *notes])
+
+    def _repr_html_(self) -> str:
+        """The same in a notebook."""
+        grid = _table(self)
+        last = len(grid.head) - 1
+        return fragment(
+            tag(
+                "header",
+                tag("h1", text(_answer(self))),
+                table(grid.head, grid.rows, words=(0, last)),
+                *(paragraph(note, "soft") for note in _notes(self)),
+            )
+        )
 
 
 def costs_s(point: LoaderPoint, step_s: float | None) -> tuple[float, ...]:
@@ -130,11 +144,11 @@ def _gain(best: LoaderPoint, first: LoaderPoint, step_s: float | None) -> str:
     return f" ({times(gain)} the speed)"
 
 
-def _table(sweep: LoaderSweep) -> list[str]:
+def _table(sweep: LoaderSweep) -> Table:
     head = ["setting", "batches/s", "lowest–highest", "first batch"]
     head += ["step waits"] if sweep.step_s is not None else []
     rows = tuple((*_row(point), "← best" if point is sweep.best else "") for point in sweep.points)
-    return text_table(Table(head=(*head, ""), rows=rows, end_words=1))
+    return Table(head=(*head, ""), rows=rows, end_words=1)
 
 
 def _row(point: LoaderPoint) -> list[str]:
@@ -211,7 +225,13 @@ def sweep_loader(
             for setting in settings if turn % 2 == 0 else reversed(settings):
                 passes[setting].append(_run_pass(_like(loader, setting), step_s, monotonic_ns))
     points = [_point(setting, done) for setting, done in passes.items()]
-    return LoaderSweep(points=tuple(points), step_s=step_s, cpus=cpu_count(), notes=notes)
+    return LoaderSweep(points=tuple(points), step_s=step_s, cpus=_cpus(), notes=notes)
+
+
+def _cpus() -> int | None:
+    """For this process; of several ranks launched together its share."""
+    share = share_of_rank(cpu_count(), host_cpus(), launched_ranks() or 1)
+    return None if share is None else max(1, int(share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

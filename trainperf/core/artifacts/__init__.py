@@ -4,12 +4,12 @@ Records are written step by step; a document is written whole, and again when it
 One file here per kind of document.
 """
 
-from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import msgspec
 
 from trainperf.core.errors import RunError
+from trainperf.core.places import AnyPath
 from trainperf.core.run_directory import write_atomically
 
 
@@ -26,27 +26,32 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 D = TypeVar("D", bound=Document)
 
 
-def write_document(document: Document, run: Path) -> Path:
+def write_document(document: Document, run: AnyPath) -> AnyPath:
     """Write it into a run directory, whole or not at all.
 
     Raises:
         OSError: The file cannot be written.
     """
-    return write_atomically(run / document.file, msgspec.json.encode(document) + b"\n")
+    path = run / document.file
+    write_atomically(path, msgspec.json.encode(document) + b"\n")
+    return path
 
 
-def read_document(kind: type[D], run: Path) -> D | None:
+def read_document(kind: type[D], run: AnyPath) -> D | None:
     """The one of that kind in a run directory; `None` if there is none.
 
     Raises:
-        RunError: The file is damaged or of another version.
+        RunError: The file cannot be read, is damaged or of another version.
     """
-    path = run / kind.file
-    if not path.is_file():
-        return None
     try:
-        document = msgspec.json.decode(path.read_bytes(), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
+        content = (run / kind.file).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(f"{kind.file}: cannot be read ({error.strerror or error})") from None
+    try:
+        document = msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RunError(
             f"{kind.file}: damaged ({error}); delete it, the next fit writes its own"
         ) from None

@@ -1,7 +1,6 @@
 """Artifacts that a run directory holds."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from trainperf.core.artifacts import D, read_document
 from trainperf.core.artifacts.audit import MeasuredChip, StepAudit
@@ -11,6 +10,7 @@ from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import MemoryLedger
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.errors import RunError
+from trainperf.core.places import AnyPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Documents:
     """Name of a file that cannot be read, to why."""
 
 
-def read_documents(run: Path) -> Documents:
+def read_documents(run: AnyPath) -> Documents:
     """Read them all; a damaged one is a problem to tell, never an error."""
     problems: dict[str, str] = {}
 

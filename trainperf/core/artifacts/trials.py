@@ -15,6 +15,9 @@ TrialVerdict = Literal[
 WIDE = 1.25
 """Where an interval allows as much faster and as much slower, it shows nothing."""
 
+NEARLY_NOTHING = 1.05
+"""Where no more than this is to be gained, whatever it is, a trial ends."""
+
 MEASURED: tuple[TrialVerdict, ...] = ("faster", "slower", "equal", "undecided")
 """Verdicts on a speed-up that is that of the same training."""
 
@@ -42,6 +45,11 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """Mean loss of some steps without it; `None` where it was not compared."""
     loss_after: float | None = None
     """Of the same batches with it, from the same weights."""
+    memory_before: int | None = None
+    """Most bytes that the device's allocator had handed out in the blocks without it, the copy of
+    the training's state not counted; `None` on a CPU, whose processes tell no such peak."""
+    memory_after: int | None = None
+    """In the blocks with it."""
     first_step_s: float | None = None
     """Host time of the first step with it, e.g. with the compilation."""
     apply: str = ""
@@ -63,6 +71,11 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     def counts(self) -> bool:
         """Whether the speed-up is one of the same training."""
         return self.verdict in MEASURED and self.speedup is not None
+
+    @property
+    def little_to_gain(self) -> bool:
+        """Whether it brings no more than `NEARLY_NOTHING`, be it faster or slower."""
+        return self.counts and self.high is not None and self.high <= NEARLY_NOTHING
 
     @property
     def resolved(self) -> bool:

@@ -4,6 +4,7 @@ Everything below reports is in SI; this is the one place that knows milliseconds
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 
@@ -136,6 +137,22 @@ def step_range(first: int, last: int) -> str:
 def plural(number: int, noun: str) -> str:
     """A number of things, e.g. `1 rank`, `2 ranks`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ranks_named(ranks: Sequence[int], most: int = 4) -> str:
+    """Ranks in a sentence, neighbours together: `rank 3`, `ranks 2 and 8–15`, at most so many."""
+    runs: list[list[int]] = []
+    for rank in sorted(set(ranks)):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    if len(runs) == 1 and len(runs[0]) == 1:
+        return f"rank {ranks[0]}"
+    spans = [f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    left = sum(map(len, runs[most:]))
+    shown = [*spans[:most], f"{left:,} more"] if left else spans
+    return f"ranks {', '.join(shown[:-1])}{' and ' if len(shown) > 1 else ''}{shown[-1]}"
 
 
 def _decimals(number: float) -> int:

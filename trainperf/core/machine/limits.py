@@ -4,7 +4,8 @@ Reads the limits of control groups, version 2 and 1, on Linux; elsewhere asks th
 """
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 import psutil
@@ -41,6 +42,68 @@ def host_cpus(root: Path = _ROOT) -> int | None:
     """
     every = psutil.cpu_count()
     return every if every is None else min([every, *_quotas(root)])
+
+
+def quota_periods(root: Path = _ROOT) -> tuple[int, int] | None:
+    """Periods of the quota on this process's time so far, and those in which it was used up.
+
+    Of the group that was stopped most often; `None` where no group has a quota.
+    """
+    if next(_quotas(root), None) is None:
+        return None
+    counts = []
+    for text in _each(root, "cpu", "cpu.stat", "cpu.stat"):
+        stat = dict(line.split(" ", 1) for line in text.splitlines() if " " in line)
+        if "nr_periods" in stat:
+            counts.append((int(stat["nr_periods"]), int(stat["nr_throttled"])))
+    return max(counts, key=lambda count: count[1], default=None)
+
+
+def cpu_mask() -> str | None:
+    """CPUs that this process may run on, as Linux lists them, e.g. `0-7,16`; `None` on macOS."""
+    affinity = getattr(psutil.Process(), "cpu_affinity", None)
+    return None if affinity is None else listed(affinity())
+
+
+def listed(cpus: Iterable[int]) -> str:
+    """CPUs as ranges: 0, 1, 2 and 16 are `0-2,16`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if ranges and cpu == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [cpu]
+        else:
+            ranges.append([cpu])
+    return ",".join("-".join(map(str, ends)) for ends in ranges)
+
+
+def cpus_listed(mask: str) -> frozenset[int]:
+    """The CPUs of such a list; none of one that is damaged."""
+    ends = [part.split("-") for part in mask.split(",") if part]
+    whole = all(end.isdigit() and len(end) < 6 for part in ends for end in part)
+    if not whole or any(len(part) > 2 for part in ends):
+        return frozenset()
+    return frozenset(cpu for part in ends for cpu in range(int(part[0]), int(part[-1]) + 1))
+
+
+def launched_ranks() -> int | None:
+    """Ranks on this host, as the launcher says (`LOCAL_WORLD_SIZE`); `None` where it does not."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, int(ranks)) if ranks.isdigit() else None
+
+
+def share_of_rank(usable: int | None, every: int | None, ranks: int) -> float | None:
+    """CPUs for one of so many ranks of a host; below 1 where there are more ranks than CPUs.
+
+    A mask of its own is not divided again, and no number of ranks has more CPUs each than the host.
+
+    Args:
+        usable: Those that the rank may run on, by its mask and its quota (`cpu_count`).
+        every: Those of the host, or of the container (`host_cpus`).
+        ranks: That share them.
+    """
+    if usable is None:
+        return None
+    return usable / ranks if every is None else min(float(usable), every / ranks)
 
 
 def _quotas(root: Path) -> Iterator[int]:

@@ -265,13 +265,13 @@ def pairs_to_decide(
     middle, reach_now = math.log(ratio), math.log(high / ratio)
     within = math.log1p(margin)
     for number in range(pairs + 1, looks.most + 1):
-        reach = reach_now * _reach(number, looks) / _reach(pairs, looks)
+        reach = reach_now * reach_in_spreads(number, looks) / reach_in_spreads(pairs, looks)
         if abs(middle) > reach or abs(middle) + reach <= within:
             return number
     return None
 
 
-def _reach(pairs: int, looks: Looks) -> float:
+def reach_in_spreads(pairs: int, looks: Looks) -> float:
     """Half the interval's width relative to the standard deviation of a pair."""
     freedom = pairs - 1 if pairs > ASSUMED_PAIRS else ASSUMED_FREEDOM
     return float(stdtrit(freedom, 1 - looks.level(pairs) / 2)) / math.sqrt(pairs)

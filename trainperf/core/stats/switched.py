@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from scipy.special import stdtrit
 
+from trainperf.core.artifacts.trials import NEARLY_NOTHING
 from trainperf.core.stats.sequential import ALPHA, trimmed_mean
 from trainperf.core.stats.verdict import SpeedVerdict, verdict_of
 
@@ -42,10 +43,14 @@ class SwitchedSpeedup:
 
     @property
     def decided(self) -> bool:
-        """Whether more pairs would change neither the verdict nor much of the number."""
-        if self.verdict in ("undecided", "equal"):
-            return self.verdict == "equal"
-        return math.log(self.high / self.low) <= 2 * PRECISE
+        """Whether more pairs would change nothing that matters.
+
+        Either hardly anything can be gained, be it slower or undecided; or it is faster, and the
+        number is good enough.
+        """
+        if self.high <= NEARLY_NOTHING:
+            return True
+        return self.verdict == "faster" and math.log(self.high / self.low) <= 2 * PRECISE
 
 
 def switched_speedup(off_ns: Sequence[float], on_ns: Sequence[float]) -> SwitchedSpeedup:

@@ -19,6 +19,9 @@ BLOCK_STEPS = 4096
 
 Column = npt.NDArray[np.float64]
 
+MEAN_OF = "mean_of_steps"
+"""Fact that marks the steps of an imported log that show a mean."""
+
 _FIRST_PHASE = CORE_COLUMNS.index("data_wait_ns")
 _FIRST_FACT = len(CORE_COLUMNS)
 
@@ -68,6 +71,13 @@ class StepBlock:
                 raise ConfigError(f"facts {sorted(unknown)}: not in FACTS; add them there first")
             schema = StepSchema(tuple(name for name in FACTS if name in present))
         return cls.from_rows(schema, [row_of(step, schema) for step in steps])
+
+    @classmethod
+    def numbered(cls, index: npt.NDArray[np.int64], tags: npt.NDArray[np.int64]) -> "StepBlock":
+        """Steps of which no more is known than their numbers and tags."""
+        matrix = np.zeros((len(index), _FIRST_FACT))
+        matrix[:, 0], matrix[:, 2] = index, tags
+        return cls(StepSchema(), matrix)
 
     @classmethod
     def joined(cls, blocks: "Sequence[StepBlock]") -> "StepBlock":
@@ -129,6 +139,14 @@ class StepBlock:
         """The core columns as a matrix, one row per step."""
         return self._matrix[:, :_FIRST_FACT]
 
+    def cells(self) -> Column:
+        """Core columns and facts as a matrix, one row per step: not to be changed."""
+        return self._matrix
+
+    def equals(self, other: "StepBlock") -> bool:
+        """Whether it has the same numbers in the same places, and lacks the same."""
+        return np.array_equal(self._matrix, other.cells(), equal_nan=True)
+
     def host_ns(self, phase: Phase) -> Column:
         """Host time per step in one phase, in whole nanoseconds."""
         return self._matrix[:, _FIRST_PHASE + phase]
@@ -180,6 +198,16 @@ class StepBlock:
         """The steps without a disqualifying tag."""
         usual = (self.tags & DISQUALIFYING) == 0
         return self if usual.all() else self.select(usual)
+
+    def means(self) -> "StepBlock":
+        """Each time once: of an imported log's steps that show one mean, the first."""
+        mean_of = self.fact(MEAN_OF)
+        return self if mean_of is None or mean_of.all() else self.select(mean_of > 0)
+
+    def single(self) -> "StepBlock":
+        """The steps that have a time of their own: in an imported log others show a mean."""
+        mean_of = self.fact(MEAN_OF)
+        return self if mean_of is None else self.select(mean_of == 1)
 
     def retagged(self, tags: npt.NDArray[np.int64]) -> "StepBlock":
         """The same steps with other tags, e.g. the union over ranks."""

@@ -156,7 +156,7 @@ _VERSION = msgspec.json.Decoder(dict[str, object])
 
 def encode_rows(rows: Iterable[Row]) -> bytes:
     """Encode step rows, one line each."""
-    return b"".join([_ENCODER.encode(row) + b"\n" for row in rows])
+    return _ENCODER.encode_lines(rows)
 
 
 def encode_entry(entry: RunInfo | Entry) -> bytes:

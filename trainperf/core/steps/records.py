@@ -61,10 +61,24 @@ FACTS: dict[str, StepFact] = {
         ("overflows", "1", "attempted updates that the scaler skipped"),
         ("loss_scale", "1", "the scaler's scale, read now and then"),
         ("loss", "1", "the last micro-batch's loss, this rank"),
+        (
+            "latency_ns",
+            "ns",
+            "in an inference loop: host time from a batch having come to `end_step`",
+        ),
         ("allocated_bytes", "B", "device memory held by tensors after it"),
         ("reserved_bytes", "B", "device memory held by the allocator"),
         ("peak_bytes", "B", "highest allocated_bytes since process start"),
         ("reserved_peak_bytes", "B", "highest reserved_bytes since process start"),
+        (
+            "alloc_retries",
+            "1",
+            (
+                "allocations that failed until the allocator had given its cache back to the "
+                "device, since the reading before"
+            ),
+        ),
+        ("alloc_failures", "1", "allocations that failed for good since the reading before"),
         ("resident_bytes", "B", "resident set of the process (CPU runs)"),
         (
             "owned_bytes",
@@ -91,6 +105,14 @@ FACTS: dict[str, StepFact] = {
             ),
         ),
         ("overhead_ns", "ns", "what trainperf itself cost on the host"),
+        (
+            "mean_of_steps",
+            "1",
+            (
+                "in an imported log: over how many steps the log has the mean that this step and "
+                "the ones after it show; 0 in those; 1 where it has the step's own time"
+            ),
+        ),
     )
 }
 
@@ -152,6 +174,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="
     hardware: dict[str, Scalar] = {}
     config: dict[str, Scalar] = {}
     """Parameters, precision, strategy, batch size, accumulation, loader settings, seed, …"""
+    environment: dict[str, Scalar] = {}
+    """Environment variables that change speed (`core.machine.surroundings` lists them), and on the
+    first rank `git_commit` and `git_dirty` of the script."""
     totals: dict[str, int] = {}
     """Steps, samples and tokens of earlier fits that this one continues."""
     continues: str = ""
@@ -188,9 +213,13 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     at_step: int
     actions_ns: dict[str, int] = {}
     """Exclusive host time of each user hook, by name."""
+    threads_ns: dict[str, int] = {}
+    """Processor time of each other thread of Python since the fit began, by name."""
     sequence_lengths: dict[int, int] = {}
     """Effective length of a sequence in tokens (of many distinct ones the upper edge of a bin
     of 16) to how many there were."""
+    longest_tokens: int = 0
+    """Tokens with padding if each batch were as wide as its longest sequence; 0: not counted."""
     faults: dict[str, str] = {}
     """Parts of trainperf that were switched off after an error of their own, and the error."""
     dropped: dict[str, int] = {}
@@ -203,10 +232,19 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="t
     """Configuration seen while training, e.g. autocast: it completes `RunInfo.config`."""
     readings: dict[str, OwnReading] = {}
     """Of the user's own meters."""
+    contention: dict[str, int] = {}
+    """What the host's CPUs were asked for while the fit ran, on Linux: `span_ns` from the first
+    reading to the last; `ran_ns` that the training thread had a CPU, and `waited_ns` that it was
+    ready to run and had none; the same of the loader's workers together (`workers_ran_ns`,
+    `workers_waited_ns`); `preemptions` (involuntary context switches of the process), and, where
+    there is a quota, `quota_periods` and `throttled_periods`, in which it was used up."""
 
 
 FINISHED = "finished"
 """Reason of a fit that ended by itself."""
+
+INTERRUPTED = "interrupted"
+"""Reason of a fit that the user ended, e.g. with Ctrl-C."""
 
 NOT_CLOSED = "not closed"
 """Reason of a fit that the process ended: no exception caused it."""

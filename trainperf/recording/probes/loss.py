@@ -15,18 +15,22 @@ from trainperf.recording.recorder import Draft, Recorder
 class LossProbe(RingProbe):
     """The last micro-batch's loss of each step.
 
-    *scale* undoes a division that the loop has already applied (gradient accumulation).  A loss on
-    the host is read there and then: keeping fifty of them takes fresh memory in every step, which
-    costs a short step five times as much.  With an *asynchronous* device it may still be on its
-    way, and is kept until the device has passed.  One on a device is copied there.
+    *scale* undoes a division that the loop has already applied (gradient accumulation), *divided*
+    one by the micro-batches of the step.  A loss on the host is read there and then: keeping fifty
+    of them takes fresh memory in every step, which costs a short step five times as much.  With an
+    *asynchronous* device it may still be on its way, and is kept until the device has passed.  One
+    on a device is copied there.
     """
 
     name = "loss"
     facts: ClassVar[tuple[str, ...]] = ("loss",)
 
-    def __init__(self, *, scale: float = 1.0, asynchronous: bool = False) -> None:
+    def __init__(
+        self, *, scale: float = 1.0, divided: bool = False, asynchronous: bool = False
+    ) -> None:
         super().__init__(Ring(torch.float32))
         self._scales = [(0, scale)]
+        self._divided = divided
         self._not_finite = _NotFinite()
         self._read: dict[int, float] = {}
         self._asynchronous = asynchronous
@@ -99,8 +103,9 @@ class LossProbe(RingProbe):
         self._not_finite.since = None
         while len(self._scales) > 1 and self._scales[1][0] <= draft.index:
             self._scales.pop(0)
+        scale = draft.micro_batches if self._divided else self._scales[0][1]
         # Seven digits are all a float32 has.
-        draft.facts[self._column] = float(f"{loss * self._scales[0][1]:.7g}")
+        draft.facts[self._column] = float(f"{loss * scale:.7g}")
 
     def rescale(self, scale: float, since: int) -> None:
         """From step *since* on the loop divides the loss by something else."""

@@ -1,7 +1,7 @@
 """Feeds memory: what the device's allocator holds, or the process's resident set on a CPU."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from trainperf.core.readings import MEMORY_SLOPE_BYTES_PER_STEP
-from trainperf.recording.probes.base import Probe
+from trainperf.recording.probes.base import Probe, add
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -23,6 +23,8 @@ class DeviceMemoryProbe(Probe):
         "reserved_bytes",
         "peak_bytes",
         "reserved_peak_bytes",
+        "alloc_retries",
+        "alloc_failures",
     )
     _KEYS = (
         "allocated_bytes.all.current",
@@ -34,16 +36,27 @@ class DeviceMemoryProbe(Probe):
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
+    _COUNTERS = ("num_alloc_retries", "num_ooms")
+
     def attach(self, recorder: Recorder) -> None:
-        """Begin to sample."""
+        """Begin to sample, and to count."""
         super().attach(recorder)
-        self._columns = [recorder.column(name) for name in self.facts]
+        columns = [recorder.column(name) for name in self.facts]
+        self._columns, self._counted = columns[: len(self._KEYS)], columns[len(self._KEYS) :]
+        self._counts = self._count(torch.cuda.memory_stats(self._device))
 
     def sample(self, draft: Draft) -> None:
-        """Read what is held now."""
+        """Read what is held now, and what was counted since the reading before."""
         stats = torch.cuda.memory_stats(self._device)
         for column, key in zip(self._columns, self._KEYS, strict=True):
             draft.facts[column] = stats.get(key, 0)
+        before, self._counts = self._counts, self._count(stats)
+        for column, now, then in zip(self._counted, self._counts, before, strict=True):
+            # Whoever resets the statistics resets these counters too.
+            add(draft, column, now - then if now >= then else now)
+
+    def _count(self, stats: Mapping[str, int]) -> list[int]:
+        return [stats.get(key, 0) for key in self._COUNTERS]
 
 
 class ResidentMemoryProbe(Probe):

@@ -14,6 +14,8 @@ from trainperf.recording.recorder import Draft, Recorder
 from trainperf.recording.run_identity import type_name
 
 
+_PARTIAL_GROUP = int(Tag.PARTIAL_GROUP)
+
 _SPLIT = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 """What only the user can tell apart; a loop that does not has no such times, rather than zeros."""
 
@@ -27,22 +29,23 @@ class PlainLoopProbe(Probe):
 
     name: ClassVar[str] = "plain loop"
 
-    def __init__(self, module: object, device: str) -> None:
+    def __init__(self, module: object, device: str, *, trains: bool = True) -> None:
         self._module = module
         self._device = device
+        split = _SPLIT if trains else _SPLIT[:1]
         self._hook: torch.utils.hooks.RemovableHandle | None = None
         self._autocast: str | None = None
         self._micro_batches: Counter[int] = Counter()
         # A host's copy to itself is nothing; one to a device is part of the step, bracketed or not.
-        self._unseen: set[Phase] = {*_SPLIT} if device == "cpu" else {Phase.H2D, *_SPLIT}
+        self._unseen: set[Phase] = {*split} if device == "cpu" else {Phase.H2D, *split}
         self._ran = False
 
     def attach(self, recorder: Recorder) -> None:
         """Wait for the first forward."""
         super().attach(recorder)
         module = self._module
-        if isinstance(module, torch.nn.Module) and not _compiled(module):
-            self._hook = module.register_forward_pre_hook(_Once(self.shield(self._look)))
+        if isinstance(module, torch.nn.Module) and not is_compiled(module):
+            self._hook = module.register_forward_pre_hook(FirstForwardHook(self.shield(self._look)))
 
     def detach(self) -> None:
         """Leave no hook behind."""
@@ -60,7 +63,7 @@ class PlainLoopProbe(Probe):
                 phase for phase in self._unseen if draft.host_ns and draft.host_ns[phase]
             }
         self._micro_batches.update(
-            draft.micro_batches for draft in drafts if not draft.tags & Tag.PARTIAL_GROUP
+            draft.micro_batches for draft in drafts if not draft.tags & _PARTIAL_GROUP
         )
 
     def config(self) -> dict[str, Scalar]:
@@ -82,35 +85,37 @@ class PlainLoopProbe(Probe):
             for phase in sorted(self._unseen)
         }
 
-    def _look(self) -> None:
+    def _look(self, *_: object) -> None:
         self.detach()
         on = torch.is_autocast_enabled(self._device)
         self._autocast = type_name(torch.get_autocast_dtype(self._device)) if on else "off"
 
 
-class _Once:
-    """A hook that looks at the first forward that runs as it is written.
+class FirstForwardHook:
+    """A hook that looks at the first forward that runs as it is written; torch tells it of that.
 
     While the module is being compiled it is nothing, and so it is in copies of the module, which
     users make and pickle.
     """
 
-    def __init__(self, look: Callable[[], None] | None) -> None:
+    def __init__(self, look: Callable[..., object] | None) -> None:
         self._look = look
 
-    def __call__(self, *_: object) -> None:
+    def __call__(self, *given: object) -> None:
+        """Look, the first time."""
         if torch.compiler.is_compiling():
             return
         look, self._look = self._look, None
         if look is not None:
-            look()
+            look(*given)
 
-    def __deepcopy__(self, memo: object) -> "_Once":
-        return _Once(None)
+    def __deepcopy__(self, memo: object) -> "FirstForwardHook":
+        return FirstForwardHook(None)
 
-    def __reduce__(self) -> tuple[type["_Once"], tuple[None]]:
-        return _Once, (None,)
+    def __reduce__(self) -> tuple[type["FirstForwardHook"], tuple[None]]:
+        return FirstForwardHook, (None,)
 
 
-def _compiled(module: torch.nn.Module) -> bool:
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Whether it runs as compiled code, by `torch.compile` or by its own `compile()`."""
     return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None  # noqa: SLF001

@@ -6,20 +6,30 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from trainperf.audit.memory_ledger import Trained
+from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, LoopKind
+from trainperf.core.readings import (
+    ALLREDUCE_SKEW_S,
+    OPTIMIZER_STEPS_PER_S,
+    PHASE_BACKWARD_S,
+    PHASE_OPTIMIZER_S,
+)
 from trainperf.core.steps.records import Scalar
 from trainperf.meters import METERS, Measure, Meter
 from trainperf.recording.cuda_events import events_of
 from trainperf.recording.device_clock import DeviceClock
 from trainperf.recording.guard import Guard
+from trainperf.recording.parallelism import data_parallel, not_covered
 from trainperf.recording.probes.base import Probe, scalars
 from trainperf.recording.probes.batches import SamplesProbe, TransferProbe
+from trainperf.recording.probes.collectives import CollectivesProbe
 from trainperf.recording.probes.compilation import CompileProbe
+from trainperf.recording.probes.contention import ContentionProbe, countable
 from trainperf.recording.probes.ddp import TailProbe
 from trainperf.recording.probes.device_marks import Mark, MarksProbe
+from trainperf.recording.probes.engine import EngineProbe, ScalingEngine
 from trainperf.recording.probes.garbage_collector import GarbageProbe
 from trainperf.recording.probes.loop_habits import ZeroGradProbe
 from trainperf.recording.probes.loss import LossProbe
@@ -28,6 +38,7 @@ from trainperf.recording.probes.memory_ledger import LedgerProbe
 from trainperf.recording.probes.pace import WAITS, PaceProbe, ProcessorWaitProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.schedulers import SchedulersProbe
+from trainperf.recording.probes.threads import ThreadsProbe
 from trainperf.recording.probes.tokens import MaskFunction, TokensProbe
 
 
@@ -43,6 +54,8 @@ FACTS_OF: dict[Measure, tuple[str, ...]] = {
         "reserved_bytes",
         "peak_bytes",
         "reserved_peak_bytes",
+        "alloc_retries",
+        "alloc_failures",
         "resident_bytes",
         "owned_bytes",
     ),
@@ -51,6 +64,9 @@ FACTS_OF: dict[Measure, tuple[str, ...]] = {
 """Facts whose probes cost the loop something, by the measurement that needs them."""
 
 EVERYTHING = frozenset(Measure)
+
+OF_TRAINING = frozenset({Measure.SCALER, Measure.TAIL, Measure.LOSS})
+"""What only a loop that trains has."""
 
 NOT_REQUESTED = "not requested: attach TrainPerf() for every measurement"
 CPU_COPIES_NOTHING = "not applicable (CPU): the batch is not copied anywhere"
@@ -73,8 +89,12 @@ class Objects:
     """Ranks on this machine, where the loop knows better than the launcher's environment."""
     precision: str = "this loop"
     """What uses no GradScaler, if none is used."""
+    strategy: str = ""
+    """What the loop's framework calls its way of using several ranks; empty without one."""
     loss_scale: float = 1.0
     """Undoes a division of the loss that the loop has applied already."""
+    loss_divided: bool = False
+    """Whether the loop divides each loss by the micro-batches of its step."""
     mask: MaskFunction | None = None
     run: Path | None = None
     """Where what is looked at once is written; `None` on every rank but the first."""
@@ -92,6 +112,8 @@ class Chosen:
     tail: TailProbe | None = None
     ledger: LedgerProbe | None = None
     tokens: TokensProbe | None = None
+    contention: ContentionProbe | None = None
+    threads: ThreadsProbe | None = None
     clock: DeviceClock | None = None
 
     def without(self, facts: Iterable[str], reason: str) -> None:
@@ -112,6 +134,16 @@ def meters_of(measures: frozenset[Measure]) -> list[Meter]:
     return [meter for meter in METERS if meter.measure is None or meter.measure in measures]
 
 
+def inapplicable(kind: LoopKind) -> dict[str, str]:
+    """Facts and readings that a loop of this kind cannot have, each with the reason."""
+    if kind.trains:
+        return {"latency_ns": NO_INFERENCE}
+    facts = (fact for measure in OF_TRAINING for fact in FACTS_OF[measure])
+    readings = (meter.name for meter in METERS if meter.measure in OF_TRAINING)
+    others = (PHASE_BACKWARD_S, PHASE_OPTIMIZER_S, OPTIMIZER_STEPS_PER_S, ALLREDUCE_SKEW_S)
+    return dict.fromkeys((*facts, *readings, *others), NO_TRAINING)
+
+
 def choose(objects: Objects, requested: frozenset[Measure]) -> Chosen:
     """The probes for what was requested and applies."""
     chosen = Chosen(clock=device_clock(objects.device))
@@ -120,15 +152,25 @@ def choose(objects: Objects, requested: frozenset[Measure]) -> Chosen:
         chosen.without((*FACTS_OF[measure], *readings), NOT_REQUESTED)
     facts = {fact for measure in requested for fact in FACTS_OF[measure]}
     if "loss" in facts:
-        chosen.loss = LossProbe(scale=objects.loss_scale, asynchronous=objects.device.type != "cpu")
+        chosen.loss = LossProbe(
+            scale=objects.loss_scale,
+            divided=objects.loss_divided,
+            asynchronous=objects.device.type != "cpu",
+        )
         chosen.probes.append(chosen.loss)
     if "tokens_effective" in facts:
         chosen.tokens = TokensProbe(objects.mask)
         chosen.probes += [SamplesProbe(), chosen.tokens]
     if "gc_ns" in facts:
-        chosen.probes += [GarbageProbe(), CompileProbe(objects.run)]
+        chosen.threads = ThreadsProbe()
+        chosen.probes += [GarbageProbe(), CompileProbe(objects.run), chosen.threads]
+    if "gc_ns" in facts and countable():
+        chosen.contention = ContentionProbe()
+        chosen.probes.append(chosen.contention)
     if "gc_ns" in facts and objects.schedulers:
         chosen.probes.append(SchedulersProbe(objects.schedulers))
+    if "gc_ns" in facts and objects.world_size > 1:
+        chosen.probes.append(CollectivesProbe())
     _device(chosen, facts, objects)
     _scaler(chosen, facts, objects)
     _tail(chosen, facts, objects)
@@ -176,8 +218,10 @@ def _machine(chosen: Chosen) -> list[Probe]:
 
 
 def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
-    scaler = objects.scaler
-    if not isinstance(scaler, torch.amp.GradScaler) or not scaler.is_enabled():
+    scaler, engine = objects.scaler, objects.module
+    if isinstance(engine, ScalingEngine) and engine.fp16_enabled():
+        chosen.probes += [EngineProbe(engine)] if "overflows" in facts else []
+    elif not isinstance(scaler, torch.amp.GradScaler) or not scaler.is_enabled():
         reason = f"not applicable: {objects.precision} uses no GradScaler"
         chosen.without(ScalerProbe.facts, reason)
     elif "overflows" in facts:
@@ -188,11 +232,12 @@ def _scaler(chosen: Chosen, facts: set[str], objects: Objects) -> None:
 def _tail(chosen: Chosen, facts: set[str], objects: Objects) -> None:
     if objects.world_size == 1:
         chosen.without(TailProbe.facts, ONE_RANK)
-    elif not isinstance(objects.module, DistributedDataParallel):
-        kind = type(objects.module).__name__
-        chosen.without(TailProbe.facts, f"not covered: {kind} is not DistributedDataParallel")
+        return
+    modules = data_parallel(objects.module)
+    if not modules:
+        chosen.without(TailProbe.facts, not_covered(objects.module, objects.strategy))
     elif "tail_ns" in facts:
-        chosen.tail = TailProbe(objects.module, _last_gradient(chosen.marks))
+        chosen.tail = TailProbe(modules, _last_gradient(chosen.marks))
         chosen.probes.append(chosen.tail)
 
 
@@ -200,7 +245,8 @@ def _ledger(chosen: Chosen, facts: set[str], objects: Objects) -> None:
     module, optimizers = objects.module, objects.optimizers
     if "peak_bytes" not in facts or not isinstance(module, torch.nn.Module):
         return
-    if len(optimizers) == 1:
+    # DeepSpeed's is a wrapper without torch's hooks.
+    if len(optimizers) == 1 and isinstance(optimizers[0], Optimizer):
         chosen.probes.append(ZeroGradProbe(optimizers[0]))
     if objects.run is not None:
         trained = Trained(

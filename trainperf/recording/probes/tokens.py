@@ -11,6 +11,7 @@ from trainperf.core.errors import ConfigError
 from trainperf.core.steps.records import Scalar
 from trainperf.recording.probes.base import Batch, RingProbe, add
 from trainperf.recording.probes.device_ring import Ring
+from trainperf.recording.probes.packed_rows import is_packed
 from trainperf.recording.recorder import Draft, Recorder
 
 
@@ -37,6 +38,9 @@ _MOST_UNCOUNTED = 64
 """Batches whose sequence lengths wait to be counted."""
 _MOST = 1 << 18
 """A mask of more tokens is summed at once."""
+
+_LOOKED_INTO = 8
+"""Batches that may say that their rows are packed: one of few sequences may have a row for each."""
 
 DISTINCT = 512
 """Sequence lengths that are counted one by one; of more, bins are counted."""
@@ -76,6 +80,9 @@ class TokensProbe(RingProbe):
         self._note = ""
         self._decided = False
         self._length: int | None = None
+        self._packed, self._to_look_into = False, _LOOKED_INTO
+        self.longest_tokens = 0
+        """Tokens if every batch were as wide as its longest sequence."""
         self._kept: torch.Tensor | None = None
         self._waiting: list[_Mask] = []
         self._held = 0
@@ -120,6 +127,9 @@ class TokensProbe(RingProbe):
         if mask is None or draft is None:
             return
         marks, ignored = mask
+        if self._to_look_into and not self._packed and isinstance(batch, Mapping):
+            self._to_look_into -= 1
+            self._packed = is_packed(batch, marks if ignored == 0 else marks != ignored)
         if marks.is_cpu and self._reads_host:
             self._keep(draft, marks, ignored)
             return
@@ -144,6 +154,7 @@ class TokensProbe(RingProbe):
     def fill(self, draft: Draft, rows: list[list[float]]) -> None:
         """Sum the step's lengths: a row is a micro-batch."""
         lengths = np.array([length for row in rows for length in row], dtype=np.int64)
+        self.longest_tokens += sum(int(max(row, default=0)) * len(row) for row in rows)
         add(draft, self._effective, int(lengths.sum()))
         self._count(lengths)
 
@@ -158,8 +169,13 @@ class TokensProbe(RingProbe):
         return {"tokens": self._note} if self._note else {}
 
     def config(self) -> dict[str, Scalar]:
-        """Tokens of a sequence in the first batch, padding included, as far as seen."""
-        return {} if self._length is None else {"sequence_length": self._length}
+        """Tokens of a row in the first batch, and whether rows are packed, as far as seen."""
+        config: dict[str, Scalar] = {}
+        if self._length is not None:
+            config["sequence_length"] = self._length
+        if self._packed:
+            config["packed_rows"] = True
+        return config
 
     def _mask(self, batch: Batch) -> tuple[torch.Tensor, int] | None:
         """A tensor of shape (sequences, tokens), and the value that means *does not count*."""
@@ -239,6 +255,7 @@ class TokensProbe(RingProbe):
         for (draft, *_), of_mask, width in zip(masks, rows.tolist(), tokens.tolist(), strict=True):
             add(draft, self._padded, of_mask * width)
             add(draft, self._effective, total[row + of_mask] - total[row])
+            self.longest_tokens += of_mask * int(lengths[row : row + of_mask].max(initial=0))
             row += of_mask
         self._uncounted.append(lengths)
         if len(self._uncounted) >= _MOST_UNCOUNTED:

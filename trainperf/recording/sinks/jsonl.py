@@ -1,31 +1,83 @@
-"""Sink that writes a rank's record file: whole lines, in order, flushed after every group."""
+"""Sink that writes a rank's record file: whole lines, in order, flushed after every group.
 
+A file of days is written in parts: a part that has got its size is left as it is, the next begins,
+and a process of low priority packs the one that was left.  Nothing of it is in a step's way.
+"""
+
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import BufferedWriter
 from pathlib import Path
 
-from trainperf.core import run_directory
+import trainperf
+from trainperf.core import run_directory, spool
+from trainperf.core.errors import ConfigError
+from trainperf.core.spool.mirror import PART_BYTES
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.recording.sinks.base import Outputs, Sink
+
+
+ROTATE_VARIABLE = "TRAINPERF_ROTATE"
+"""Environment variable: size at which a record file goes on in another part; 0 for never."""
+
+ROTATE_MB = 8.0
+"""Some 50,000 steps: what a reader has to take whole, and a crash leaves unpacked."""
+
+PACKER = "trainperf.core.steps.packing"
+"""The module that the child runs."""
+
+_LAST_S = 10.0
+"""How long the end of a fit waits for the child; it goes on by itself."""
 
 
 def sink_for(outputs: Outputs) -> Sink | None:
     """The record file of this rank, where there is a run directory."""
     if outputs.run is None:
         return None
-    attempt = run_directory.attempt()
-    return JsonlSink(run_directory.record_file(outputs.run, outputs.rank, attempt))
+    first = run_directory.record_file(outputs.run, outputs.rank, run_directory.attempt())
+    most = rotate_bytes()
+    if most and spool.url_of(outputs.run) is not None:
+        most = min(most, PART_BYTES)  # a part is then an object
+    return JsonlSink(first, most)
+
+
+def rotate_bytes() -> int:
+    """The size of a part; 0 for any.
+
+    Raises:
+        ConfigError: The environment variable holds no size.
+    """
+    text = os.environ.get(ROTATE_VARIABLE, "")
+    try:
+        megabytes = float(text or ROTATE_MB)
+    except ValueError:
+        megabytes = -1.0
+    if not 0 <= megabytes < float("inf"):
+        raise ConfigError(f"{ROTATE_VARIABLE}={text}: must be a size in MB, or 0; try 8")
+    return round(megabytes * 1e6)
 
 
 class JsonlSink(Sink):
-    """One rank's record file.  A full disk raises once here; the guard then switches it off."""
+    """One rank's record file.  A full disk raises once here; the guard then switches it off.
+
+    Args:
+        path: Its first part.
+        most: Bytes of a part before the next begins; 0 for any number.
+    """
 
     name = "run directory"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int = 0) -> None:
         self.path = path
+        self._most = most
+        self._part = 0
+        self._bytes = 0
         self._file: BufferedWriter | None = None
+        self._packer: subprocess.Popen[bytes] | None = None
 
     def begin(self, info: RunInfo) -> None:
         """Create the file, which must not exist, and write line 1."""
@@ -35,7 +87,10 @@ class JsonlSink(Sink):
 
     def rows(self, rows: Sequence[Row]) -> None:
         """One line per step."""
-        self._write(encode_rows(rows))
+        lines = encode_rows(rows)
+        if self._most and self._part_full(len(lines)):
+            self._rotate()
+        self._write(lines)
 
     def entries(self, entries: Sequence[Entry]) -> None:
         """One line each."""
@@ -51,7 +106,38 @@ class JsonlSink(Sink):
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self._packer is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._packer.wait(_LAST_S)
+
+    def _part_full(self, more: int) -> bool:
+        return self._file is not None and self._bytes + more > self._most
+
+    def _rotate(self) -> None:
+        """Leave the part, begin the next, and have what was left packed."""
+        if self._file is None:
+            return
+        self._file.close()
+        self._part, self._bytes = self._part + 1, 0
+        name = run_directory.record_part(self.path.name, self._part)
+        self._file = self.path.with_name(name).open("xb")
+        if self._packer is None or self._packer.poll() is not None:
+            with suppress(OSError):  # it stays as it is, until the next time
+                self._packer = _packing(self.path)
 
     def _write(self, data: bytes) -> None:
         if self._file is not None:
-            self._file.write(data)
+            self._bytes += self._file.write(data)
+
+
+def _packing(first: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 ourselves
+        [sys.executable, "-m", PACKER, str(first.resolve())],
+        # There a user's own `queue.py` does not stand in for the standard library's.
+        cwd=Path(trainperf.__file__).parents[1],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is meant for the fit
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from trainperf.core.steps.records import RunInfo
 from trainperf.meters.fold import Reading
 from trainperf.recording.sinks.base import MetricsLogger, Outputs, Sink
-from trainperf.recording.sinks.tensorboard import layout, scalars
+from trainperf.recording.sinks.tensorboard import layout, scalars, scalars_of_all_ranks
 
 
 def sink_for(outputs: Outputs) -> Sink | None:
@@ -39,7 +39,14 @@ class LoggerSink(Sink):
 
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """One call per logger."""
-        values = scalars(readings, self._ranks)
+        self._log(scalars(readings, self._ranks))
+
+    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """As `readings`, under tags of their own."""
+        del step
+        self._log(scalars_of_all_ranks(readings))
+
+    def _log(self, values: dict[str, float]) -> None:
         if not values:
             return
         for logger in self._loggers:

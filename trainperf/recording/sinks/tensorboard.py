@@ -78,6 +78,15 @@ def scalars(readings: Mapping[str, Reading], ranks: int = 1) -> dict[str, float]
     }
 
 
+def scalars_of_all_ranks(readings: Mapping[str, Reading]) -> dict[str, float]:
+    """Tags and values of live readings over all ranks; whole fits have `scalars`."""
+    return {
+        f"{PREFIX}all_ranks/{name}": float(reading.value)
+        for name, reading in readings.items()
+        if reading.value is not None
+    }
+
+
 def sink_for(outputs: Outputs) -> Sink | None:
     """One for the writer, on the first rank."""
     if outputs.writer is None or outputs.rank != 0:
@@ -102,4 +111,9 @@ class TensorBoardSink(Sink):
     def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
         """One scalar per reading that has a value."""
         for tag, value in scalars(readings, self._ranks).items():
+            self._writer.add_scalar(tag, value, step)
+
+    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """As `readings`, under tags of their own."""
+        for tag, value in scalars_of_all_ranks(readings).items():
             self._writer.add_scalar(tag, value, step)

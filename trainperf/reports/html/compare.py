@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 
 import numpy as np
 
+from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summary.loss_parity import LossCurve, Parity, Unit
-from trainperf.comparison.compared_run import ComparedRun, read_run
+from trainperf.analysis.summary.run_folds import FEW_RANKS
+from trainperf.comparison.compared_run import ComparedRun, read_opened
 from trainperf.comparison.results import Comparison, ReadingChange, TraceDifference
+from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.formatting.html.figures import Axis, Frame, Point, bar, box, curve, keys, short
 from trainperf.core.formatting.html.markup import (
     Markup,
@@ -30,7 +33,6 @@ from trainperf.reports.comparison import (
     loss_sentence,
     notes,
     row,
-    setting,
     settings_sentence,
     speed,
 )
@@ -46,6 +48,7 @@ from trainperf.reports.html.forest import (
 )
 from trainperf.reports.html.step_times import WallsFold, beside, pooled
 from trainperf.reports.run.rows import phase_rows
+from trainperf.reports.surroundings import setting
 
 
 _GOOD = {"faster": "good", "slower": "bad", "loss differs": "bad"}
@@ -60,6 +63,11 @@ class RunSide:
 
     runs: Sequence[ComparedRun]
     walls: Sequence[WallsFold]
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[ComparedRun, WallsFold]]) -> "RunSide":
+        """Of its repeats."""
+        return cls(runs=[run for run, _ in runs], walls=[walls for _, walls in runs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +85,27 @@ class Pair:
         return f"before: {comparison.before.name}", f"after: {comparison.after.name}"
 
 
-def read(*paths: Path) -> RunSide:
-    """Read the repeats of one run.
+def read(sides: Sequence[Sequence[Run]], engine: Engine | None = None) -> list[RunSide]:
+    """Read the repeats of each side; by the *engine*, where there is one, several runs at a time.
 
-    Raises:
-        RunError: One of them is no run directory.
+    Runs of many ranks are read one after the other, several files at a time.
     """
-    walls = [WallsFold() for _ in paths]
-    runs = [read_run(path, observers=[fold]) for path, fold in zip(paths, walls, strict=True)]
-    return RunSide(runs=runs, walls=walls)
+    every = [run for side in sides for run in side]
+    small = in_order(engine, _read, [run for run in every if len(run.ranks) <= FEW_RANKS])
+    runs = (next(small) if len(run.ranks) <= FEW_RANKS else _read(run, engine) for run in every)
+    return [RunSide.of(list(islice(runs, len(side)))) for side in sides]
+
+
+def _read(run: Run, engine: Engine | None = None) -> tuple[ComparedRun, WallsFold]:
+    walls = WallsFold()
+    return read_opened(run, observers=[walls], engine=engine), walls
 
 
 def render(pairs: Sequence[Pair]) -> str:
     """The whole page; of several comparisons one below the other."""
     title = " · ".join(dict.fromkeys(pair.comparison.after.name for pair in pairs))
     several = [_overview(pairs)] if len(pairs) > 1 else []
-    parts = [part for pair in pairs for part in _sections(pair)]
+    parts = [part for pair in pairs for part in sections(pair)]
     return page(f"{title} · trainperf compare", *several, *parts)
 
 
@@ -114,7 +127,8 @@ def _overview(pairs: Sequence[Pair]) -> Markup:
     )
 
 
-def _sections(pair: Pair) -> list[Markup]:
+def sections(pair: Pair) -> list[Markup]:
+    """A comparison, the verdict first."""
     comparison = pair.comparison
     sides = (pair.before, pair.after)
     curves = [[run.losses for run in side.runs] for side in sides]

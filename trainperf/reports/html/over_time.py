@@ -161,7 +161,7 @@ _USUAL = 0.95
 _MASKED = "tokens"
 _SAY: dict[str, Callable[[float], str]] = {"s": duration, "B": size, "1": share}
 
-_LEVELS = frozenset({"loss"})
+_LEVELS = frozenset({"loss", "machine_clock", "machine_heat"})
 """Charts of which the level counts for nothing: their axis need not begin at 0."""
 
 

@@ -1,14 +1,20 @@
 """The page of a run, `report.html`: the answer first, then every figure behind it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
+import msgspec
+
+from trainperf.analysis.effort.decisions import with_estimates
+from trainperf.analysis.effort.estimates import Estimates
 from trainperf.analysis.rules.base import Evidence
 from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.replay import Replay
 from trainperf.analysis.summarize import examine
-from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.analysis.summary.machine_facts import Prices
+from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.memory import MemoryLedger
+from trainperf.core.engines.base import Engine
 from trainperf.core.formatting.html.figures import bar, keys
 from trainperf.core.formatting.html.markup import (
     Markup,
@@ -22,9 +28,12 @@ from trainperf.core.formatting.html.markup import (
 )
 from trainperf.core.formatting.html.palette import FIT_PARTS
 from trainperf.core.formatting.table import Table
-from trainperf.core.formatting.units import Scale, duration, fine_share, plural, size
-from trainperf.core.readings import ALLREDUCE_TAIL_S
+from trainperf.core.formatting.units import Scale, fine_share, size
+from trainperf.core.loop_kind import imported_from
+from trainperf.core.places import AnyPath
+from trainperf.core.readings import STEP_S
 from trainperf.core.run_directory import REPORT, write_atomically
+from trainperf.meters.fold import not_covered
 from trainperf.reports.html.captures import captures
 from trainperf.reports.html.components import (
     facts,
@@ -37,10 +46,13 @@ from trainperf.reports.html.components import (
     shown,
 )
 from trainperf.reports.html.over_time import absent, drawable, drawn, over_time
+from trainperf.reports.html.ranks import ranks
 from trainperf.reports.html.roof import roof, why_not
 from trainperf.reports.html.step_times import WallsFold, histogram
 from trainperf.reports.html.tried import tried
 from trainperf.reports.layout.finding_view import NO_FINDING
+from trainperf.reports.run.effort_view import of_effort
+from trainperf.reports.run.machine_view import of_machine
 from trainperf.reports.run.rows import PhaseRow, excluded
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import (
@@ -52,6 +64,7 @@ from trainperf.reports.run.tables import (
     of_step,
 )
 from trainperf.reports.series.columns import SeriesFold
+from trainperf.reports.series.machine import MACHINE_KEYS, MachineTracks
 from trainperf.reports.series.steps import Series, series
 
 
@@ -60,6 +73,7 @@ MOST_GROUPS = 256
 
 _OF_RANKS = frozenset({"tail", "skew"})
 _OF_MEMORY = frozenset({"memory"})
+_ELSEWHERE = _OF_RANKS | _OF_MEMORY | MACHINE_KEYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +85,22 @@ class PageData:
     walls: WallsFold
 
 
-def load_page_data(run: Run, *, now_s: float | None = None) -> PageData:
-    """Read a run once, in constant memory; *now_s* as for `examine`."""
-    fold, walls = SeriesFold(most=MOST_GROUPS), WallsFold()
-    evidence = examine(run, now_s=now_s, observers=(fold, walls))
-    charts = series(fold.groups, evidence.summary, None)
+def load_page_data(
+    run: Run,
+    *,
+    now_s: float | None = None,
+    engine: Engine | None = None,
+    prices: Prices | None = None,
+    estimates: Estimates | None = None,
+) -> PageData:
+    """Read a run once, in constant memory; *now_s* and *engine* as for `examine`."""
+    replay, walls = Replay(run), WallsFold()
+    fold = SeriesFold(most=MOST_GROUPS, beside=MachineTracks(replay).columns)
+    evidence = examine(run, now_s=now_s, replay=replay, observers=(fold, walls), engine=engine)
+    priced = msgspec.structs.replace(evidence.summary, prices=prices)
+    priced = priced if estimates is None else with_estimates(priced, estimates)
+    evidence = replace(evidence, summary=priced)
+    charts = series(fold.groups, priced, None)
     return PageData(evidence=evidence, series=charts, walls=walls)
 
 
@@ -83,30 +108,31 @@ def render(data: PageData) -> str:
     """The whole page.  Every name that came from a user is escaped."""
     summary = data.evidence.summary
     view = run_view(summary)
-    rest = frozenset(chart.key for chart in data.series.charts) - _OF_RANKS - _OF_MEMORY
+    rest = frozenset(chart.key for chart in data.series.charts) - _ELSEWHERE
     return page(
         f"{summary.run.name} · trainperf",
         first(view),
         section(
             "Where a step goes", breakdown(view), _tables([*of_lines(summary), *of_loader(summary)])
         ),
-        section("What to change", findings(view)),
+        section("What to change", _tables(of_effort(summary)), findings(view)),
         section("What was tried", tried(summary.trials, running=summary.run.state == "running")),
         section("How long the steps took", _steps(data)),
-        section("Other measurements over the fit", _curves(data, rest)),
+        section(f"Other measurements over the {view.whole}", _curves(data, rest)),
         section("Ranks", ranks(summary, view), _of_ranks(data)),
         section("Memory", _memory(summary), _curves(data, _OF_MEMORY)),
+        section("The machine", _tables(of_machine(summary))),
         section("Speed of light", _light(data)),
         section("torch.compile", _tables(of_compilation(summary))),
         section("Captures", captures(summary, data.evidence.captures)),
-        section("The whole fit", fit(view)),
+        section(f"The whole {view.whole}", fit(view)),
         section("All readings", _readings(view)),
         section("The run", _settings(summary)),
         tag("footer", text(f"trainperf · {summary.run.path}")),
     )
 
 
-def save(data: PageData, run: Path) -> None:
+def save(data: PageData, run: AnyPath) -> None:
     """Write the page into the directory *run*, whole or not at all.
 
     Raises:
@@ -120,12 +146,17 @@ def _steps(data: PageData) -> Markup:
     if steps is None:
         return not_measured("no step was recorded")
     why = excluded(data.evidence.summary)
+    above = paragraph(f"The rows above the bars are {why}." if why else "", "soft small")
+    single = data.evidence.summary.reading(STEP_S)
+    if single is not None and not_covered(single):
+        above = not_measured(single.reason or "")
     return Markup(
-        heading("Phases over the fit")
+        heading(f"Phases over the {data.evidence.summary.run.loop.whole}")
         + over_time(steps)
+        + _curves(data, MACHINE_KEYS)
         + heading("Distribution")
         + histogram(data.walls)
-        + paragraph(f"The rows above the bars are {why}." if why else "", "soft small")
+        + above
     )
 
 
@@ -160,6 +191,8 @@ def _light(data: PageData) -> Markup:
 
 
 def _audit(summary: Summary) -> str:
+    if imported_from(summary.run.config):
+        return "the run was imported from a log"
     return f"needs an audit of one step: {summary.run.loop.audit}"
 
 
@@ -209,7 +242,12 @@ def _readings(view: RunView) -> Markup:
 
 def _settings(summary: Summary) -> Markup:
     run = summary.run
-    groups = (("Settings", run.config), ("Hardware", run.hardware), ("Software", run.software))
+    groups = (
+        ("Settings", run.config),
+        ("Hardware", run.hardware),
+        ("Software", run.software),
+        ("Environment", run.environment),
+    )
     grids = []
     for name, entries in groups:
         rows = [
@@ -219,60 +257,6 @@ def _settings(summary: Summary) -> Markup:
             grid = table(("\u00a0", "\u00a0"), rows, words=(0, 1))
             grids.append(tag("div", heading(name), grid))
     return tag("div", *grids, kind="grid") if grids else Markup("")
-
-
-MOST_RANKS = 32
-"""In a table; of more the first and the last."""
-
-_POINTS = {"backward": "at the all-reduce, in backward", "loop": "before every fetch, in the loop"}
-
-
-def ranks(summary: Summary, view: RunView) -> Markup:
-    """Waits rank by rank; for a single rank why there are none."""
-    if len(summary.run.ranks) < 2 and summary.run.world_size < 2:
-        return paragraph("One rank: no waiting for other ranks.", "soft")
-    points = "".join(_point(summary, point) for point in summary.synchronisation)
-    why = summary.readings[ALLREDUCE_TAIL_S].reason or "not measured in this run"
-    nothing = "" if points else missing([("All-reduce tail", why)])
-    rows = [(str(row.rank), *row.cells) for row in view.rank_rows]
-    return Markup(
-        bullets(view.late)
-        + points
-        + nothing
-        + heading("A steady step, rank by rank")
-        + table(("rank", *view.rank_columns), _some(rows))
-    )
-
-
-def _point(summary: Summary, point: SyncPoint) -> str:
-    """What each rank waits: the part that even the last one does, and the rest."""
-    longest = max(point.wait_s)
-    if longest <= 0:
-        return ""
-    rows = []
-    for rank, wait in zip(summary.run.ranks, point.wait_s, strict=True):
-        skew = wait - point.transfer_s
-        bars = meter(point.transfer_s / longest, "b7") + meter(skew / longest * 0.98, "b1")
-        rows.append((str(rank), Markup(bars), duration(wait), duration(skew)))
-    caption = (
-        f"Mean over {plural(point.n, 'steady step')}. Grey: the transfer, "
-        f"{duration(point.transfer_s)}, which every rank waits for. Orange: the skew, the wait for "
-        f"the last rank; the first to arrive loses {duration(point.lost_s)} per step on average."
-    )
-    return (
-        heading(f"Wait {_POINTS.get(point.point, f'at {point.point}')}")
-        + table(("rank", "\u00a0", "wait", "skew"), _some(rows), words=(0, 1))
-        + paragraph(caption, "soft small")
-    )
-
-
-def _some(rows: Sequence[tuple[str | Markup, ...]]) -> Sequence[tuple[str | Markup, ...]]:
-    """The first and the last of many ranks."""
-    if len(rows) <= MOST_RANKS:
-        return rows
-    half = MOST_RANKS // 2
-    between = (f"… {len(rows) - MOST_RANKS:,} more …", *[""] * (len(rows[0]) - 1))
-    return [*rows[:half], between, *rows[-half:]]
 
 
 def first(view: RunView) -> Markup:
@@ -325,8 +309,10 @@ def fit(view: RunView) -> Markup:
         (Markup(_key(colour) + text(part.name)), part.value, fine_share(fraction))
         for part, (fraction, colour, _) in zip(view.fit, parts, strict=True)
     ]
-    whole = ("fit", view.fit_time, "")
-    return Markup(bar(parts, "the time of the fit") + table(("", "time", "share"), [*rows, whole]))
+    whole = (view.whole, view.fit_time, "")
+    return Markup(
+        bar(parts, f"the time of the {view.whole}") + table(("", "time", "share"), [*rows, whole])
+    )
 
 
 def _phase(row: PhaseRow, longest: float) -> tuple[str | Markup, ...]:

@@ -6,6 +6,7 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.run.job_block import WALL, JobBlock
 from trainperf.core.formatting.html.figures import (
     Axis,
     Frame,
@@ -27,7 +28,7 @@ from trainperf.core.formatting.html.markup import Markup
 from trainperf.core.formatting.units import duration, plural, words
 from trainperf.core.phases import DISQUALIFYING, TAGS
 from trainperf.core.stats.quantiles import GROWTH, Distribution
-from trainperf.core.steps.block import Column, StepBlock
+from trainperf.core.steps.block import MEAN_OF, Column
 from trainperf.reports.html.components import SIDES
 
 
@@ -43,11 +44,15 @@ class WallsFold:
         self.left_out: dict[str, Distribution] = {}
         """By the tag's label."""
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: one block a rank, empty for one that took no part."""
-        present = [block for block in blocks if len(block)]
-        walls = np.maximum.reduce([block.wall_ns for block in present]) / 1e9
-        left = present[0].tags & DISQUALIFYING
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks."""
+        single = job.first.fact(MEAN_OF)
+        if single is not None and not (single == 1).all():
+            job = job.select(single == 1)
+        if not len(job.first):
+            return
+        walls = job.over.largest[WALL] / 1e9
+        left = job.first.tags & DISQUALIFYING
         self.steady = _with(self.steady, walls[left == 0])
         for tag in TAGS:
             mine = (left & tag) != 0

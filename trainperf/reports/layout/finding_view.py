@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trainperf.core.findings import Effort, Finding, Level
+from trainperf.core.findings import Finding, Level
 from trainperf.core.formatting.escape import markdown as safe
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import at_most, share, times
+from trainperf.core.formatting.units import at_most, plural, times
 from trainperf.core.formatting.wrap import wrapped
 
 
@@ -23,9 +23,8 @@ CONFIRM = "how to confirm"
 
 NO_FINDING = "No clear bottleneck."
 """In place of findings."""
-
-HOURS: dict[Effort, float] = {"minutes": 1.0, "hours": 6.0, "days": 24.0}
-"""Hours of work an effort counts as, with the run that proves it: round figures, for ordering."""
+NO_FINDING_IN_LOG = "No clear bottleneck in what the log holds."
+"""The same of an imported log."""
 
 
 class FindingRow(msgspec.Struct, frozen=True, array_like=True):
@@ -43,8 +42,8 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     gain: str
     """The measured one, e.g. `measured 1.38× [1.33–1.43]`; else the largest possible, and the usual
-    one where the corpus shows one, e.g. `at most 1.67× faster, usually 1.31–1.58× (corpus)`; empty
-    where no bound is known."""
+    one where the corpus shows one, e.g. `at most 1.67× faster, usually 1.31–1.58× (3 scripts)`;
+    empty where no bound is known."""
     bound: str
     """The same without the usual one, for where there is room for one line."""
     evidence: tuple[str, ...]
@@ -61,14 +60,19 @@ class FindingView(msgspec.Struct, frozen=True, kw_only=True):
         return next((row.text for row in self.rows if row.label == label), "")
 
 
-def finding_view(finding: Finding) -> FindingView:
-    """Put a finding into words."""
-    lines = (
-        (NEXT, finding.action),
-        (WHERE, finding.where),
-        (EFFORT, effort(finding)),
-        (CONFIDENCE, f"{finding.confidence} ({finding.severity} severity)"),
-        (CONFIRM, finding.confirm),
+def finding_view(finding: Finding, answers: Sequence[FindingRow] = ()) -> FindingView:
+    """Put a finding into words.
+
+    Args:
+        finding: Of a run or of a trace.
+        answers: Of a run: what it returns on the effort, in rows; its effort is one of them.
+    """
+    rows = (
+        FindingRow(NEXT, finding.action),
+        FindingRow(WHERE, finding.where),
+        *(answers or (FindingRow(EFFORT, finding.effort),)),
+        FindingRow(CONFIDENCE, f"{finding.confidence} ({finding.severity} severity)"),
+        FindingRow(CONFIRM, finding.confirm),
     )
     return FindingView(
         id=finding.id,
@@ -77,7 +81,7 @@ def finding_view(finding: Finding) -> FindingView:
         gain=gain(finding),
         bound=_bound(finding),
         evidence=tuple(map(plain, finding.evidence)),
-        rows=tuple(FindingRow(label, plain(text)) for label, text in lines if text),
+        rows=tuple(FindingRow(row.label, plain(row.text)) for row in rows if row.text),
     )
 
 
@@ -114,30 +118,12 @@ def _bound(finding: Finding) -> str:
 
 
 def _usually(finding: Finding) -> str:
-    """What the same change gained in the corpus of scripts."""
+    """What the same change gained in so many scripts of the corpus."""
     if finding.expected_gain is None:
         return ""
     low, high = map(times, finding.expected_gain)
     usual = f"about {high}" if low == high else f"{low.removesuffix('×')}–{high}"
-    return f", usually {usual} (corpus)"
-
-
-def effort(finding: Finding) -> str:
-    """E.g. `minutes; saves up to 37 % of the step per hour of work`."""
-    saved = return_per_hour(finding)
-    if not saved:
-        return finding.effort
-    if finding.measured_gain is not None:
-        return f"{finding.effort}; saves {share(saved)} of the step per hour of work"
-    return f"{finding.effort}; saves up to {share(saved)} of the {finding.scope} per hour of work"
-
-
-def return_per_hour(finding: Finding) -> float | None:
-    """Share of its scope's time that an hour of work saves, or saves at most; else `None`."""
-    tried = finding.measured_gain
-    if tried is not None:
-        return max(0.0, 1 - 1 / tried.speedup) / HOURS[finding.effort]
-    return None if finding.fraction is None else finding.fraction / HOURS[finding.effort]
+    return f", usually {usual} ({plural(finding.expected_from, 'script')})"
 
 
 def to_act_on(findings: Sequence[Finding]) -> list[Finding]:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from trainperf.analysis.doctor import Checkup
+from trainperf.analysis.run.trial_offers import OfferedTrial
 from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.comparison.bisection import Bisection
 from trainperf.comparison.results import Comparison, encode_comparison
 from trainperf.core.artifacts.trials import Trials
+from trainperf.reports.explanations import Explanation
 from trainperf.traces.results import TraceReport
 
 
@@ -21,6 +24,16 @@ def comparison_json(comparisons: Sequence[Comparison]) -> str:
     return encode_comparison(tuple(comparisons)).decode()
 
 
+def comparison_line(comparisons: Sequence[Comparison]) -> str:
+    """The same on one line."""
+    return msgspec.json.encode(comparisons).decode() + "\n"
+
+
+def bisection_json(bisection: Bisection) -> str:
+    """`{"end", "first_slow", "change", "verdict", "candidates", "steps", …}` on one line."""
+    return msgspec.json.encode(bisection).decode() + "\n"
+
+
 def checkup_json(checkup: Checkup) -> str:
     """`{"checks": [{"id", "title", "status", "evidence", "action"}]}`."""
     return _indented(checkup)
@@ -29,6 +42,16 @@ def checkup_json(checkup: Checkup) -> str:
 def trials_json(trials: Trials) -> str:
     """`{"baseline": {…}, "trials": […]}`, exactly `trials.json`: changes, then ceilings."""
     return _indented(trials)
+
+
+def offers_json(offers: Sequence[OfferedTrial]) -> str:
+    """`[{"id", "kind", "does", "applies", "why_not"}]`."""
+    return _indented(offers)
+
+
+def explanations_json(entries: Sequence[Explanation]) -> str:
+    """`[{"kind", "id", "means", "measured", "wrong", "confirm", …}]`."""
+    return _indented(entries)
 
 
 def trace_json(reports: Sequence[TraceReport]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from trainperf.core.artifacts.trials import TrialResult, Trials, TrialVerdict
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.units import as_fast, duration, plural, share, times
+from trainperf.core.formatting.units import as_fast, duration, plural, share, size, times
 
 
 _MARKS: dict[TrialVerdict, str] = {
@@ -27,6 +27,9 @@ _CEILING = "≤"
 
 NOTHING_TO_GAIN = 1.02
 """A ceiling at or below it is not worth a change."""
+
+OTHER_MEMORY = 0.05
+"""A share of the peak by which it must change to be mentioned."""
 
 SLOW_FIRST_STEP = 10.0
 """A first step is mentioned from so many usual steps on."""
@@ -49,7 +52,7 @@ class TrialRow(msgspec.Struct, frozen=True, kw_only=True):
     interval: str
     """E.g. `[1.33–1.43]`."""
     verdict: str
-    """In words; of a ceiling what it brings at most."""
+    """In words; what it brings at most, where that is all that is known or to be said."""
     loss: str
     """E.g. `2.31 → 2.52`; empty where it was not compared."""
     lines: tuple[AppliedLine, ...]
@@ -141,11 +144,16 @@ def _answer(trials: Trials) -> str:
     changes = [trial for trial in trials.trials if trial.kind == "change" and trial.counts]
     if not changes:
         return "Nothing was measured." if trials.trials else "Nothing was tried."
-    undecided = sum(trial.verdict == "undecided" for trial in changes)
+    undecided = sum(_may_gain(trial) for trial in changes)
     if undecided == len(changes):
         return f"Nothing was decided: {plural(undecided, 'change')} may be faster or slower."
     doubt = f"; {plural(undecided, 'change')} undecided" if undecided else ""
     return f"Nothing that was tried is faster here{doubt}."
+
+
+def _may_gain(trial: TrialResult) -> bool:
+    """Whether more time may show that it is faster."""
+    return trial.verdict == "undecided" and not trial.little_to_gain
 
 
 def _lines(best: TrialResult, trials: Sequence[TrialResult]) -> Iterator[AppliedLine]:
@@ -158,13 +166,13 @@ def _lines(best: TrialResult, trials: Sequence[TrialResult]) -> Iterator[Applied
 def _row(trial: TrialResult, trials: Trials) -> TrialRow:
     usual_s = None if trials.baseline is None else trials.baseline.step_s
     shown = trial.resolved
-    ceiling = trial.kind == "ceiling" and shown
+    bounded = trial.kind == "ceiling" or (trial.verdict == "undecided" and trial.little_to_gain)
     return TrialRow(
         id=trial.id,
         title=plain(trial.title),
         speedup=times(trial.speedup or 1.0) if shown else "",
         interval=f"[{_ends(trial)}]" if shown else "",
-        verdict=ceiling_sentence(trial) if ceiling else trial.verdict,
+        verdict=ceiling_sentence(trial) if bounded and shown else trial.verdict,
         loss=_losses(trial),
         lines=tuple(_lines(trial, trials.trials)),
         note=plain("; ".join(_row_notes(trial, usual_s))),
@@ -188,6 +196,9 @@ def _row_notes(trial: TrialResult, usual_s: float | None) -> Iterator[str]:
     if trial.low and trial.high and not trial.resolved:
         spread = math.sqrt(trial.high / trial.low) - 1
         yield f"± {share(spread)} after {plural(trial.pairs, 'pair')} of blocks"
+    before, after = trial.memory_before, trial.memory_after
+    if before and after and abs(after / before - 1) >= OTHER_MEMORY:
+        yield f"peak memory {size(before)} → {size(after)}"
     if usual_s and (trial.first_step_s or 0.0) > SLOW_FIRST_STEP * usual_s:
         yield f"first step {duration(trial.first_step_s or 0.0)}"
 
@@ -200,9 +211,17 @@ def _notes(trials: Trials, *, running: bool) -> Iterator[str]:
     yield f"{plural(tried, 'trial')} in {duration(trials.took_s)}{blocks}"
     if trials.restored:
         yield f"put back after each: {trials.restored}"
-    undecided = sum(trial.verdict == "undecided" for trial in trials.trials)
+    undecided = [trial for trial in trials.trials if _may_gain(trial)]
     if undecided:
-        yield f"{undecided} undecided: more time (--minutes) or a quieter machine decides them"
+        first = max(undecided, key=lambda trial: (trial.kind == "change", trial.high or 0.0))
+        more = f"--minutes 5 --only {first.id}"
+        yield f"{len(undecided)} undecided: more time decides them ({more}), or a quieter machine"
+    best, widest = trials.best, _widest(trials)
+    if best is not None and widest is not None and (widest.low or 0.0) > (best.high or 0.0):
+        yield (
+            f"more is left than that: {widest.title}, {ceiling_sentence(widest)}; trainperf report "
+            "shows what that time is spent on"
+        )
     faster = [t for t in trials.trials if t.kind == "change" and t.verdict == "faster"]
     if len(faster) > 1 and not any(trial.parts for trial in trials.trials):
         yield "the fastest were not tried together: no time was left, or they exclude each other"
@@ -213,6 +232,12 @@ def _notes(trials: Trials, *, running: bool) -> Iterator[str]:
         )
 
 
+def _widest(trials: Trials) -> TrialResult | None:
+    """The ceiling that leaves most; `None` without any."""
+    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and t.resolved]
+    return max(ceilings, key=lambda trial: trial.high or 0.0, default=None)
+
+
 def _next(trials: Trials) -> str:
     if trials.best is not None:
         before = f'"{trials.script}"' if trials.script else "BEFORE"
@@ -220,8 +245,7 @@ def _next(trials: Trials) -> str:
             "write these lines into a copy of the script, then check both over whole trainings: "
             f"trainperf prove {before} AFTER"
         )
-    ceilings = [t for t in trials.trials if t.kind == "ceiling" and t.counts and t.resolved]
-    widest = max(ceilings, key=lambda trial: trial.high or 0.0, default=None)
+    widest = _widest(trials)
     if widest is not None and (widest.high or 0.0) > NOTHING_TO_GAIN:
         return (
             f"the largest ceiling is {widest.title} ({ceiling_sentence(widest)}): "

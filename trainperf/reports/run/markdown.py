@@ -22,7 +22,7 @@ def render(summary: Summary) -> str:
         _phases(view.phases),
         "  \n".join(map(safe, view.why)),
         _bullets(f"{fact.name}: {fact.value}" for fact in view.facts),
-        _bullets(f"skew: {late}" for late in view.late),
+        _bullets([*(f"skew: {late}" for late in view.late), *view.ranks_lost]),
         _fit(view),
         *map(_details, tables(summary)),
         "\n".join(starmap(finding_markdown, enumerate(view.findings, start=1))),
@@ -42,7 +42,9 @@ def _phases(phases: Sequence[PhaseRow]) -> str:
 
 def _fit(view: RunView) -> str:
     rows = tuple((part.name, part.value) for part in view.fit)
-    return markdown_table(Table(head=("the fit", view.fit_time), rows=rows)) if rows else ""
+    return (
+        markdown_table(Table(head=(f"the {view.whole}", view.fit_time), rows=rows)) if rows else ""
+    )
 
 
 def _details(table: Table) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from trainperf.analysis.summary.link import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.analysis.summary.trace_agreement import steps_of
 from trainperf.core import readings
@@ -20,12 +21,20 @@ from trainperf.core.formatting.units import (
     size,
     words,
 )
-from trainperf.core.loop_kind import PLAIN
+from trainperf.core.loop_kind import imported_from
 from trainperf.core.phases import GAPS, PHASES, Phase
 from trainperf.core.steps.records import NOT_CLOSED
+from trainperf.meters.fold import not_covered
 
 
-DEVICES = {"cpu": "CPU", "cuda": "CUDA", "xpu": "XPU", "mps": "MPS", "hpu": "HPU"}
+DEVICES = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    "xpu": "XPU",
+    "mps": "MPS",
+    "hpu": "HPU",
+    "unknown": "device not in the log",
+}
 
 _TRACES = "captures"
 """Note that lists the traces written; the others are sentences."""
@@ -38,6 +47,9 @@ _MOST_ANSWERS = 3
 
 OURS = "trainperf itself, in end_step()"
 """What a loop of one's own spends in hooks."""
+
+_TRAINING = (Phase.BACKWARD, Phase.OPTIMIZER)
+"""Phases that an inference loop has not."""
 
 _NOTHING = 0.001
 """Share of a step below which a batch was not moved."""
@@ -79,7 +91,8 @@ def about(summary: Summary) -> str:
     """Ranks and device, e.g. `2 ranks · CUDA`."""
     run = summary.run
     device = DEVICES.get(run.device, run.device)
-    return f"{plural(len(run.ranks), 'rank')} · {plain(device)}"
+    kind = "" if run.loop.trains else f"{run.loop.name} · "
+    return f"{kind}{plural(len(run.ranks), 'rank')} · {plain(device)}"
 
 
 def phase_rows(summary: Summary) -> list[PhaseRow]:
@@ -103,6 +116,7 @@ def phase_rows(summary: Summary) -> list[PhaseRow]:
             absent=_absent(summary, phase, spent_s / step_s),
         )
         for phase, spent_s in zip(PHASES, seconds, strict=True)
+        if summary.run.loop.trains or phase not in _TRAINING
     ]
 
 
@@ -118,12 +132,15 @@ def facts(summary: Summary) -> list[NamedValue]:
     entries = (
         _tokens(summary),
         _samples(summary),
+        _batches(summary),
         _fact(summary, readings.PADDING_FRACTION, "padding", fine_share),
         _lengths(summary),
         _overflow(summary),
-        _fact(summary, readings.FIRST_STEP_S, "first step", duration),
-        _fact(summary, readings.STEP_P95_S, "p95", duration),
-        _fact(summary, readings.STEP_P99_S, "p99", duration),
+        # In a window the first step is another one.
+        None
+        if summary.run.window
+        else _fact(summary, readings.FIRST_STEP_S, "first step", duration),
+        *_percentiles(summary),
         _fact(summary, readings.ALLREDUCE_TAIL_S, "all-reduce tail", duration),
         _fact(summary, readings.HOST_BOUND_FRACTION, "host-bound steps", share),
         _fact(summary, readings.MEMORY_PEAK_BYTES, "peak memory", size),
@@ -136,7 +153,19 @@ def facts(summary: Summary) -> list[NamedValue]:
             lambda spent: f"{duration(spent)}/step",
         ),
     )
-    return [*(entry for entry in entries if entry is not None), *_titled(summary)]
+    others = [entry for entry in entries if entry is not None]
+    titled = _titled(summary)
+    return [*others, *titled] if summary.run.loop.trains else [*titled, *others]
+
+
+def _percentiles(summary: Summary) -> tuple[NamedValue | None, ...]:
+    """Of the step; an inference loop has those of its latency among the titled readings."""
+    if not summary.run.loop.trains:
+        return ()
+    return (
+        _fact(summary, readings.STEP_P95_S, "p95", duration),
+        _fact(summary, readings.STEP_P99_S, "p99", duration),
+    )
 
 
 def amount(number: float, unit: str, name: str) -> str:
@@ -192,12 +221,24 @@ def progress(summary: Summary) -> str:
     ended = "" if run.state == "finished" else f"{ending(summary)}{reached} · "
     why = excluded(summary)
     steady = f"{plural(run.steady_steps, 'steady step')}{f' ({why})' if why else ''}"
-    return plain(f"{ended}{steady}")
+    window = f"{run.window} · " if run.window else ""
+    return plain(f"{window}{ended}{steady}{_restarts(summary)}")
+
+
+def _restarts(summary: Summary) -> str:
+    """E.g. `3 restarts, 41 min lost; 1,200 steps done twice`; empty without one."""
+    restarts = summary.restarts
+    if restarts is None:
+        return ""
+    again = f"; {plural(restarts.again_steps, 'step')} done twice" if restarts.again_steps else ""
+    return f" · {plural(restarts.number, 'restart')}, {duration(restarts.lost_s)} lost{again}"
 
 
 def no_trace(summary: Summary) -> str:
     """Why there is no capture, and how to have one."""
     capture = summary.run.loop.capture
+    if imported_from(summary.run.config):
+        return "no trace: the run was imported from a log"
     return f"no trace was captured: {capture}, or a file `capture` in the run directory"
 
 
@@ -219,30 +260,35 @@ def _absent(summary: Summary, phase: Phase, fraction: float) -> str:
     if phase is Phase.H2D and summary.run.device == "cpu" and fraction < _NOTHING:
         return "not applicable (CPU)"
     # A step that fetches by itself moves unseen, and a plain loop may bracket nothing.
-    unseen = summary.value(readings.phase_reading(phase.label)) is None
-    return "not measured" if unseen and summary.run.steady_steps else ""
+    reading = summary.reading(readings.phase_reading(phase.label))
+    if reading is None or reading.value is not None:
+        return ""
+    if not_covered(reading):
+        return "not in the log"
+    return "not measured" if summary.run.steady_steps else ""
 
 
 def _note(summary: Summary, phase: Phase) -> str:
     if phase is Phase.DATA_WAIT:
         return _loader(summary)
     if phase is Phase.CALLBACKS:
-        ours = OURS if summary.run.loop is PLAIN and summary.value(readings.OVERHEAD_S) else ""
+        ours = OURS if summary.run.loop.own and summary.value(readings.OVERHEAD_S) else ""
         return next(iter(summary.actions_s), ours)
     if phase is Phase.LOOP and any(point.point == "loop" for point in summary.synchronisation):
         return "includes waiting for ranks"
     if phase is Phase.H2D:
-        copied, speed = summary.value(readings.H2D_BYTES), summary.value(readings.H2D_BYTES_PER_S)
+        copied, speed = summary.value(readings.H2D_BYTES), link_words(summary)
         if summary.run.device == "cpu":
             return "hooks only: nothing is copied"
-        return f"{size(copied)} at {rate(speed)}" if copied and speed else ""
+        return f"{size(copied)} at {speed}" if copied and speed else ""
     return ""
 
 
 def _loader(summary: Summary) -> str:
     stalled = summary.value(readings.DATA_STALL_FRACTION)
     workers = summary.run.config.get("num_workers")
-    parts = [f"num_workers={workers}"] if workers is not None else []
+    parts = ["all from update to forward"] if summary.run.loop.coarse else []
+    parts += [f"num_workers={workers}"] if workers is not None else []
     if stalled is not None and summary.run.device != "cpu":
         parts.append(f"device idle for {share(stalled)}")
     return "; ".join(parts)
@@ -263,7 +309,16 @@ def _samples(summary: Summary) -> NamedValue | None:
     rate_per_s = summary.value(readings.SAMPLES_PER_S)
     if rate_per_s is None or summary.value(readings.EFFECTIVE_TOKENS_PER_S) is not None:
         return None
-    return NamedValue(name="samples/s", value=_whole(rate_per_s), first=True)
+    unit = "samples/s" if summary.run.loop.trains else "requests/s"
+    return NamedValue(name=unit, value=_whole(rate_per_s), first=True)
+
+
+def _batches(summary: Summary) -> NamedValue | None:
+    """Of an inference loop how many batches it answers."""
+    step_s = None if summary.run.loop.trains else summary.value(readings.STEP_MEAN_S)
+    if not step_s:
+        return None
+    return NamedValue(name="batches/s", value=_whole(1 / step_s), first=True)
 
 
 def _lengths(summary: Summary) -> NamedValue | None:

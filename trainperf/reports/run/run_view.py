@@ -6,28 +6,25 @@ markdown and HTML is left to the renderer.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 
 from trainperf.analysis.rules.distributed.straggler import lateness
 from trainperf.analysis.summary.schema import State, Summary
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import confidence_interval, duration, plural, share
+from trainperf.core.loop_kind import NO_INFERENCE, NO_TRAINING, imported_from
 from trainperf.core.phases import Phase
 from trainperf.core.readings import (
-    ALLREDUCE_TAIL_S,
     DATA_STALL_FRACTION,
-    PHASE_BACKWARD_S,
-    PHASE_CALLBACKS_S,
-    PHASE_DATA_WAIT_S,
-    PHASE_FORWARD_S,
-    PHASE_LOOP_S,
-    STEP_MEAN_S,
     STEP_S,
 )
 from trainperf.meters.fold import Reading
 from trainperf.reports.layout.finding_view import (
     NO_FINDING,
+    NO_FINDING_IN_LOG,
     FindingRow,
     FindingView,
     finding_view,
@@ -35,6 +32,10 @@ from trainperf.reports.layout.finding_view import (
     gain,
     to_act_on,
 )
+from trainperf.reports.run.effort_view import answers
+from trainperf.reports.run.machine_view import energy_facts
+from trainperf.reports.run.ranks_lost import ranks_lost
+from trainperf.reports.run.ranks_view import RanksView, ranks_view
 from trainperf.reports.run.rows import (
     NamedValue,
     PhaseRow,
@@ -64,13 +65,6 @@ class ReadingRow(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no value."""
 
 
-class RankRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank as a row of a table whose head is `RunView.rank_columns`."""
-
-    rank: int
-    cells: list[str]
-
-
 class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is said about a run."""
 
@@ -96,6 +90,8 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     fit_time: str
     """How long the fit took."""
     fit: list[NamedValue]
+    whole: str
+    """What the whole of it is called."""
     findings: list[FindingView]
     no_finding: str
     """In place of findings."""
@@ -103,8 +99,10 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
     """Findings but the first to act on, those that ask for a change before the others."""
     late: list[str]
     """Who is late, where a synchronisation point has a rank to name."""
-    rank_columns: list[str]
-    rank_rows: list[RankRow]
+    ranks_lost: list[str]
+    """What a step would be without what ranks wait for, and where the device-hours went."""
+    rank_map: RanksView | None
+    """`None` for a single rank."""
     readings: list[ReadingRow]
     no_trace: str
     """In place of captures."""
@@ -114,8 +112,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_view(summary: Summary) -> RunView:
     """Put a run into words."""
-    run = summary.run
-    columns = _rank_columns(summary)
+    run, worded = summary.run, partial(_worded, summary)
     acted = to_act_on(summary.findings)
     others = acted[1:] + [finding for finding in summary.findings if finding not in acted]
     return RunView(
@@ -132,23 +129,30 @@ def run_view(summary: Summary) -> RunView:
         phases_of=phases_of(summary),
         phases=phase_rows(summary),
         why=[line for line in (split_line(summary), light_line(summary)) if line],
-        facts=facts(summary),
+        facts=[*facts(summary), *energy_facts(summary)],
         fit_time=duration(run.fit_s),
         fit=list(_fit(summary)),
-        findings=list(map(finding_view, summary.findings)),
-        no_finding=NO_FINDING,
-        others=list(map(finding_view, others)),
-        late=[plain(lateness(p)) for p in summary.synchronisation if p.straggler is not None],
-        rank_columns=list(columns),
-        rank_rows=[
-            RankRow(rank=rank, cells=[_cell(values, place) for values in columns.values()])
-            for place, rank in enumerate(run.ranks if columns else ())
+        whole=run.loop.whole,
+        findings=list(map(worded, summary.findings)),
+        no_finding=_nothing(summary),
+        others=list(map(worded, others)),
+        late=[plain(lateness(p)) for p in summary.synchronisation if p.late],
+        ranks_lost=ranks_lost(summary),
+        rank_map=ranks_view(summary),
+        readings=[
+            _reading(name, reading)
+            for name, reading in summary.readings.items()
+            if reading.reason not in (NO_TRAINING, NO_INFERENCE)
         ],
-        readings=[_reading(name, reading) for name, reading in summary.readings.items()],
         no_trace=no_trace(summary),
         warnings=list(map(plain, summary.warnings)),
         remarks=remarks(summary),
     )
+
+
+def _worded(summary: Summary, finding: Finding) -> FindingView:
+    """With what it returns on the effort."""
+    return finding_view(finding, answers(summary, finding))
 
 
 def _fit(summary: Summary) -> Iterator[NamedValue]:
@@ -156,37 +160,6 @@ def _fit(summary: Summary) -> Iterator[NamedValue]:
     for name, spent_s in ledger(summary):
         if spent_s and whole_s:
             yield NamedValue(name=name, value=duration(spent_s), fraction=spent_s / whole_s)
-
-
-_OF_RANKS = {
-    "step": STEP_MEAN_S,
-    "data wait": PHASE_DATA_WAIT_S,
-    "forward": PHASE_FORWARD_S,
-    "backward": PHASE_BACKWARD_S,
-    "callbacks": PHASE_CALLBACKS_S,
-    "loop": PHASE_LOOP_S,
-    "all-reduce tail": ALLREDUCE_TAIL_S,
-}
-
-
-def _rank_columns(summary: Summary) -> dict[str, tuple[float | None, ...]]:
-    """Seconds of each rank in a steady step; empty for a single rank."""
-    if len(summary.run.ranks) < 2:
-        return {}
-    columns = {head: summary.readings[name].per_rank for head, name in _OF_RANKS.items()}
-    for point in summary.synchronisation:
-        skews = tuple(wait - point.transfer_s for wait in point.wait_s)
-        columns[f"skew at {point.point}"] = skews
-    return {
-        head: values
-        for head, values in columns.items()
-        if any(value is not None for value in values)
-    }
-
-
-def _cell(values: tuple[float | None, ...], place: int) -> str:
-    value = values[place] if place < len(values) else None
-    return "not measured" if value is None else duration(value)
 
 
 def _reading(name: str, reading: Reading) -> ReadingRow:
@@ -222,6 +195,9 @@ _PHASE_OF_FINDING = {
 }
 """Findings about one phase: its share is named first, though compute may take a larger one."""
 
+_WHOLE_SENTENCES = ("device_throttled", "device_shared", "host_shared", "host_pressure")
+"""Findings about what was done to the loop: no phase is to blame, so the headline says what was."""
+
 FAR_FROM_MEDIAN = 0.05
 """Relative distance of mean and median above which the headline gives both."""
 
@@ -237,16 +213,26 @@ def headline(summary: Summary) -> str:
 def _where(summary: Summary) -> str:
     run, step = summary.run, summary.readings[STEP_S]
     if not run.steps:
-        return f"No step was recorded in a fit of {duration(run.fit_s)}."
+        return f"No step was recorded in a {run.loop.whole} of {duration(run.fit_s)}."
     rows = phase_rows(summary)
-    largest = _largest(summary, rows)
+    largest = _done_to_it(summary) or _largest(summary, rows)
     mean_s = sum(row.seconds for row in rows)
+    if imported_from(run.config) and step.value is None:
+        return f"{_mean_of_log(summary, mean_s)}{largest}."
     if step.value is not None:
         interval = confidence_interval(step.value, step.low, step.high)
         return f"Step time {duration(step.value)}{interval}{_mean(step.value, mean_s)}{largest}."
     if run.steps == 1:
         return f"One step of {duration(mean_s)}{largest}."
     return f"No steady state in {plural(run.steps, 'step')}: mean {duration(mean_s)}{largest}."
+
+
+def _mean_of_log(summary: Summary, mean_s: float) -> str:
+    """The mean step of a log that has no single ones."""
+    run = summary.run
+    if run.steady_steps:
+        return f"Mean step {duration(mean_s)} over {plural(run.steady_steps, 'steady step')}"
+    return f"Mean step {duration(mean_s)} over all {plural(run.steps, 'step')}, warm-up included"
 
 
 def _mean(median_s: float, mean_s: float) -> str:
@@ -262,9 +248,14 @@ def _what_first(summary: Summary) -> str:
     if first is not None and first.fraction != 0.0:
         most = gain(first)
         return f"First: {_lowered(first.advice)}{f' — {most}' if most else ''}."
-    if not summary.run.steady_steps:
+    if not summary.run.steady_steps and not imported_from(summary.run.config):
         return ""
-    return NO_FINDING
+    return _nothing(summary)
+
+
+def _nothing(summary: Summary) -> str:
+    """In place of findings."""
+    return NO_FINDING_IN_LOG if imported_from(summary.run.config) else NO_FINDING
 
 
 def _lowered(advice: str) -> str:
@@ -273,13 +264,20 @@ def _lowered(advice: str) -> str:
     return advice if first[1:] != first[1:].lower() else advice[:1].lower() + advice[1:]
 
 
+def _done_to_it(summary: Summary) -> str:
+    first = next(iter(to_act_on(summary.findings)), None)
+    return f"; {first.title}" if first is not None and first.id in _WHOLE_SENTENCES else ""
+
+
 def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
     first = next(iter(to_act_on(summary.findings)), None)
     if first is not None and first.fraction is not None:
         if first.id == "straggler":
-            return f"; {share(first.fraction)} of it is lost to ranks waiting for each other"
+            named = first.title.partition("; ")[2]
+            who = f" ({named})" if named else ""
+            return f"; {share(first.fraction)} of it is lost to stragglers{who}"
         if first.id in _PHASE_OF_FINDING:
-            name = _NAMES[_PHASE_OF_FINDING[first.id]]
+            name = _name(summary, _PHASE_OF_FINDING[first.id])
             slowest = " on the slowest rank" if len(summary.run.ranks) > 1 else ""
             work = _larger_work(summary, rows, first.fraction)
             return f"; {share(first.fraction)} of it is {name}{slowest}{work}"
@@ -290,9 +288,20 @@ def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
     if phase is Phase.DATA_WAIT and _hidden(summary, top):
         return f"; {share(top.fraction)} of it is data wait, hidden behind a busy device"
     if phase not in COMPUTE:
-        return f"; {share(top.fraction)} of it is {_NAMES[phase]}"
-    parts = " (forward, backward, optimizer)" if _host_computes(summary) else ""
+        return f"; {share(top.fraction)} of it is {_name(summary, phase)}"
+    work = "forward, backward, optimizer" if summary.run.loop.trains else "forward"
+    parts = f" ({work})" if _host_computes(summary) else ""
     return f"; {_work_share(rows)} of it is {_work_name(summary)}{parts}"
+
+
+def _name(summary: Summary, phase: Phase) -> str:
+    if phase is Phase.DATA_WAIT and summary.run.loop.coarse:
+        return "data wait, or code of the loop between update and forward"
+    if phase is Phase.OTHER and summary.run.loop.coarse:
+        return "the loop's own code between forward and update"
+    if phase is Phase.OTHER and imported_from(summary.run.config):
+        return "not divided in the log"
+    return _NAMES[phase]
 
 
 def _larger_work(summary: Summary, rows: Sequence[PhaseRow], fraction: float) -> str:
@@ -319,8 +328,13 @@ def _host_computes(summary: Summary) -> bool:
 def _work_name(summary: Summary) -> str:
     if _host_computes(summary):
         return "compute"
-    host = " (host time)" if summary.run.device != "cpu" else ""
-    return f"forward, backward and optimizer{host}"
+    host = (
+        " (host time)"
+        if summary.run.device != "cpu" and not imported_from(summary.run.config)
+        else ""
+    )
+    work = "forward, backward and optimizer" if summary.run.loop.trains else "forward"
+    return f"{work}{host}"
 
 
 def _hidden(summary: Summary, row: PhaseRow) -> bool:

@@ -14,6 +14,10 @@ from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.artifacts.memory import Holder, MemoryLedger
 from trainperf.core.formatting.table import UNKNOWN, Table, or_unknown
 from trainperf.core.formatting.units import count, duration, fine_share, plural, share, size, times
+from trainperf.reports.run.effort_view import of_effort
+from trainperf.reports.run.machine_view import of_machine
+from trainperf.reports.run.ranks_lost import of_job
+from trainperf.reports.run.ranks_view import of_ranks
 
 
 SPLIT_HINT = "run an audit or capture a trace to split this"
@@ -55,10 +59,14 @@ def tables(summary: Summary) -> list[Table]:
     """All that there are, in the order of the questions: what, how far, why."""
     return [
         *of_step(summary),
+        *of_ranks(summary),
+        *of_job(summary),
         *of_lines(summary),
         *of_loader(summary),
         *of_compilation(summary),
         *of_memory(summary),
+        *of_machine(summary),
+        *of_effort(summary),
     ]
 
 
@@ -144,7 +152,7 @@ def _speed(light: SpeedOfLight) -> Table:
     return Table(
         title="How far from the speed of light",
         head=("", "measured", "floor", "fused", "measured / floor"),
-        rows=tuple(map(_phase, light.phases)),
+        rows=tuple(_phase(p) for p in light.phases if p.measured_s is not None or p.floor_s),
         notes=tuple(filter(None, (f"peaks of {peak}", f"{flops}{used}", lacking))),
     )
 
@@ -282,10 +290,10 @@ def of_memory(summary: Summary) -> list[Table]:
         title="What fills the memory",
         head=("", "size", "bytes per parameter"),
         rows=tuple(rows),
-        notes=tuple(_memory_notes(ledger)),
+        notes=tuple(_memory_notes(ledger, trains=summary.run.loop.trains)),
     )
     saved = _savings(ledger)
-    return [filled, saved] if saved.rows else [filled]
+    return [filled, saved] if saved.rows and summary.run.loop.trains else [filled]
 
 
 def _static(ledger: MemoryLedger) -> Iterator[tuple[str, int]]:
@@ -307,8 +315,8 @@ def _moving(ledger: MemoryLedger) -> Iterator[tuple[str, int | None]]:
     yield "reserved, not used", ledger.fragmentation_bytes
 
 
-def _memory_notes(ledger: MemoryLedger) -> Iterator[str]:
-    each = bytes_per_parameter(ledger)
+def _memory_notes(ledger: MemoryLedger, *, trains: bool) -> Iterator[str]:
+    each = bytes_per_parameter(ledger) if trains else None
     if each is not None:
         # Lightning's `16-mixed` keeps everything in fp32: the same sum of other parts.
         mixed = ledger.precision in ("16-mixed", "bf16-mixed") and not ledger.master_bytes

@@ -12,6 +12,7 @@ from trainperf.core.formatting.wrap import PLUS, WIDTH, columns_of, words_of
 from trainperf.core.readings import ALLREDUCE_SKEW_S, ALLREDUCE_TAIL_S, PHASE_DATA_WAIT_S
 from trainperf.reports.layout.finding_view import NEXT, finding_text
 from trainperf.reports.layout.terminal import flow
+from trainperf.reports.run.ranks_view import late_lines
 from trainperf.reports.run.rows import PhaseRow, ledger
 from trainperf.reports.run.run_view import RunView, run_view
 from trainperf.reports.run.tables import tables
@@ -44,8 +45,14 @@ def render(summary: Summary) -> str:
 
 def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
     """The report line by line, none wider than *width*; styles are Rich's."""
-    inner = width - len(_INDENT)
     view = run_view(summary)
+    title = flow(["trainperf", view.name, view.about, view.progress], width, " · ", "bold cyan")
+    return _cut([*title, *body(summary, view, width, MOST_LINES - len(title))], width)
+
+
+def body(summary: Summary, view: RunView, width: int, most: int) -> list[Text]:
+    """The report without its title, in about *most* lines, the answer first."""
+    inner = width - len(_INDENT)
     sections = [
         _Section(lines=flow(words_of(view.headline), inner, style="bold"), keep=3, apart=True),
         _Section(lines=_phases(view), keep=8, apart=True),
@@ -55,9 +62,8 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
         _Section(lines=_notes(view.warnings, inner, "yellow"), keep=1),
         _Section(lines=_notes(view.remarks, inner, "dim"), keep=0),
     ]
-    title = flow(["trainperf", view.name, view.about, view.progress], width, " · ", "bold cyan")
-    _shorten(sections, MOST_LINES - len(title))
-    out = list(title)
+    _shorten(sections, most)
+    out: list[Text] = []
     for section in sections:
         if section.lines and section.apart:
             out.append(Text())
@@ -67,10 +73,21 @@ def lines(summary: Summary, width: int = WIDTH) -> list[Text]:
 
 def full_lines(summary: Summary, width: int) -> list[Text]:
     """All tables, then every finding with all that is known of it; none wider than *width*."""
+    return [*table_lines(tables(summary), width), *finding_lines(summary, width)]
+
+
+def table_lines(shown: Iterable[Table], width: int) -> list[Text]:
+    """Tables, one below the other; none wider than *width*."""
     out: list[Text] = []
-    for table in tables(summary):
+    for table in shown:
         out += [Text(), Text(f"  {table.title}", style="bold cyan"), *_table(table, width - 4)]
+    return _cut(out, width)
+
+
+def finding_lines(summary: Summary, width: int) -> list[Text]:
+    """Every finding with all that is known of it; none wider than *width*, none without one."""
     findings = run_view(summary).findings
+    out: list[Text] = []
     if findings:
         out += [Text(), Text("  Findings, by expected gain", style="bold cyan")]
     for place, finding in enumerate(findings, start=1):
@@ -142,7 +159,7 @@ def _fit(summary: Summary) -> list[str]:
         for name, spent_s in ledger(summary)
         if name == "steps" or float(scale.number(spent_s).replace(",", ""))
     ]
-    return [f"fit {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
+    return [f"{summary.run.loop.whole} {scale.say(fit_s)} = {parts[0]}", *parts[1:]]
 
 
 def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:
@@ -159,7 +176,11 @@ def _ranks(summary: Summary, view: RunView, width: int) -> list[Text]:
     measured = [spread for spread in spreads if spread]
     wrapped = flow(measured, width - len(_CONTINUES), " · ")
     ranks = _hanging("ranks", wrapped)
-    return [*ranks, *(_labelled("skew", late, "red") for late in view.late)]
+    late = [_labelled("skew", late, "red") for late in view.late]
+    lost = [line for sentence in view.ranks_lost for line in _paragraph("lost", sentence, width)]
+    when = late_lines(summary, width - len(_CONTINUES))
+    timelines = _hanging("when", [Text(line) for line in when], "red") if when else []
+    return [*ranks, *late, *lost, *timelines]
 
 
 def _spread(summary: Summary, name: str, label: str) -> str:
@@ -190,14 +211,13 @@ def _notes(sentences: Iterable[str], width: int, style: str) -> list[Text]:
     return [line for note in sentences for line in _paragraph("note", note, width, style)]
 
 
-def _paragraph(label: str, text: str, width: int, style: str) -> list[Text]:
+def _paragraph(label: str, text: str, width: int, style: str = "") -> list[Text]:
     return _hanging(label, flow(words_of(text), width - len(_CONTINUES)), style)
 
 
 def _hanging(label: str, wrapped: Sequence[Text], style: str = "") -> list[Text]:
-    labels = [label, *[""] * (len(wrapped) - 1)]
     return [
-        _labelled(label, line.plain, style) for label, line in zip(labels, wrapped, strict=True)
+        _labelled("" if place else label, line.plain, style) for place, line in enumerate(wrapped)
     ]
 
 

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from trainperf.analysis.summary.rank_folds import DRAWN_RANKS
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core import readings
 from trainperf.core.formatting.units import plural
+from trainperf.core.phases import Phase
 from trainperf.core.steps.block import Column
+from trainperf.meters.fold import not_covered
 from trainperf.reports.series.columns import Groups, Span, over
 
 
-MOST_RANKS = 8
-"""Lines in one chart that can still be told apart."""
+MOST_RANKS = DRAWN_RANKS
 
 _DIGITS = 7
 """Of a number that is drawn: more cannot be seen."""
@@ -73,10 +75,12 @@ def _line(
 ) -> Line:
     """A line with the extremes of *single* steps, if they are to be drawn."""
     low, high = (None, None) if single is None else (listed(single.low), listed(single.high))
+    if low == high and low is not None and None in low:
+        low = high = None  # single steps with others between them: a band would be made up
     return Line(key=key, label=label, values=listed(values), low=low, high=high, second=second)
 
 
-def _mean_line(
+def mean_line(
     groups: Groups, name: str, label: str, *, spread: bool = True, second: bool = False
 ) -> Line | None:
     """A column as a line of means, with the extremes of single steps if it has a *spread*."""
@@ -116,7 +120,7 @@ def _device(groups: Groups, summary: Summary) -> Chart:
         "h2d_device_ns": ("copy to the device", readings.H2D_S),
         "tail_ns": ("all-reduce tail", readings.ALLREDUCE_TAIL_S),
     }
-    lines = {name: _mean_line(groups, name, label) for name, (label, _) in names.items()}
+    lines = {name: mean_line(groups, name, label) for name, (label, _) in names.items()}
     there = [line for line in lines.values() if line is not None]
     missing = "; ".join(
         f"{label}: {_reason(summary, reading)}"
@@ -167,6 +171,8 @@ def _chart(spec: _Spec, groups: Groups, summary: Summary) -> Chart:
 
 
 def _data_wait(groups: Groups, summary: Summary) -> list[Line | None]:
+    if not_covered(summary.reading(readings.phase_reading(Phase.DATA_WAIT.label))):
+        return []  # an imported log that does not have it
     names = ("waited", "walls", "wait_fraction")
     lines = [_share_line(groups, names, "host waits for the loader")]
     if summary.run.device != "cpu":
@@ -182,6 +188,12 @@ def _tokens(groups: Groups, _: Summary) -> list[Line | None]:
     ]
 
 
+def _tokens_note(groups: Groups, summary: Summary) -> str:
+    if groups.span("tokens_effective") is None:
+        return f"with padding; without: {_reason(summary, readings.EFFECTIVE_TOKENS_PER_S)}"
+    return summary.run.notes.get("tokens", "")
+
+
 def _overflow(groups: Groups, _: Summary) -> list[Line | None]:
     attempts, skipped = groups.span("attempts"), groups.span("overflows")
     if attempts is None or skipped is None:
@@ -190,7 +202,7 @@ def _overflow(groups: Groups, _: Summary) -> list[Line | None]:
     so_far = over(np.cumsum(skipped.sum), np.cumsum(attempts.sum))
     return [
         Line(key="overflow", label="updates skipped", values=listed(so_far)),
-        _mean_line(groups, "loss_scale", "loss scale", spread=False, second=True),
+        mean_line(groups, "loss_scale", "loss scale", spread=False, second=True),
     ]
 
 
@@ -201,7 +213,7 @@ def _memory(groups: Groups, _: Summary) -> list[Line | None]:
         "allocated_bytes": "held by tensors",
         "resident_bytes": "resident set of the process",
     }
-    return [_mean_line(groups, name, label) for name, label in names.items()]
+    return [mean_line(groups, name, label) for name, label in names.items()]
 
 
 def _rank_spans(groups: Groups, summary: Summary, key: str) -> dict[int, Span]:
@@ -231,8 +243,9 @@ def _rank_lines(key: str) -> Callable[[Groups, Summary], list[Line | None]]:
 
 def _rank_note(key: str) -> Callable[[Groups, Summary], str]:
     def note(groups: Groups, summary: Summary) -> str:
-        number = len(_rank_spans(groups, summary, key))
-        if number <= MOST_RANKS:
+        # Of many ranks only those that are drawn have a column.
+        number = len(summary.run.ranks)
+        if number <= MOST_RANKS or not _rank_spans(groups, summary, key):
             return ""
         return f"{MOST_RANKS} of {plural(number, 'rank')}: those that wait least and most"
 
@@ -250,12 +263,13 @@ _SPECS = (
     ),
     _Spec(
         key="tokens",
-        title="Effective tokens per second",
-        what="Tokens of all ranks that the mask keeps, over the slowest rank's time.",
+        title="Tokens per second",
+        what="Tokens of all ranks over the slowest rank's time; effective are those that the mask "
+        "keeps.",
         unit="1/s",
         reading=readings.EFFECTIVE_TOKENS_PER_S,
         lines=_tokens,
-        note=lambda _, summary: summary.run.notes.get("tokens", ""),
+        note=_tokens_note,
     ),
     _Spec(
         key="samples",
@@ -307,7 +321,7 @@ _SPECS = (
         what="Of the last micro-batch of a step, mean over ranks.",
         unit="",
         reading="loss",
-        lines=lambda groups, _: [_mean_line(groups, "loss", "loss")],
+        lines=lambda groups, _: [mean_line(groups, "loss", "loss")],
         note=lambda _, summary: summary.readings[readings.LOSS].reason or "",
     ),
 )

@@ -9,12 +9,13 @@ sum, how many values that was, the smallest, the largest and where the largest i
 arrive the groups are joined in pairs, so memory is constant and groups do not move as a run grows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from trainperf.analysis.run.job_block import LARGEST, WALL, JobBlock, OverRanks, fact
 from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS, Phase
 from trainperf.core.steps.block import Column, StepBlock
 
@@ -170,6 +171,7 @@ class SeriesFold:
         first: Number of the first step.
         last: Number of the last one; to the end of the run without one.
         most: Groups at most.
+        beside: Further columns of a block of steps, e.g. what the machine did.
     """
 
     def __init__(
@@ -179,63 +181,68 @@ class SeriesFold:
         first: int = 0,
         last: int | None = None,
         most: int = MOST_GROUPS,
+        beside: Callable[[StepBlock], dict[str, Column]] | None = None,
     ) -> None:
         self.groups = Groups(first, most)
+        self._beside = beside
         self._lead = lead
         self._last = last
 
-    def observe(self, blocks: Sequence[StepBlock]) -> None:
-        """Take the next steps: one block a rank, empty for one that took no part."""
-        index = next(block.index for block in blocks if len(block))
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks."""
+        index = job.first.index
         chosen = np.logical_and(
             index >= self.groups.first, True if self._last is None else index <= self._last
         )
         if not chosen.any():
             return
-        parts = blocks
-        if not chosen.all():
-            parts = [block.select(chosen) if len(block) else block for block in blocks]
-        self.groups.observe(index[chosen], columns(parts, self._lead))
+        part = job if chosen.all() else job.select(chosen)
+        drawn = columns(part, self._lead)
+        if self._beside is not None:
+            drawn |= self._beside(part.first)
+        self.groups.observe(index[chosen], drawn)
 
 
-def columns(blocks: Sequence[StepBlock], lead: int | None) -> dict[str, Column]:
-    """Columns of one group of aligned blocks; *lead* is the place of the rank whose phases count.
+def columns(job: JobBlock, lead: int | None) -> dict[str, Column]:
+    """Columns of some steps of all ranks; *lead* is the place of the rank whose phases count.
 
-    Without one they are the mean over ranks.  A rank that took no part in these steps has an
-    empty block; where that is the leading one, these steps have no phases.
+    Without one they are the mean over ranks.  Where the leading one took no part in these steps,
+    they have no phases.
     """
-    present = {place: block for place, block in enumerate(blocks) if len(block)}
-    ranks = list(present.values())
-    mine = ranks if lead is None else [present[lead]] if lead in present else []
-    slowest_s = np.maximum.reduce([block.wall_ns for block in ranks]) / 1e9
+    if lead is None:
+        mine: OverRanks | None = job.over
+    else:
+        mine = OverRanks.of(job.blocks[lead]) if lead in job.blocks else None
+    slowest_s = job.over.largest[WALL] / 1e9
+    own = {} if mine is None else {**_phases(mine, job.first), **_device(mine, job.first)}
     return {
-        **_phases(mine),
-        **_device(mine),
-        **_tags(ranks[0], slowest_s),
-        **_shares(ranks),
-        **_rates(present, slowest_s),
-        **_scaler(ranks),
-        **_state(ranks),
-        **_tails(present),
+        **own,
+        **_tags(job.first, slowest_s),
+        **_shares(job),
+        **_rates(job, slowest_s),
+        **_scaler(job),
+        **_state(job),
+        **_tails(job),
     }
 
 
-def fact(block: StepBlock, name: str) -> Column:
-    """A fact per step, NaN where it is missing."""
-    values = block.fact(name)
-    return np.full(len(block), np.nan) if values is None else values
-
-
-def _phases(mine: Sequence[StepBlock]) -> dict[str, Column]:
-    if not mine:
-        return {}
-    drawn = {
-        f"phase:{phase.label}": _mean([block.host_ns(phase) for block in mine]) / 1e9
-        for phase in PHASES
-    }
-    wall_s = _mean([block.wall_ns for block in mine]) / 1e9
-    steady = (mine[0].tags & DISQUALIFYING) == 0
+def _phases(mine: OverRanks, first: StepBlock) -> dict[str, Column]:
+    drawn = {f"phase:{phase.label}": mine.total(phase.label) / mine.ranks / 1e9 for phase in PHASES}
+    wall_s = _walls_ns(mine) / mine.ranks / 1e9
+    steady = (first.tags & DISQUALIFYING) == 0
     return {**drawn, "wall": wall_s, "steady_wall": np.where(steady, wall_s, np.nan)}
+
+
+def _walls_ns(over: OverRanks) -> Column:
+    """Time of all ranks together per step."""
+    return sum((over.sums[phase.label] for phase in PHASES), np.zeros(len(over.least_tail_ns)))
+
+
+def _device(mine: OverRanks, first: StepBlock) -> dict[str, Column]:
+    if first.schema.synchronous:
+        return {}
+    names = ("data_stall_ns", "h2d_device_ns", "tail_ns")
+    return {name: mine.total(name) / mine.ranks / 1e9 for name in names}
 
 
 def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
@@ -248,17 +255,9 @@ def _tags(block: StepBlock, slowest_s: Column) -> dict[str, Column]:
     }
 
 
-def _device(mine: Sequence[StepBlock]) -> dict[str, Column]:
-    if not mine or mine[0].schema.synchronous:
-        return {}
-    names = ("data_stall_ns", "h2d_device_ns", "tail_ns")
-    return {name: _mean([fact(block, name) for block in mine]) / 1e9 for name in names}
-
-
-def _shares(ranks: Sequence[StepBlock]) -> dict[str, Column]:
-    waited = sum((block.host_ns(Phase.DATA_WAIT) for block in ranks), np.zeros(len(ranks[0])))
-    wall = sum((block.wall_ns for block in ranks), np.zeros(len(ranks[0])))
-    stalled = sum((fact(block, "data_stall_ns") for block in ranks), np.zeros(len(ranks[0])))
+def _shares(job: JobBlock) -> dict[str, Column]:
+    waited, stalled = job.total(Phase.DATA_WAIT.label), job.total("data_stall_ns")
+    wall = _walls_ns(job.over)
     return {
         "waited": waited,
         "stalled": stalled,
@@ -269,43 +268,36 @@ def _shares(ranks: Sequence[StepBlock]) -> dict[str, Column]:
     }
 
 
-def _rates(present: dict[int, StepBlock], slowest_s: Column) -> dict[str, Column]:
+def _rates(job: JobBlock, slowest_s: Column) -> dict[str, Column]:
     rates: dict[str, Column] = {}
     for name in ("tokens_effective", "tokens_padded", "samples"):
-        amount = sum((fact(block, name) for block in present.values()), np.zeros(len(slowest_s)))
+        amount = job.total(name)
         rates[name] = amount
         rates[f"{name}_per_s"] = over(amount, slowest_s)
-        for place, block in present.items():
+        for place, block in job.blocks.items():
             # The time that goes with an amount is that of the steps whose amount is known.
             missing = np.isnan(amount)
             rates[f"{name}:wall:{place}"] = np.where(missing, np.nan, block.wall_ns / 1e9)
     return rates
 
 
-def _scaler(ranks: Sequence[StepBlock]) -> dict[str, Column]:
-    zero = np.zeros(len(ranks[0]))
+def _scaler(job: JobBlock) -> dict[str, Column]:
     return {
-        "attempts": sum((fact(block, "attempts") for block in ranks), zero),
-        "overflows": sum((fact(block, "overflows") for block in ranks), zero),
-        "loss_scale": fact(ranks[0], "loss_scale"),
+        "attempts": job.total("attempts"),
+        "overflows": job.total("overflows"),
+        "loss_scale": fact(job.first, "loss_scale"),
     }
 
 
-def _state(ranks: Sequence[StepBlock]) -> dict[str, Column]:
-    memory = ("allocated_bytes", "reserved_bytes", "peak_bytes", "resident_bytes")
-    largest = {name: np.fmax.reduce([fact(block, name) for block in ranks]) for name in memory}
-    losses = [fact(block, "loss") for block in ranks]
-    return {**largest, "loss": sum(losses, np.zeros(len(ranks[0]))) / len(ranks)}
+def _state(job: JobBlock) -> dict[str, Column]:
+    largest = {name: job.over.largest[name] for name in LARGEST}
+    return {**largest, "loss": job.total("loss") / job.over.ranks}
 
 
-def _tails(present: dict[int, StepBlock]) -> dict[str, Column]:
-    waits = {place: fact(block, "tail_ns") / 1e9 for place, block in present.items()}
-    least = np.minimum.reduce(list(waits.values()))
+def _tails(job: JobBlock) -> dict[str, Column]:
+    waits = {place: fact(block, "tail_ns") / 1e9 for place, block in job.some(job.drawn).items()}
     tails = {f"tail:{place}": wait for place, wait in waits.items()}
-    if len(waits) < 2:
+    if job.over.ranks < 2:
         return tails
+    least = job.over.least_tail_ns / 1e9
     return {**tails, **{f"skew:{place}": wait - least for place, wait in waits.items()}}
-
-
-def _mean(parts: Sequence[Column]) -> Column:
-    return sum(parts, np.zeros(len(parts[0]))) / len(parts)

@@ -16,6 +16,7 @@ from trainperf.core.phases import DISQUALIFYING, PHASES, TAGS
 from trainperf.core.steps.block import Column
 from trainperf.reports.series.charts import Chart, charts, listed
 from trainperf.reports.series.columns import Groups, Span
+from trainperf.reports.series.machine import machine_charts
 
 
 WHY = {
@@ -98,7 +99,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 def series(groups: Groups, summary: Summary, rank: int | None) -> Series:
     """What the charts show of the steps in *groups*."""
-    return Series(steps=_steps(groups, rank), charts=charts(groups, summary))
+    drawn = [*charts(groups, summary), *machine_charts(groups, summary)]
+    return Series(steps=_steps(groups, rank), charts=drawn)
 
 
 def _steps(groups: Groups, rank: int | None) -> Steps | None:

@@ -11,6 +11,7 @@ import msgspec
 from trainperf.core.findings import LIMITS
 from trainperf.core.formatting.escape import plain
 from trainperf.core.formatting.units import count, duration, fine_share, share, size
+from trainperf.core.machine.link import of_link
 from trainperf.traces.findings import host_step_s, period_s
 from trainperf.traces.results import RankTrace
 
@@ -167,9 +168,18 @@ def _copies(rank: RankTrace) -> list[TraceRow]:
     if not rank.totals.h2d_s:
         return []
     moved = _mean([step.h2d_bytes for step in rank.steps])
-    much = f"{size(moved)}/step, " if moved is not None else ""
+    much = f"{size(moved)}/step{_rate(rank)}, " if moved is not None else ""
     hidden = share(rank.totals.h2d_overlap_fraction or 0.0)
     return [_row("h2d_s", _per_step(rank.totals.h2d_s), f"{much}{hidden} hidden by computing")]
+
+
+def _rate(rank: RankTrace) -> str:
+    """E.g. ` at 2.00 GB/s, 3.1 % of the link's 64.0 GB/s`: of the steps whose bytes are known."""
+    timed = [(s.h2d_bytes, s.h2d_s) for s in rank.steps if s.h2d_bytes and s.h2d_s]
+    if not timed:
+        return ""
+    copied, spent_s = (sum(column) for column in zip(*timed, strict=True))
+    return f" at {of_link(copied / spent_s, rank.device or '')}"
 
 
 def _communication(rank: RankTrace) -> list[TraceRow]:

@@ -14,6 +14,7 @@ from trainperf.traces.results import (
     HtaBreakdown,
     HtaStream,
     Operator,
+    ProcessGroup,
     RankTrace,
     Straggler,
     SyncSite,
@@ -75,8 +76,10 @@ def rank_tables(rank: RankTrace) -> tuple[Table, ...]:
     steps = rank.steps if len(rank.steps) > 1 else ()
     by_device = rank.top_operators if rank.device_worked else ()
     by_cpu = rank.top_cpu_operators if rank.device_worked else rank.top_operators
+    groups = rank.process_groups
     sums = (
         _table("collectives", _COLLECTIVES, rank.collectives),
+        _table("process groups", _GROUPS, groups if len(groups) > 1 else ()),
         _table("operators by self device time", _OPERATORS, by_device),
         _table("operators by self CPU time", _OPERATORS, by_cpu or rank.top_cpu_operators),
         _table("where the host waits for the device", _SYNCS, rank.sync_sites),
@@ -174,6 +177,14 @@ _COLLECTIVES: tuple[_Column[Collective], ...] = (
     _Column("achieved", lambda each: or_unknown(each.achieved_bytes_per_s, rate)),
     _Column("bus", lambda each: or_unknown(each.bus_bytes_per_s, rate)),
     _Column("messages", lambda each: "many small" if each.many_small else "", is_words=True),
+)
+
+_GROUPS: tuple[_Column[ProcessGroup], ...] = (
+    _Column("group", lambda each: each.name or UNKNOWN, is_words=True),
+    _Column("ranks", lambda each: or_unknown(each.members, count)),
+    _Column("collectives", lambda each: count(each.count)),
+    _Column("time", lambda each: duration(each.total_s)),
+    _Column("exposed", lambda each: _seconds(each.exposed_s)),
 )
 
 _KERNELS = {None: "", True: "few large", False: "many small"}

@@ -5,6 +5,7 @@ import { Captures } from "./captures.js";
 import { el, fill, whenChanged } from "./dom.js";
 import { drawLines } from "./lines.js";
 import * as panels from "./panels.js";
+import { ranks } from "./ranks.js";
 import { drawSteps } from "./steps.js";
 import { isDark } from "./theme.js";
 import { tried } from "./tried.js";
@@ -81,9 +82,9 @@ export class Column {
     whenChanged(this.section.findings, words.findings, (node) => panels.findings(node, words));
     whenChanged(this.section.tried, trials, (node) => tried(node, trials));
     this.section.tried.hidden = !trials;
-    whenChanged(this.section.ranks, [words.late, words.rank_rows], (node) => panels.ranks(node, words));
+    whenChanged(this.section.ranks, [words.late, words.ranks_lost, words.rank_map], (node) => ranks(node, [...words.late, ...words.ranks_lost], words.rank_map));
     whenChanged(this.section.readings, words.readings, (node) => panels.readings(node, words.readings));
-    this.section.ranks.hidden = words.rank_rows.length === 0;
+    this.section.ranks.hidden = !words.rank_map;
     this.drawCharts(words, series, shared);
     this.captures.show(this.run, captures, words.no_trace);
   }

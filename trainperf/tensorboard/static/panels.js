@@ -42,7 +42,7 @@ export function facts(node, words) {
   fill(
     node,
     words.facts.length ? el("dl", { class: "facts" }, words.facts.map((fact) => el("div", {}, el("dt", {}, fact.name), el("dd", {}, fact.value)))) : null,
-    words.fit.length ? el("div", { class: "fit" }, el("span", { class: "quiet small" }, `the fit, ${words.fit_time}`), ledger(words.fit)) : null,
+    words.fit.length ? el("div", { class: "fit" }, el("span", { class: "quiet small" }, `the ${words.whole}, ${words.fit_time}`), ledger(words.fit)) : null,
   );
 }
 
@@ -70,16 +70,6 @@ function rows(labelled, kind = "") {
   if (!labelled.length) return null;
   return el("dl", { class: `labelled ${kind}` }, labelled.map(([label, text]) => el("div", {},
     el("dt", {}, label), el("dd", {}, CODE.has(label) ? el("code", {}, text) : text))));
-}
-
-export function ranks(node, words) {
-  if (!words.rank_rows.length) return fill(node);
-  const head = ["rank", ...words.rank_columns];
-  return fill(node,
-    el("h3", {}, "Ranks"),
-    words.late.map((line) => el("p", { class: "late" }, line)),
-    table(head, words.rank_rows.map((row) => [String(row.rank), ...row.cells])),
-    el("p", { class: "quiet small" }, "Mean of a steady step; the skew of a rank is what it waits beyond the rank that comes last."));
 }
 
 export function readings(node, list) {

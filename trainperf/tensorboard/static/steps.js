@@ -23,7 +23,7 @@ export function drawSteps(node, steps, range, frame, onZoom) {
   const inner = height - BELOW - TOP;
   const plot = [strip ? (strip + BETWEEN) / inner : 0, 1];
   const shape = layout({
-    barmode: "stack", bargap: 0, margin: { l: LEFT, r: RIGHT, t: TOP, b: BELOW },
+    height, barmode: "stack", bargap: 0, margin: { l: LEFT, r: RIGHT, t: TOP, b: BELOW },
     xaxis: { range: range ?? whole(steps), title: { text: "step", standoff: 6 }, anchor: strip ? "y2" : "y", unifiedhovertitle: { text: heading(steps) } },
     yaxis: { range: [0, frame * scale.factor], domain: plot, title: { text: scale.title, standoff: 6 } },
     ...(strip ? { yaxis2: rows(steps.tags, strip / inner) } : {}),

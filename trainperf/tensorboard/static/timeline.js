@@ -36,12 +36,13 @@ export class Timeline {
     const scale = scaleOf("s", picture.last_s - picture.first_s);
     const kinds = [...new Set(picture.lanes.flatMap((lane) => lane.kinds))];
     fill(this.legend, kinds.map((kind) => el("span", {}, el("i", { class: "swatch", style: `background: var(--kind-${paletteKind(kind)})` }), kind)), picture.note);
-    this.plot.style.height = `${picture.lanes.length * LANE_HEIGHT + AROUND}px`;
+    const height = picture.lanes.length * LANE_HEIGHT + AROUND;
+    this.plot.style.height = `${height}px`;
     const names = picture.lanes.map((lane) => asPlotlyText(lane.name));
     const at = (moment_s) => (moment_s - picture.first_s) * scale.factor;
     const ends = this.window ?? [picture.first_s, picture.last_s];
     const shape = layout({
-      barmode: "overlay", bargap: 0.25, hovermode: "closest", margin: { l: 90, r: 14, t: 8, b: 40 },
+      height, barmode: "overlay", bargap: 0.25, hovermode: "closest", margin: { l: 90, r: 14, t: 8, b: 40 },
       xaxis: { range: ends.map(at), title: { text: scale.title, standoff: 6 }, tickformat: "", showgrid: true },
       yaxis: { range: [names.length - 0.5, -0.5], tickvals: names.map((_, row) => row), ticktext: names, showgrid: false, rangemode: "normal" },
     });

@@ -21,7 +21,7 @@ from trainperf.traces.metrics.device import (
 )
 from trainperf.traces.metrics.host import HostWork
 from trainperf.traces.metrics.spans import Mask, Rows, Spans, StepSpans, overlaps, present, union
-from trainperf.traces.results import Collective
+from trainperf.traces.results import Collective, ProcessGroup
 
 
 _LATE = np.iinfo(np.int64).max
@@ -217,6 +217,31 @@ def kinds(collectives: Collectives, steps: int, computing: Spans) -> tuple[Colle
         _kind(collectives, kind, np.array(mine), steps, computing) for kind, mine in places.items()
     ]
     return tuple(sorted(rows, key=lambda row: (-row.total_s, row.kind)))
+
+
+def process_groups(collectives: Collectives, computing: Spans) -> tuple[ProcessGroup, ...]:
+    """Every process group that communicated in the recorded steps, the longest first.
+
+    Args:
+        collectives: The collectives of the trace.
+        computing: When the device computed.
+    """
+    places: dict[str, list[int]] = defaultdict(list)
+    for place in np.flatnonzero(collectives.step != NONE):
+        places[collectives.group[place]].append(int(place))
+    groups = [_group(collectives, name, np.array(mine), computing) for name, mine in places.items()]
+    return tuple(sorted(groups, key=lambda group: (-group.total_s, group.name)))
+
+
+def _group(collectives: Collectives, name: str, mine: Rows, computing: Spans) -> ProcessGroup:
+    members = int(collectives.members[mine[0]])
+    return ProcessGroup(
+        name=name,
+        members=members if name and members > 0 else None,
+        count=len(mine),
+        total_s=union(collectives.start[mine], collectives.end[mine]).total / 1e9,
+        exposed_s=_exposed_s(collectives, mine, computing),
+    )
 
 
 def _tail_columns(

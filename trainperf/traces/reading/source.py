@@ -7,10 +7,10 @@ import codecs
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Protocol
 
 from trainperf.core.errors import TraceError
+from trainperf.core.places import AnyPath
 
 
 GZIP = b"\x1f\x8b"
@@ -163,7 +163,7 @@ class ReadLimits:
 class Source:
     """The bytes of one file, unpacked, block by block.  Packed data that is damaged just ends."""
 
-    def __init__(self, path: Path, limits: ReadLimits) -> None:
+    def __init__(self, path: AnyPath, limits: ReadLimits) -> None:
         self.trailing = False
         """Whether something that is not packed stands behind the packed data."""
         self._path = path
@@ -171,17 +171,17 @@ class Source:
 
     def blocks(self) -> Iterator[bytes]:
         """The document as UTF-8 in blocks of any size but 0; raises `TraceError`."""
-        if not self._path.is_file():
-            what = "this is no file" if self._path.exists() else "it does not exist"
-            raise TraceError(f"{what}; give a .json or .json.gz trace")
         try:
+            if not self._path.is_file():
+                what = "this is no file" if self._path.exists() else "it does not exist"
+                raise TraceError(f"{what}; give a .json or .json.gz trace")
             with self._path.open("rb") as file:
                 packed = file.read(2) == GZIP
                 file.seek(0)
                 raw = self._unpacked(file) if packed else _plain(file)
                 yield from _as_utf8(self._bounded(raw))
         except OSError as error:
-            raise TraceError(f"it cannot be read ({error.strerror})") from None
+            raise TraceError(f"it cannot be read ({error.strerror or error})") from None
 
     def _bounded(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         total = 0

@@ -11,11 +11,11 @@ CALLBACKS = ("callbacks", "metrics_every_batch")
 
 
 def muted(training: Training) -> list[Trial]:
-    """All loggers together, each of several, and each callback."""
+    """All logging together, each of several loggers, and each callback."""
     loggers, callbacks = training.loggers(), training.callbacks()
-    several = loggers if len(loggers) > 1 else []
+    several, values = loggers if len(loggers) > 1 else [], training.values_logged()
     return [
-        _all(loggers),
+        _all([*loggers, *([values] if values is not None else [])]),
         *_each(several, "no_logger", LOGGING),
         *_each(callbacks, "no_callback", CALLBACKS),
     ]

@@ -8,7 +8,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from trainperf.core.formatting.units import plural
-from trainperf.core.machine.limits import cpu_count
+from trainperf.core.loop_kind import LoopKind
+from trainperf.core.machine.limits import cpu_count, host_cpus, share_of_rank
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.training import Training
 from trainperf.trials.trial import Trial, cannot
@@ -33,19 +34,22 @@ def workers(training: Training) -> list[Trial]:
     Their batches are the loader's own, made elsewhere: the loss cannot differ, and is not compared.
     """
     source = training.source
-    loader = None if source is None else source.loader
-    if source is None or not isinstance(loader, DataLoader):
+    if source is None:
+        return [cannot(ID, "its batches cannot be taken over", title=TITLE, rules=RULES)]
+    loader = source.loader
+    if not isinstance(loader, DataLoader):
         why = f"the loop's batches come from no DataLoader ({type(loader).__name__})"
         return [cannot(ID, why, title=TITLE, rules=RULES)]
     if isinstance(loader.dataset, IterableDataset):
         why = "an iterable dataset would lose the samples of a second pass"
         return [cannot(ID, why, title=TITLE, rules=RULES)]
-    cpus = max(1, (cpu_count() or 1) // training.ranks_here)
+    share = share_of_rank(cpu_count(), host_cpus(), training.ranks_here)
+    cpus = max(1, int(share or 1))
     threads = torch.get_num_threads() if training.device.type == "cpu" else 0
     staffs = choices(loader.num_workers, cpus, threads)
     if not staffs:
         return [cannot(ID, f"no CPU is free for one more: {plural(cpus, 'CPU')}", title=TITLE)]
-    return [_trial(source, loader, staff) for staff in staffs]
+    return [_trial(source, loader, staff, training.kind) for staff in staffs]
 
 
 def choices(now: int, cpus: int, threads: int) -> list[Staffing]:
@@ -72,10 +76,12 @@ def choices(now: int, cpus: int, threads: int) -> list[Staffing]:
     return more[:2] + fewer[:2]
 
 
-def _trial(source: BatchSource, loader: "DataLoader[Any]", staff: Staffing) -> Trial:
+def _trial(
+    source: BatchSource, loader: "DataLoader[Any]", staff: Staffing, kind: LoopKind
+) -> Trial:
     switch = _Staffed(source, staff, settings(loader, staff.workers))
     fewer = f", {plural(staff.threads, 'thread')}" if staff.threads else ""
-    line = f"DataLoader(…, num_workers={staff.workers}, persistent_workers=True)"
+    line = kind.data_loader(f"…, num_workers={staff.workers}, persistent_workers=True")
     if staff.threads:
         line += f"; torch.set_num_threads({staff.threads})"
     return Trial(

@@ -18,6 +18,9 @@ def compile_latency(evidence: Evidence) -> Finding | None:
 
     What a compiled step saves is not known without an uncompiled run; the speed-up that torch
     reports on average stands for it.  Recompilations have a finding of their own.
+
+    Wrong where: the real run is much longer than the one that was measured.
+    To confirm: `trainperf prove` with and without compiling, `--to-the-end`.
     """
     summary, document = evidence.summary, evidence.documents.compilation
     step_s, fit_s = summary.value(STEP_S), own_fit_s(summary)

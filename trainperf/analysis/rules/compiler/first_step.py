@@ -8,7 +8,11 @@ from trainperf.core.readings import FIRST_STEP_S, STEP_S
 
 
 def first_step(evidence: Evidence) -> Finding | None:
-    """Compilation or autotuning in the first step takes a notable part of the whole fit."""
+    """Compilation or autotuning in the first step takes a notable part of the whole fit.
+
+    Wrong where: the real fit is much longer: the first step is paid once.
+    To confirm: `first_step_s` against `run.fit_s` of the real run.
+    """
     summary = evidence.summary
     first_s, step_s = summary.value(FIRST_STEP_S), summary.value(STEP_S)
     # A running fit will be longer than it is now.

@@ -10,6 +10,9 @@ def graph_breaks(evidence: Evidence) -> Finding | None:
     """Something in the code ends a graph: what comes before and after is compiled apart.
 
     What one graph would gain is known only once there is one: no bound.
+
+    Wrong where: the break is between layers that take long: two graphs are then as fast as one.
+    To confirm: `torch.compile(…, fullgraph=True)`; `trainperf prove` with the break removed.
     """
     document = evidence.documents.compilation
     if document is None or not document.breaks:

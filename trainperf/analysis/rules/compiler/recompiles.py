@@ -21,6 +21,9 @@ def recompiles(evidence: Evidence) -> Finding | None:
 
     The share is what those steps took beyond a steady one.  Where torch has given up on a function
     it may also run slower from then on, by how much is not known: then there is no bound.
+
+    Wrong where: the shapes settle after the steps that were recorded.
+    To confirm: `TORCH_LOGS=recompiles`; the reading `recompiles` of a longer run.
     """
     summary, document = evidence.summary, evidence.documents.compilation
     late = recompiled_late(document) if document is not None else []

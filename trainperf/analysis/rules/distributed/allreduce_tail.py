@@ -19,6 +19,10 @@ def allreduce_tail(evidence: Evidence) -> Finding | None:
     """Even the last rank waits for the all-reduce when its backward has nothing left to do.
 
     What ranks lose to a late one is the straggler's, what redundant reductions take is `no_sync`'s.
+
+    Wrong where: it ends a step that another rank began late: see `straggler` first.
+    To confirm: `trainperf try --only no_reduction SCRIPT` is the ceiling; a trace shows the
+    collectives.
     """
     summary = evidence.summary
     point = next((p for p in summary.synchronisation if p.point == "backward"), None)

@@ -3,13 +3,15 @@
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import plural
-from trainperf.core.loop_kind import LIGHTNING
 
 
 def data_parallel(evidence: Evidence) -> Finding | None:
     """One process drives all devices: it copies the module to each of them in every forward.
 
     How much that costs depends on the devices, so no bound is given.
+
+    Wrong where: only one device is used: the wrapper then costs next to nothing.
+    To confirm: `trainperf prove` with DistributedDataParallel on the same devices.
     """
     summary = evidence.summary
     if summary.run.config.get("wrapper") != "DataParallel":
@@ -26,15 +28,13 @@ def data_parallel(evidence: Evidence) -> Finding | None:
             severity="low",
             confirm="wrapper is gone from the run's configuration",
         )
-    processes = f"torchrun --nproc-per-node={devices}, DistributedDataParallel(model) in each"
-    trainer = f'Trainer(strategy="ddp", devices={devices}), and no wrapper in the module'
     copies = "the model is copied to each of them in every forward, by one process"
     return Finding(
         id="data_parallel",
         title=f"DataParallel drives {plural(devices, 'device')} from one process",
         advice="Use DistributedDataParallel",
         evidence=(f"{plural(devices, 'device')}; {copies}",),
-        action=trainer if summary.run.loop is LIGHTNING else f"{processes} process",
+        action=summary.run.loop.data_parallel.format(devices=devices),
         confidence="medium",
         severity="high",
         effort="hours",

@@ -15,6 +15,10 @@ def no_sync(evidence: Evidence) -> Finding | None:
     """Gradient accumulation with an all-reduce in every micro-batch: all but the last are wasted.
 
     The bound is their part of what reductions take at most.
+
+    Wrong where: the gradients are needed after every micro-batch, for clipping for instance.
+    To confirm: `trainperf prove` with `no_sync()` around all but the last micro-batch, and the same
+    loss.
     """
     summary = evidence.summary
     extra, whole = redundant(summary), reduction_fraction(evidence, named_only=True)

@@ -1,75 +1,127 @@
 """Rule about ranks that wait for each other."""
 
-from trainperf.analysis.rules.base import Evidence, TraceTime, steady_step_s
+from collections.abc import Sequence
+
+from trainperf.analysis.rules.base import Evidence, TraceTime, steady_step_s, warm_bound
+from trainperf.analysis.summary.ranks import LateRank
 from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.analysis.summary.what_if import saved_s
 from trainperf.core.findings import LIMITS, Finding, costs
-from trainperf.core.formatting.units import duration, share, words
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.units import duration, plural, ranks_named, share, words
 from trainperf.core.phases import Phase
 
 
 TRACE_TIME: TraceTime = "communication"
 
+_MOST_APART = 2
+"""Ranks of which each has its own figures in a sentence."""
+
 
 def straggler(evidence: Evidence) -> Finding | None:
-    """The ranks lose a notable part of the step to skew; the late one is named if it is one.
+    """The ranks lose a notable part of the step to skew; those that are always late are named.
 
-    The bound is the mean of what the fastest rank waits beyond the last one.
+    The bound is what a step would save if every rank were as fast as the typical one, and on a host
+    if the caches of ranks that no longer wait stayed warm.
+
+    Wrong where: ranks meet at a point that is not timed, before the one that is: the wait is
+    attributed late.
+    To confirm: swap the hosts of two ranks: a slow host keeps the name, slow data does not.
     """
     summary = evidence.summary
     step_s, points = steady_step_s(summary), summary.synchronisation
     if not step_s or not points:
         return None
-    lost = _lost_s(summary) / step_s
-    named = [point for point in points if point.straggler is not None]
+    lost = saved_s(points, "even_s", in_step=summary.run.device == "cpu") / step_s
+    named = sorted((p for p in points if p.late), key=lambda point: -point.named_s)
     # A few steps with a long wait are no habit of the ranks.
     usual = max((point.skew_s or 0.0) for point in points) / step_s
     if not named and min(lost, usual) < LIMITS.notable:
         return None
-    first = max(named, key=lambda point: point.lost_s, default=None)
-    title = f"ranks lose {share(lost)} of the step waiting for each other"
-    return Finding(
+    first = named[0] if named else None
+    finding = Finding(
         id="straggler",
-        title=title if first is None else f"rank {first.straggler} is late: {title}",
-        advice="Even out the ranks" if first is None else f"Look at rank {first.straggler}",
-        evidence=tuple(lateness(point) for point in points),
+        title=f"{share(min(lost, 0.99))} of the step is lost to stragglers; {_names(named)}",
+        advice="Even out the ranks" if first is None else f"Look at {_ranks(first)}",
+        evidence=(*map(lateness, points), *_gained(summary)),
         action=_action(first),
         **costs(min(lost, 0.99), confidence="medium" if first is None else "high"),
         effort="hours",
         confirm="trainperf compare BEFORE AFTER: allreduce_skew_s falls, no rank is named",
     )
+    return warm_bound(finding, summary)
+
+
+def _names(named: Sequence[SyncPoint]) -> str:
+    """Who is late, and why; e.g. `rank 3, data wait`."""
+    if not named:
+        return "not always the same rank"
+    if any(point.host for point in named):
+        return _ranks(named[0])
+    by_cause: dict[str | None, list[int]] = {}
+    for late in (late for point in named for late in point.late):
+        by_cause.setdefault(late.cause, []).append(late.rank)
+    shown = [
+        f"{ranks_named(ranks)}{f', {words(cause)}' if cause else ''}"
+        for cause, ranks in by_cause.items()
+    ]
+    return " and ".join(shown)
+
+
+def _ranks(point: SyncPoint) -> str:
+    """The ranks that are late at a point, or their host."""
+    ranks = [late.rank for late in point.late]
+    if point.host:
+        return f"host {plain(point.host)} ({plural(len(ranks), 'rank')})"
+    return ranks_named(ranks)
+
+
+def _gained(summary: Summary) -> tuple[str, ...]:
+    """What the step would be if the named ranks were as fast as the others."""
+    predicted = summary.what_if
+    if predicted is None or not predicted.ranks:
+        return ()
+    without = f"{duration(predicted.without_ranks_s)} instead of {duration(predicted.step_s)}"
+    return (f"as fast as the median rank, a step would take {without}",)
 
 
 def lateness(point: SyncPoint) -> str:
     """One synchronisation point in a line, e.g. for a report's block about ranks."""
-    if point.straggler is None or point.late_s is None:
-        return f"{duration(point.lost_s)} per step at {point.point}, not always for the same rank"
+    if not point.late:
+        often = "" if point.who == "nobody" else ", not always for the same rank"
+        return f"{duration(point.even_s)} per step at {point.point}{often}"
+    if len(point.late) > _MOST_APART:
+        most = max(late.late_s for late in point.late)
+        causes = dict.fromkeys(words(late.cause) for late in point.late if late.cause)
+        return (
+            f"{_ranks(point)} late by up to {duration(most)} at {point.point}, "
+            f"{share(point.late_fraction)} of steps: {' and '.join(causes) or 'no host phase'}"
+        )
+    return "; ".join(_late(point, each) for each in point.late)
+
+
+def _late(point: SyncPoint, late: LateRank) -> str:
     cause = (
-        f"{duration(point.cause_s)} in {words(point.cause)}"
-        if point.cause and point.cause_s is not None
+        f"{duration(late.cause_s)} in {words(late.cause)}"
+        if late.cause and late.cause_s is not None
         else "no host phase explains it: a slower device?"
     )
     return (
-        f"rank {point.straggler} late by {duration(point.late_s)} at {point.point}, "
+        f"rank {late.rank} late by {duration(late.late_s)} at {point.point}, "
         f"{share(point.late_fraction)} of steps: {cause}"
     )
-
-
-def _lost_s(summary: Summary) -> float:
-    """What a step loses at all its points together.
-
-    A device that works on while its host goes ahead waits in backward, and the host waits for the
-    same delay at the end of the step: there the points are not added.
-    """
-    lost_s = [point.lost_s for point in summary.synchronisation]
-    return sum(lost_s) if summary.run.device == "cpu" else max(lost_s)
 
 
 def _action(point: SyncPoint | None) -> str:
     if point is None:
         return "give every rank the same work: batches of equal length, the same input speed"
-    if point.cause == Phase.DATA_WAIT.label:
-        return f"give rank {point.straggler} a loader as fast as the others'"
-    rank = f"rank {point.straggler}"
-    if point.cause:
-        return f"find what {rank} does in {words(point.cause)} that the others do not"
-    return f"compare the device and host of rank {point.straggler} with the others'"
+    causes = {each.cause for each in point.late}
+    ranks = _ranks(point)
+    if causes == {Phase.DATA_WAIT.label}:
+        return f"give {ranks} a loader as fast as the others'"
+    cause = point.cause if len(causes) == 1 else None
+    if cause:
+        return f"find what {ranks} does in {words(cause)} that the others do not"
+    if any(causes):
+        return f"find what {ranks} do that the others do not"
+    return f"compare the device and host of {ranks} with the others'"

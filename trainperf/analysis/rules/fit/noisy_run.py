@@ -20,6 +20,9 @@ def noisy_run(evidence: Evidence) -> Finding | None:
     It is no cause and has no gain: it says how much the other numbers are worth.  Where a fifth of
     the step has no name, or a fifth of the steps are slow ones that come back, there is something
     better to do first.
+
+    Wrong where: the steps differ because their batches do, and not because of the machine.
+    To confirm: the same training with batches of one size: what stays is the machine's.
     """
     summary = evidence.summary
     step_s, apart_s = summary.value(STEP_S), summary.value(STEP_IQR_S)

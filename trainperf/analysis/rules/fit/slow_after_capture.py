@@ -6,7 +6,11 @@ from trainperf.core.formatting.units import duration, share, step_range
 
 
 def slow_after_capture(evidence: Evidence) -> Finding | None:
-    """The steady steps after a capture are slower than those before it."""
+    """The steady steps after a capture are slower than those before it.
+
+    Wrong where: the machine or the data changed at the same time as the capture ended.
+    To confirm: a second run without captures (`trainperf compare`).
+    """
     summary = evidence.summary
     slower = [capture for capture in summary.captures if capture.slower]
     if not slower:

@@ -16,6 +16,9 @@ def slow_steps(evidence: Evidence) -> Finding | None:
     """Every n-th step, or each after a pause, takes much longer than the others.
 
     The bound is of all they take beyond an ordinary step: doing it less often saves a part.
+
+    Wrong where: something outside comes back at the same distance, e.g. another job's checkpoint.
+    To confirm: the same run on another machine: what is the training's own comes at the same steps.
     """
     summary = evidence.summary
     slow, fit_s = summary.slow_steps, own_fit_s(summary)

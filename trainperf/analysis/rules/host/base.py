@@ -6,12 +6,14 @@ step are laid over the phases of the steady ones, which ran without the audit.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 
-from trainperf.analysis.rules.base import Evidence, steady_step_s
+from trainperf.analysis.rules.base import Evidence, Rule, steady_step_s, warm_bound
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part
+from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import duration
-from trainperf.core.readings import PHASE_OTHER_S, phase_reading
+from trainperf.core.readings import PHASE_OTHER_S, STEP_MEAN_S, phase_reading
 
 
 _GROUPS: tuple[tuple[str, tuple[Part, ...]], ...] = (
@@ -34,6 +36,43 @@ READS = (
     "aten.unique_consecutive.",
 )
 """Operators whose result the host must know before it goes on."""
+
+
+SERVE_THE_LOADER = frozenset({"_pin_memory_loop", "QueueFeederThread"})
+"""Threads that no logger and no callback keeps busy."""
+BUSY = 0.02
+"""Share of the step from which a thread counts."""
+
+
+HELD_UP = 1.5
+"""What a second of such a thread costs the rest of the step at most: it may have the interpreter
+and wait for a processor.  Three walkthroughs without histograms lost 0.9 to 1.4."""
+
+
+def threads_of(summary: Summary) -> dict[str, float]:
+    """Other threads of Python that may write what the loop hands to them, seconds per step."""
+    step_s = summary.value(STEP_MEAN_S) or 0.0
+    return {
+        name: spent_s
+        for name, spent_s in summary.threads_s.items()
+        if name not in SERVE_THE_LOADER and spent_s >= BUSY * step_s
+    }
+
+
+def hands_to_threads(rule: Rule) -> Rule:
+    """A rule whose cause leaves cold caches and hands values to loggers, which have threads.
+
+    Its bounds are `warm_bound`s without these, which go with it.
+    """
+
+    @wraps(rule)
+    def freeing(evidence: Evidence) -> Finding | None:
+        finding, summary = rule(evidence), evidence.summary
+        if finding is None:
+            return None
+        return warm_bound(finding, summary, freed_s=HELD_UP * sum(threads_of(summary).values()))
+
+    return freeing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

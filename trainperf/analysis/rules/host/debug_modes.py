@@ -1,6 +1,7 @@
 """Rule about debugging switches left on, and threads left unused."""
 
 from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, setting
+from trainperf.analysis.rules.input.workers import cpus_of_rank
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import StepAudit
 from trainperf.core.findings import LIMITS, Finding, amdahl
@@ -14,6 +15,9 @@ def debug_modes(evidence: Evidence) -> Finding | None:
 
     What anomaly detection costs is bounded where the audit has timed the operators on a CPU: all
     that they do not explain.  For the others nothing is known but that they cost.
+
+    Wrong where: determinism or a single thread is meant: it is a price, not a fault.
+    To confirm: `trainperf prove` with the switch off.
     """
     summary = evidence.summary
     on = _switched_on(summary)
@@ -26,7 +30,7 @@ def debug_modes(evidence: Evidence) -> Finding | None:
         title=f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on in training",
         advice="Switch it off" if len(on) == 1 else "Switch them off",
         evidence=tuple(on.values()),
-        action=_ACTIONS[first].format(loop=summary.run.loop),
+        action=_ACTIONS[first].format(loop=summary.run.loop, cores=cpus_of_rank(summary)),
         fraction=lost,
         gain_upper_bound=amdahl(lost) if lost is not None else None,
         confidence="medium",
@@ -39,7 +43,7 @@ _ACTIONS = {
     "detect_anomaly": "{loop.no_anomaly}, and no torch.autograd.detect_anomaly() around the step",
     "the autograd profiler": "no torch.autograd.profiler around the loop; {loop.capture} "
     "records a few steps",
-    "one thread": "torch.set_num_threads(cores), or leave OMP_NUM_THREADS unset",
+    "one thread": "torch.set_num_threads({cores}), or OMP_NUM_THREADS={cores} (torchrun sets 1)",
     "deterministic": "torch.use_deterministic_algorithms(False) unless the runs must be equal bit "
     "by bit",
 }
@@ -53,16 +57,17 @@ def _switched_on(summary: Summary) -> dict[str, str]:
         modes["detect_anomaly"] = "every operator keeps its Python stack, every gradient is read"
     if config.get("autograd_profiler"):
         modes["the autograd profiler"] = "every operator of every step is recorded"
-    threads, cores = setting(summary, "threads"), setting(summary, "cpu_count")
+    threads, cores = setting(summary, "threads"), cpus_of_rank(summary)
     # Workers need CPUs too: `data_wait` advises fewer threads for the model in return.
     workers = setting(summary, "num_workers") or 0.0
-    alone = summary.run.device == "cpu" and summary.run.world_size == 1
+    computes = summary.run.device == "cpu"
     # On a machine with fewer cores the loader and the system have use for the others.
-    if alone and threads == 1 and cores is not None and cores >= max(4.0, 2 * (1 + workers)):
+    if computes and threads == 1 and cores is not None and cores >= max(4.0, 2 * (1 + workers)):
         others = (
             f"{plural(int(workers), 'worker')} load" if workers else "nothing else uses the others"
         )
-        modes["one thread"] = f"1 of {cores:.0f} CPUs computes; {others}"
+        of = "" if summary.run.world_size == 1 else " of each rank"
+        modes["one thread"] = f"1 of {cores} CPUs{of} computes; {others}"
     if config.get("deterministic"):
         modes["deterministic"] = "kernels that sum in a fixed order instead of the fastest ones"
     return modes

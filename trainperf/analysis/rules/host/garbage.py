@@ -8,7 +8,11 @@ from trainperf.core.readings import GC_S
 
 @leaves_cold_caches
 def garbage(evidence: Evidence) -> Finding | None:
-    """Steps stand still for the garbage collector."""
+    """Steps stand still for the garbage collector.
+
+    Wrong where: the pauses are of the warm-up, and the fit is short.
+    To confirm: the reading `gc_s` of a longer run; `gc.freeze()` after set-up.
+    """
     summary = evidence.summary
     paused_s = worst(summary, GC_S)
     if paused_s is None or not own_fit_s(summary):

@@ -22,7 +22,12 @@ TRACE_TIME: TraceTime = "host"
 
 @leaves_cold_caches
 def hidden_syncs(evidence: Evidence) -> Finding | None:
-    """Lines of the step read values back, and settings do so in every batch."""
+    """Lines of the step read values back, and settings do so in every batch.
+
+    Wrong where: the value decides the next operation, so that somebody has to wait for it.
+    To confirm: `trainperf.smoke.assert_no_sync(step, batch)`; idle time while synchronising in a
+    trace.
+    """
     on_cpu = evidence.summary.run.device == "cpu"
     return _looping(evidence) if on_cpu else _waiting(evidence)
 
@@ -65,6 +70,8 @@ def _waiting(evidence: Evidence) -> Finding | None:
     host_bound = (summary.value(HOST_BOUND_FRACTION) or 0.0) >= LIMITS.host_bound
     if summary.run.world_size > 1 and summary.run.loop is LIGHTNING:
         sites.append("Lightning reads a broadcast flag before every fetch: not yours")
+    if summary.run.config.get("logging_nan_inf_filter") is True:
+        sites.append("logging_nan_inf_filter=True reads the loss in every micro-batch: not yours")
     return Finding(
         id="hidden_syncs",
         title=_title(lost, rows),
@@ -112,7 +119,7 @@ def _title(lost: float | None, rows: Sequence[OperatorUse]) -> str:
 
 def _action(rows: Sequence[OperatorUse], summary: Summary) -> str:
     if rows:
-        return "keep it a tensor (loss.detach(), torch.where) and read it every n-th step"
+        return summary.run.loop.kept
     if summary.run.config.get("prog_bar_metrics"):
         return "self.log(…, prog_bar=False): a value on the progress bar is read in every batch"
     if _scaler_reads(summary):

@@ -16,6 +16,9 @@ def host_bound(evidence: Evidence) -> Finding | None:
     """At the end of most forwards and backwards the device had already caught up.
 
     How much that costs cannot be told without a trace or an audit, so no bound is given.
+
+    Wrong where: something drains the device once in every step for another reason, e.g. a metric.
+    To confirm: `trainperf try --only compile SCRIPT`; a trace shows idle time before launches.
     """
     summary = evidence.summary
     bound = summary.value(HOST_BOUND_FRACTION)
@@ -32,8 +35,8 @@ def host_bound(evidence: Evidence) -> Finding | None:
         title=f"the device waits for the host in {share(bound)} of the steps",
         advice="Launch less, or larger",
         evidence=("the device had caught up when forward and backward returned",),
-        action="torch.compile(model), a larger batch, or fewer .item() calls; faster kernels "
-        "gain nothing here",
+        action=f"{summary.run.loop.compiled}, a larger batch, or fewer .item() calls; faster "
+        "kernels gain nothing here",
         confidence="medium",
         severity="medium",
         effort="hours",

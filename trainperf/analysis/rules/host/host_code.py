@@ -18,6 +18,10 @@ def host_code(evidence: Evidence) -> Finding | None:
     """Much time passes before an operator that is called a few times: print, numpy, files, sleep.
 
     Python around many small operators is not meant: that is what launching them takes.
+
+    Wrong where: the audited step was interrupted there, by another process or by printing once.
+    To confirm: a second audit at another step (`--audit-at`); the line's samples in `report
+    --full`.
     """
     host = host_lines(evidence)
     row = None if host is None else _latest(host)

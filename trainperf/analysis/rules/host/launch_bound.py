@@ -28,6 +28,10 @@ def launch_bound(evidence: Evidence) -> Finding | None:
 
     On a device only where the always-on marks say that it waits for the host.  The bound: all of
     forward and backward but the other operators' time, and these at their floor.
+
+    Wrong where: the audited step is smaller than most: larger batches hide launches.
+    To confirm: `trainperf try --only compile SCRIPT`; `trainperf prove` with a larger batch, in
+    samples per second.
     """
     step = audited(evidence)
     if step is None or not _waits_for_host(evidence, step):

@@ -1,17 +1,20 @@
 """Rule about logging that takes much of the step."""
 
-from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, phase_fraction, setting
-from trainperf.analysis.rules.host.base import heaviest, host_lines
+from trainperf.analysis.rules.base import Evidence, phase_fraction, setting
+from trainperf.analysis.rules.host.base import hands_to_threads, heaviest, host_lines
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.phases import Phase
 
 
-@leaves_cold_caches
+@hands_to_threads
 def logging(evidence: Evidence) -> Finding | None:
     """`self.log` in the step, and what the framework does with the values after it.
 
     Needs an audit on a CPU: elsewhere, and without one, the loop's share has a finding of its own.
+
+    Wrong where: a logger's thread does the work later: then silence gains more than the share.
+    To confirm: `trainperf try --only no_logging SCRIPT` and `--only logging_interval`.
     """
     summary = evidence.summary
     host = host_lines(evidence)

@@ -1,6 +1,7 @@
 """Rule about the framework's own time between steps."""
 
-from trainperf.analysis.rules.base import Evidence, leaves_cold_caches, phase_fraction
+from trainperf.analysis.rules.base import Evidence, phase_fraction
+from trainperf.analysis.rules.host.base import hands_to_threads
 from trainperf.analysis.rules.host.logging import logging
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, share
@@ -12,12 +13,16 @@ from trainperf.core.readings import HOST_BOUND_FRACTION, STEP_MEAN_S
 SAMPLED = Phase.LOOP
 
 
-@leaves_cold_caches
+@hands_to_threads
 def loop(evidence: Evidence) -> Finding | None:
     """Logging, progress bars and metrics after the last hook take a notable part of the step.
 
     On several ranks only what even the last rank spends there counts.  Where a device works on
     while the host waits there, the wait is not lost: no finding, unless the run is host-bound.
+
+    Wrong where: the time is a wait for the device or for another rank, which the next phase would
+    have otherwise.
+    To confirm: `trainperf try --only no_logging SCRIPT`; samples of the line in `report --full`.
     """
     summary = evidence.summary
     lost, step_s = phase_fraction(summary, Phase.LOOP), summary.value(STEP_MEAN_S)

@@ -2,8 +2,14 @@
 
 from collections.abc import Sequence
 
-from trainperf.analysis.rules.base import Evidence, leaves_cold_caches
-from trainperf.analysis.rules.host.base import heaviest, host_lines, is_near, read_in_loops
+from trainperf.analysis.rules.base import Evidence
+from trainperf.analysis.rules.host.base import (
+    hands_to_threads,
+    heaviest,
+    host_lines,
+    is_near,
+    read_in_loops,
+)
 from trainperf.core.artifacts.audit import OperatorUse
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import plural, share
@@ -36,12 +42,15 @@ DECIDES = (
 """Operators that turn scores into decisions or counts: what metrics are made of."""
 
 
-@leaves_cold_caches
+@hands_to_threads
 def metrics_every_batch(evidence: Evidence) -> Finding | None:
     """Work after the model that no gradient flows through and that counts or compares.
 
     Metrics in hooks after the batch belong to `callbacks`.  A teacher without gradients is none:
     it has products.
+
+    Wrong where: the metric is the loss of a teacher or a second head, and trains.
+    To confirm: `trainperf prove` with the metric every n-th batch.
     """
     host = host_lines(evidence)
     if host is None:

@@ -24,6 +24,9 @@ def python_in_step(evidence: Evidence) -> Finding | None:
 
     A line that may be running an operator is never meant.  Beside a device it matters only where
     the device waits for the host.  A step that was audited on a CPU has `host_code`.
+
+    Wrong where: the function runs once in many steps, and the samples are few: see their number.
+    To confirm: time the function by itself; `trainperf prove` without the call.
     """
     summary = evidence.summary
     largest = _largest(summary)

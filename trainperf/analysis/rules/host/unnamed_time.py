@@ -8,8 +8,8 @@ from trainperf.analysis.rules.base import (
 )
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
-from trainperf.core.formatting.units import duration, share
-from trainperf.core.loop_kind import PLAIN
+from trainperf.core.formatting.units import duration, share, words
+from trainperf.core.loop_kind import HUGGING_FACE, imported_from
 from trainperf.core.phases import Phase
 from trainperf.core.readings import OVERHEAD_S
 
@@ -22,12 +22,19 @@ def unnamed_time(evidence: Evidence) -> Finding | None:
     """Much of the step is in `other`: it names the function that was seen there most.
 
     What slow steps that come back spend there is theirs.  A loop that does not bracket all of its
-    work has some of it there: no gain is promised then, and what to bracket comes first.
+    work has some of it there: no gain is promised then, and what to bracket comes first.  In an
+    imported log it is what the log does not divide.
+
+    Wrong where: the loop brackets only some of its phases: the time is ordinary work without a
+    name.
+    To confirm: bracket it (`monitor.phase(…)`), and look where the time goes then.
     """
     summary = evidence.summary
+    if imported_from(summary.run.config):
+        return _not_in_log(summary)
     missing = _not_bracketed(summary)
     if missing:
-        return _bracket(summary, missing) if summary.run.loop is PLAIN else None
+        return _bracket(summary, missing) if summary.run.loop.own else None
     lost, step_s = unnamed_fraction(summary), steady_step_s(summary)
     if lost is None or not step_s or lost < LIMITS.notable:
         return None
@@ -57,7 +64,7 @@ def unnamed_fraction(summary: Summary) -> float | None:
     `None` without enough steps, and where some of the step's work is not bracketed.
     """
     lost, step_s = phase_fraction(summary, Phase.OTHER), steady_step_s(summary)
-    if lost is None or not step_s or _not_bracketed(summary):
+    if lost is None or not step_s or _not_bracketed(summary) or imported_from(summary.run.config):
         return None
     slow = summary.slow_steps
     # Steps after a pause of training are not steady: the mean is without them.
@@ -69,7 +76,7 @@ def unnamed_fraction(summary: Summary) -> float | None:
 def _bracket(summary: Summary, missing: tuple[str, ...]) -> Finding | None:
     phases_s = summary.phases_s()
     other_s, step_s = phases_s.get(Phase.OTHER.label, 0.0), sum(phases_s.values())
-    if not summary.run.steady_steps or other_s < LIMITS.notable * step_s:
+    if not summary.run.steady_steps or not step_s or other_s < LIMITS.notable * step_s:
         return None
     return Finding(
         id="unnamed_time",
@@ -84,9 +91,32 @@ def _bracket(summary: Summary, missing: tuple[str, ...]) -> Finding | None:
     )
 
 
+def _not_in_log(summary: Summary) -> Finding | None:
+    phases_s = summary.phases_s()
+    other_s, step_s = phases_s.get(Phase.OTHER.label, 0.0), sum(phases_s.values())
+    if not step_s or other_s < LIMITS.notable * step_s:
+        return None
+    missing = [words(phase.label) for phase in Phase if phase.label not in phases_s]
+    huggingface = summary.run.loop is HUGGING_FACE
+    return Finding(
+        id="unnamed_time",
+        title=f"{share(other_s / step_s)} of the step is not divided in the log",
+        advice="Measure what the log does not divide",
+        evidence=(
+            f"{duration(other_s)} of {duration(step_s)} per step",
+            f"the log has no time of {', '.join(missing)}",
+        ),
+        action=f"trainperf run SCRIPT, or {'TrainPerfCallback()' if huggingface else 'LoopMonitor'}"
+        " in it, for 200 steps",
+        severity="low",
+        confirm="trainperf report shows the time of each phase",
+    )
+
+
 def _not_bracketed(summary: Summary) -> tuple[str, ...]:
     measured = summary.phases_s()
-    return tuple(phase.label for phase in _WORK if phase.label not in measured)
+    work = _WORK if summary.run.loop.trains else _WORK[:1]
+    return tuple(phase.label for phase in work if phase.label not in measured)
 
 
 def _sampled(summary: Summary) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from trainperf.analysis.rules.base import phase_fraction, worst
+from trainperf.analysis.rules.base import phase_fraction, setting, worst
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import LIMITS
@@ -22,6 +22,11 @@ MANY_TENSORS = 16
 
 SMALL_TENSOR_BYTES = 1 << 18
 """A copy of 256 KiB takes 10 µs over a link of 25 GB/s: as long as starting it does."""
+
+
+def awaits_requests(summary: Summary) -> bool:
+    """Whether a wait for a batch may be one for requests, which nobody has sent yet."""
+    return not summary.run.loop.trains and setting(summary, "num_workers") is None
 
 
 def lost_to_loader(summary: Summary) -> float | None:

@@ -11,6 +11,9 @@ def data_hidden(evidence: Evidence) -> Finding | None:
     """The loader takes much of the host's time and none of the device's: nothing is to be done.
 
     A finding without gain, so that nobody speeds up a loader that costs nothing.
+
+    Wrong where: the device gets faster: then the loader is what it waits for.
+    To confirm: `trainperf try --only free_loader SCRIPT` gains nothing.
     """
     summary = evidence.summary
     waited = phase_fraction(summary, Phase.DATA_WAIT)

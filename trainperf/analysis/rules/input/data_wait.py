@@ -10,6 +10,7 @@ from trainperf.analysis.rules.base import (
     worst,
 )
 from trainperf.analysis.rules.input.base import (
+    awaits_requests,
     lost_to_loader,
     micro_batches,
     small_tensors_wait,
@@ -24,11 +25,13 @@ from trainperf.analysis.rules.input.workers import (
     cheaper_than_a_worker,
     round_trip_s,
     staffing,
+    too_many_workers,
     why_no_more,
     worth_a_worker,
 )
+from trainperf.analysis.rules.measured import refuted
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import LIMITS, Finding, costs
+from trainperf.core.findings import LIMITS, Finding, Level, costs
 from trainperf.core.formatting.units import duration, share
 from trainperf.core.phases import Phase
 from trainperf.core.readings import DATA_STALL_FRACTION, STEP_MEAN_S
@@ -43,33 +46,46 @@ def data_wait(evidence: Evidence) -> Finding | None:
 
     Judged by the stall where it is known: a wait that hides behind queued device work is
     `data_hidden`.  With an anatomy of the loader the part that costs is named; batches of
-    `many_small_tensors` are left to that rule.  A batch that takes less to make than to get from a
-    worker is how loaders are: nothing is said of it below a fifth of the step.
+    `many_small_tensors`, and more workers than CPUs (`oversubscription`), are left to those rules.
+    Workers that were tried in this training and gain nothing are not advised.
+    A batch that takes less to make than to get from a worker is how loaders are: nothing is said of
+    it below a fifth of the step.  An inference loop without a DataLoader waits for requests.
+
+    Wrong where: the wait is for another process that uses the CPUs or the disk, and not for the
+    loader's own work.
+    To confirm: `trainperf try --only free_loader SCRIPT`: batches from memory are the ceiling of
+    every remedy.
     """
     summary = evidence.summary
     waited, lost = phase_fraction(summary, Phase.DATA_WAIT), lost_to_loader(summary)
     step_s = summary.value(STEP_MEAN_S)
     if waited is None or lost is None or not step_s:
         return None
-    if lost < LIMITS.notable or small_tensors_wait(summary):
+    if awaits_requests(summary):
+        return None
+    if lost < LIMITS.notable or small_tensors_wait(summary) or too_many_workers(summary):
         return None
     if lost < LIMITS.critical and cheaper_than_a_worker(summary, waited * step_s):
         return None
-    remedy = _remedy(summary, waited * step_s, step_s)
+    trials = evidence.documents.trials
+    no_help = refuted(
+        () if trials is None else trials.trials, "workers", evidence.documents.trials_from
+    )
+    remedy = _remedy(summary, waited * step_s, step_s, no_help)
     # Workers share the processor with the model where the model runs on it too.
     finding = Finding(
         id="data_wait",
         title=_title(lost, summary, remedy.part),
         advice=remedy.advice,
         evidence=(
-            f"{duration(waited * step_s)} of {duration(step_s)} per step in the loader's next()",
+            f"{duration(waited * step_s)} of {duration(step_s)} per step {_where(summary)}",
             *_details(summary),
             *remedy.evidence,
         ),
         action=remedy.action,
         **costs(
             1 - max(1 - lost, remedy.making),
-            confidence="medium" if summary.run.device == "cpu" else "high",
+            confidence=_confidence(summary),
         ),
         effort=remedy.effort,
         where=remedy.where,
@@ -85,7 +101,20 @@ def _title(lost: float, summary: Summary, part: str) -> str:
         late = late_s(summary, Phase.DATA_WAIT) > 0
         where = " on every rank" if late else " on the rank that waits longest"
     mainly = f", mainly for {part}" if part else ""
-    return f"{share(lost)} of the step is spent waiting for data{mainly}{where}"
+    most = "up to " if summary.run.loop.coarse else ""
+    return f"{most}{share(lost)} of the step is spent waiting for data{mainly}{where}"
+
+
+def _where(summary: Summary) -> str:
+    if summary.run.loop.coarse:
+        return "between the update and the next forward: the loader, and the loop's own code"
+    return "in the loader's next()"
+
+
+def _confidence(summary: Summary) -> Level:
+    if summary.run.loop.coarse:
+        return "low"
+    return "medium" if summary.run.device == "cpu" else "high"
 
 
 def _details(summary: Summary) -> list[str]:
@@ -98,9 +127,9 @@ def _details(summary: Summary) -> list[str]:
     return facts
 
 
-def _remedy(summary: Summary, waited_s: float, step_s: float) -> LoaderRemedy:
+def _remedy(summary: Summary, waited_s: float, step_s: float, no_help: str) -> LoaderRemedy:
     if summary.loader is not None:
-        return by_anatomy(summary, summary.loader)
+        return by_anatomy(summary, summary.loader, no_help)
     workers = setting(summary, "num_workers")
     if workers is None:
         return LoaderRemedy(
@@ -117,11 +146,11 @@ def _remedy(summary: Summary, waited_s: float, step_s: float) -> LoaderRemedy:
             "sample by sample, or take larger batches",
             effort="hours",
         )
-    return _more_or_cheaper(summary, int(workers), waited_s, step_s)
+    return _more_or_cheaper(summary, int(workers), waited_s, step_s, no_help)
 
 
 def _more_or_cheaper(
-    summary: Summary, workers: int, waited_s: float, step_s: float
+    summary: Summary, workers: int, waited_s: float, step_s: float, no_help: str
 ) -> LoaderRemedy:
     # Without workers the loop waits for a batch as long as it takes to make, whatever of that the
     # device hides; workers that do not keep up are busy all the time.
@@ -131,15 +160,16 @@ def _more_or_cheaper(
         state = f"num_workers=0: {duration(waited_s)} per step to make batches in this process"
         prefetch = ""
     look = f"{summary.run.loop.loader_anatomy} shows which part of a batch is slow"
-    staff = staffing(summary, making_s)
+    staff = None if no_help else staffing(summary, making_s)
     if staff is None:
         remedy = LoaderRemedy(
             advice="Make a sample cheaper",
-            evidence=(state, why_no_more(summary, making_s), look),
+            evidence=(state, no_help or why_no_more(summary, making_s), look),
             action="cache or preprocess what __getitem__ and collate_fn compute",
             effort="hours",
         )
-        return unless_waiting(remedy, summary, making_s)
-    action = f"DataLoader(num_workers={staff.workers}, persistent_workers=True{prefetch})"
+        return remedy if no_help else unless_waiting(remedy, summary, making_s)
+    options = f"num_workers={staff.workers}, persistent_workers=True{prefetch}"
+    action = summary.run.loop.data_loader(options)
     remedy = LoaderRemedy(evidence=(state, look), action=action)
     return staffed(remedy, staff, summary, making_s)

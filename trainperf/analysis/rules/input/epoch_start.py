@@ -10,7 +10,6 @@ from trainperf.analysis.rules.base import (
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
-from trainperf.core.loop_kind import PLAIN
 from trainperf.core.readings import DATA_WAIT_ALL_FRACTION, DATA_WAIT_FRACTION
 
 
@@ -20,6 +19,10 @@ def epoch_start(evidence: Evidence) -> Finding | None:
 
     Counted are the gaps between epochs, in which Lightning starts them, and what the first batches
     of the epochs wait beyond the others, which steady steps exclude.
+
+    Wrong where: epochs are long, and the fit that was measured had short ones.
+    To confirm: `trainperf prove` with `persistent_workers=True` and without, for whole epochs
+    (`--to-the-end`).
     """
     summary = evidence.summary
     epochs, workers = summary.gaps.get("epoch_boundary", 0), setting(summary, "num_workers")
@@ -44,7 +47,7 @@ def epoch_start(evidence: Evidence) -> Finding | None:
             f"{duration(spent_s / epochs)} in each of {plural(epochs, 'epoch')}: {parts}",
             *_started(summary),
         ),
-        action="DataLoader(persistent_workers=True)",
+        action=summary.run.loop.data_loader("persistent_workers=True"),
         **costs(lost, confidence="medium", scope="fit"),
         confirm="data_wait_all_fraction comes near data_wait_fraction, and the epoch boundaries "
         "in the ledger shrink",
@@ -65,7 +68,7 @@ def _between_s(summary: Summary) -> float:
     In a plain loop the user's own code between epochs is there too: then only a look into the
     loader tells that it is the workers.
     """
-    if summary.run.loop is PLAIN and summary.loader is None:
+    if summary.run.loop.own and summary.loader is None:
         return 0.0
     return summary.ledger_s.get("epoch_boundary", 0.0)
 

@@ -21,6 +21,10 @@ def many_small_tensors(evidence: Evidence) -> Finding | None:
 
     On a device for a copy of each, which every run shows; in the loader for making, stacking and
     sending each, which an anatomy of the loader shows.
+
+    Wrong where: the model needs them one by one, so that joining them moves the work and saves
+    none.
+    To confirm: `trainperf run --loader-anatomy`: times of making, stacking and sending a batch.
     """
     summary = evidence.summary
     if small_copies(summary):

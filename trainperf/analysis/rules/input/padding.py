@@ -4,15 +4,30 @@ from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, amdahl, severity
 from trainperf.core.formatting.units import count, share
-from trainperf.core.readings import DATA_WAIT_FRACTION, PADDING_FRACTION
+from trainperf.core.phases import Phase
+from trainperf.core.readings import PADDING_FRACTION, STEP_MEAN_S, phase_reading
+
+
+PACKED = "packed_rows"
+"""Setting of a run whose batches said that their rows hold several sequences."""
+ALIKE = 0.10
+"""Share of padding up to which the sequences of a batch are of similar length."""
+AROUND = (Phase.DATA_WAIT, Phase.OPTIMIZER, Phase.CALLBACKS, Phase.LOOP)
+"""Phases that take as long however many tokens there are, as long as the update is of the same
+sequences."""
 
 
 def padding(evidence: Evidence) -> Finding | None:
     """Many of the tokens that are computed are padding.
 
-    The bound is on effective tokens per second: full sequences spread the whole step, its data
-    wait excepted, over more of them.  Attention over shorter rows gains more than its tokens: what
-    the audit says of it is added.
+    The bound is on effective tokens per second in updates of the same sequences: what is around
+    forward and backward stays.  Attention over shorter rows gains more than its tokens: what the
+    audit says of it is added.
+
+    Wrong where: padded rows are what the hardware likes: a multiple of 64 may be faster than fewer
+    tokens.
+    To confirm: `trainperf try --only trimmed_batches --only sorted_batches SCRIPT`, in effective
+    tokens.
     """
     summary = evidence.summary
     wasted = summary.value(PADDING_FRACTION)
@@ -31,25 +46,33 @@ def padding(evidence: Evidence) -> Finding | None:
         fraction=lost,
         gain_upper_bound=amdahl(lost),
         confidence="medium",
-        severity=severity(wasted),
+        severity=severity(lost),
         effort="hours",
         confirm="trainperf compare BEFORE AFTER: more effective tokens/s, padding_fraction near 0",
     )
 
 
 def lost_to_padding(summary: Summary, squared: float = 0.0) -> float | None:
-    """Share of the step, its data wait excepted; `None` where the padding was not counted.
+    """Share of the step that goes with the padding; `None` where the padding was not counted.
 
     Args:
         summary: Of the run.
-        squared: Share of it in attention, where rows get shorter: rows of (1 - wasted) of the
-            length take (1 - wasted)² of its time.
+        squared: Share of forward and backward in attention, where rows get shorter: rows of
+            (1 - wasted) of the length take (1 - wasted)² of its time.
     """
     wasted = summary.value(PADDING_FRACTION)
     if wasted is None:
         return None
-    waited = summary.value(DATA_WAIT_FRACTION) or 0.0
-    return (1 - waited) * (wasted + squared * wasted * (1 - wasted))
+    return by_tokens(summary) * (wasted + squared * wasted * (1 - wasted))
+
+
+def by_tokens(summary: Summary) -> float:
+    """Share of the step that grows with its tokens: forward, backward, and what has no phase."""
+    step_s = summary.value(STEP_MEAN_S)
+    if not step_s:
+        return 1.0
+    around_s = sum(summary.value(phase_reading(phase.label)) or 0.0 for phase in AROUND)
+    return max(0.0, 1 - around_s / step_s)
 
 
 def attention_share(evidence: Evidence) -> float:
@@ -65,10 +88,22 @@ def attention_share(evidence: Evidence) -> float:
 def _remedy(summary: Summary) -> tuple[str, str, bool]:
     """What to do first and how, and whether rows get shorter by it."""
     lengths, padded_to = summary.sequence_lengths, setting(summary, "sequence_length")
+    if setting(summary, PACKED):
+        return (
+            "Pack from more sequences at once",
+            "fill a row from those of several batches: the more to choose from, the less is left",
+            False,
+        )
     if not lengths:
         return (
             "Pack the sequences",
             "pack documents into full sequences, or batch those of similar length together",
+            True,
+        )
+    if _sorted_already(summary):
+        return (
+            "Pad less",
+            "pad to the longest sequence of each batch: they are of similar length already",
             True,
         )
     longest = max(lengths)
@@ -92,14 +127,24 @@ def _remedy(summary: Summary) -> tuple[str, str, bool]:
     )
 
 
+def _sorted_already(summary: Summary) -> bool:
+    """Whether hardly any token is padding in batches as wide as their longest sequence."""
+    tokens = sum(length * number for length, number in summary.sequence_lengths.items())
+    return 0 < (1 - ALIKE) * summary.longest_tokens <= tokens
+
+
 def _evidence(summary: Summary) -> tuple[str, ...]:
-    facts = []
+    facts, around = [], 1 - by_tokens(summary)
     useful, every = (summary.value(f"{kind}_tokens_per_s") for kind in ("effective", "padded"))
     if useful is not None and every is not None:
         facts.append(f"{count(round(useful))} of {count(round(every))} tokens/s are effective")
     lengths = summary.sequence_lengths
-    if lengths:
+    if setting(summary, PACKED):
+        facts.append("several sequences share a row already")
+    elif lengths:
         facts.append(f"longest ≤ {max(lengths):,}, median ≤ {_median(lengths):,} tokens")
+    if around >= LIMITS.notable:
+        facts.append(f"{share(around)} of the step is the same with fewer tokens")
     return tuple(facts)
 
 

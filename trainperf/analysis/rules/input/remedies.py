@@ -20,6 +20,7 @@ from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.loader import LoaderAnatomy
 from trainperf.core.findings import Effort
 from trainperf.core.formatting.units import count, duration, plural, size
+from trainperf.core.loop_kind import LoopKind
 from trainperf.core.phases import Phase
 from trainperf.core.readings import STEP_MEAN_S, phase_reading
 
@@ -70,18 +71,24 @@ def unless_waiting(remedy: LoaderRemedy, summary: Summary, making_s: float) -> L
     return replace(remedy, action=f"{remedy.action}; {waiting}")
 
 
-def by_anatomy(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
-    """By what was timed: more workers while there are CPUs for them, else the part that costs."""
-    remedy = _chosen(summary, anatomy)
+def by_anatomy(summary: Summary, anatomy: LoaderAnatomy, no_help: str) -> LoaderRemedy:
+    """By what was timed: more workers while there are CPUs for them, else the part that costs.
+
+    Args:
+        summary: Of the run.
+        anatomy: Of its loader.
+        no_help: What says that workers were tried here and gain nothing; empty where nothing does.
+    """
+    remedy = _chosen(summary, anatomy, no_help)
     return replace(remedy, evidence=(*remedy.evidence, *_slower_here(summary, anatomy)))
 
 
-def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
+def _chosen(summary: Summary, anatomy: LoaderAnatomy, no_help: str) -> LoaderRemedy:
     available_s = (rest_s(summary) or 0.0) / micro_batches(summary)
     waited_s = _waited_s(summary)
     workers, here_s = anatomy.workers, _here_s(anatomy)
     if workers and (anatomy.receiving_s or 0.0) > anatomy.making_s:
-        return _no_workers(anatomy)
+        return _no_workers(anatomy, summary)
     if workers and here_s > available_s and here_s >= anatomy.worker_s / workers:
         return _send_less(anatomy)
     if not workers and not worth_a_worker(summary, anatomy.making_s):
@@ -89,16 +96,15 @@ def _chosen(summary: Summary, anatomy: LoaderAnatomy) -> LoaderRemedy:
         return _cheaper(anatomy, f"getting one from a worker would still take about {trip}")
     if available_s and anatomy.workers_for(available_s) <= workers:
         # What is left then is what this process does, or batches that come late now and then.
-        return (
-            _send_less(anatomy)
-            if here_s > waited_s / 2
-            else _enough(anatomy, cpus_of_rank(summary))
-        )
+        return _send_less(anatomy) if here_s > waited_s / 2 else _enough(anatomy, summary)
     making_s = anatomy.worker_s * micro_batches(summary)
-    staff = staffing(summary, making_s)
+    staff = None if no_help else staffing(summary, making_s)
     if staff is None:
-        return unless_waiting(_cheaper(anatomy, why_no_more(summary, making_s)), summary, making_s)
-    return staffed(_more_workers(anatomy, staff, available_s), staff, summary, making_s)
+        cheaper = _cheaper(anatomy, no_help or why_no_more(summary, making_s))
+        return cheaper if no_help else unless_waiting(cheaper, summary, making_s)
+    return staffed(
+        _more_workers(anatomy, staff, available_s, summary.run.loop), staff, summary, making_s
+    )
 
 
 def parts(anatomy: LoaderAnatomy) -> tuple[str, ...]:
@@ -138,7 +144,9 @@ def _here_s(anatomy: LoaderAnatomy) -> float:
     return (anatomy.receiving_s or 0.0) + pinning_s
 
 
-def _more_workers(anatomy: LoaderAnatomy, staff: Staff, available_s: float) -> LoaderRemedy:
+def _more_workers(
+    anatomy: LoaderAnatomy, staff: Staff, available_s: float, loop: LoopKind
+) -> LoaderRemedy:
     # Without workers nothing is prefetched; two batches of each are enough while batches are even.
     uneven = ", prefetch_factor=4" if _uneven(anatomy) else ""
     needed = anatomy.workers_for(available_s)
@@ -146,20 +154,21 @@ def _more_workers(anatomy: LoaderAnatomy, staff: Staff, available_s: float) -> L
     return LoaderRemedy(
         advice=f"Give the loader {plural(staff.workers, 'worker')}",
         evidence=(*parts(anatomy), needs),
-        action=f"DataLoader(num_workers={staff.workers}, persistent_workers=True{uneven})",
+        action=loop.data_loader(f"num_workers={staff.workers}, persistent_workers=True{uneven}"),
         part=_largest(anatomy),
         where=_where(anatomy),
     )
 
 
-def _enough(anatomy: LoaderAnatomy, cpus: int | None) -> LoaderRemedy:
+def _enough(anatomy: LoaderAnatomy, summary: Summary) -> LoaderRemedy:
     """There are workers enough by their times, and the step waits all the same."""
+    cpus, prefetch = cpus_of_rank(summary), summary.run.loop.data_loader("prefetch_factor=8")
     if _uneven(anatomy):
         worst_s = anatomy.getitem.p95_s + anatomy.collate.p95_s
         return LoaderRemedy(
             advice="Prefetch more batches",
             evidence=(*parts(anatomy), f"but {duration(worst_s)} for one in twenty"),
-            action="DataLoader(prefetch_factor=8): more batches in store for the slow ones",
+            action=f"{prefetch}: more batches in store for the slow ones",
             part=_largest(anatomy),
             where=_where(anatomy),
         )
@@ -184,13 +193,14 @@ def _cheaper(anatomy: LoaderAnatomy, why: str) -> LoaderRemedy:
     )
 
 
-def _no_workers(anatomy: LoaderAnatomy) -> LoaderRemedy:
+def _no_workers(anatomy: LoaderAnatomy, summary: Summary) -> LoaderRemedy:
+    none = summary.run.loop.data_loader("num_workers=0")
     received, making = duration(anatomy.receiving_s or 0.0), duration(anatomy.making_s)
     why = f"{received} of them in the training process, which could make one in {making}"
     return LoaderRemedy(
         advice="Make the batches without workers",
         evidence=(*parts(anatomy), why),
-        action="DataLoader(num_workers=0), or send much less: smaller dtypes, fewer tensors",
+        action=f"{none}, or send much less: smaller dtypes, fewer tensors",
         part="transport",
     )
 

@@ -2,14 +2,13 @@
 
 from trainperf.analysis.rules.base import Evidence, setting
 from trainperf.analysis.rules.input.base import moved, small_copies
+from trainperf.analysis.summary.link import link_words
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.findings import LIMITS, Finding, costs
-from trainperf.core.formatting.units import count, duration, rate, share, size
-from trainperf.core.loop_kind import PLAIN
-from trainperf.core.machine.chips import chip_of
+from trainperf.core.formatting.units import count, duration, share, size
+from trainperf.core.loop_kind import HUGGING_FACE
 from trainperf.core.readings import (
     H2D_BYTES,
-    H2D_BYTES_PER_S,
     H2D_FRACTION,
     H2D_TENSORS,
     STEP_MEAN_S,
@@ -21,6 +20,10 @@ def transfer(evidence: Evidence) -> Finding | None:
 
     What a trace shows to overlap computation is not counted.  A batch of many small tensors has a
     rule of its own.
+
+    Wrong where: the copies overlap computation, which only a trace shows.
+    To confirm: `trainperf try --only no_transfer SCRIPT`; `trainperf trace` shows the share that
+    overlaps.
     """
     summary = evidence.summary
     lost, step_s = moved(summary), summary.value(STEP_MEAN_S)
@@ -55,14 +58,11 @@ def _overlapped(evidence: Evidence) -> float:
 
 
 def _evidence(summary: Summary) -> list[str]:
-    copied, speed = summary.value(H2D_BYTES), summary.value(H2D_BYTES_PER_S)
+    copied, speed = summary.value(H2D_BYTES), link_words(summary)
     tensors, pinned = summary.value(H2D_TENSORS), setting(summary, "pin_memory")
-    chip = chip_of(str(summary.run.hardware.get("device_name", "")))
     facts = []
     if copied is not None:
-        facts.append(f"{size(copied)} per step" + (f" at {rate(speed)}" if speed else ""))
-    if speed and chip is not None and chip.link_bytes_per_s:
-        facts.append(f"the link of the {chip.name} carries {rate(chip.link_bytes_per_s)}")
+        facts.append(f"{size(copied)} per step" + (f" at {speed}" if speed else ""))
     if tensors is not None:
         facts.append(f"{count(tensors)} tensors per step")
     if pinned is not None:
@@ -75,12 +75,15 @@ def _pageable(summary: Summary) -> bool:
 
 
 def _action(summary: Summary) -> str:
-    plain = summary.run.loop is PLAIN
+    loop = summary.run.loop
     if summary.run.device == "cpu":
         return "nothing is copied on a CPU: look at the batch-transfer hooks of the module"
     if _pageable(summary):
-        if plain:
+        if loop.own:
             return "DataLoader(pin_memory=True), and batch.to(device, non_blocking=True)"
-        return "DataLoader(pin_memory=True): Lightning then copies without blocking"
+        pinned = loop.data_loader("pin_memory=True")
+        if loop is HUGGING_FACE:
+            return f'{pinned}, and accelerator_config={{"non_blocking": True}}'
+        return f"{pinned}: Lightning then copies without blocking"
     less = "send less: smaller dtypes, or make on the device what can be made there"
-    return f"batch.to(device, non_blocking=True); {less}" if plain else less
+    return f"batch.to(device, non_blocking=True); {less}" if loop.own else less

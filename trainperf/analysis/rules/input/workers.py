@@ -63,19 +63,20 @@ def cheaper_than_a_worker(summary: Summary, waited_s: float) -> bool:
 
 
 def cpus_of_rank(summary: Summary) -> int | None:
-    """CPUs for one rank: those it may run on, and its share of its machine's; `None` if not known.
+    """Whole CPUs for one rank, at least one: its share of its host; `None` if not known."""
+    return None if summary.host is None else max(1, int(summary.host.cpus_per_rank))
 
-    Where the run does not say how many ranks are on the machine, all are taken to be: with too few
-    workers nothing is lost that more cannot bring, with too many all ranks are.  Ranks that were
-    launched together on some CPUs of a machine are taken to have all of them.
-    """
-    usable = setting(summary, "cpu_count")
-    every, ranks = setting(summary, "host_cpus"), setting(summary, "local_world_size")
-    if usable is None:
-        return None
-    if every is None or not ranks:
-        return max(1, int(usable) // summary.run.world_size)
-    return max(1, int(min(usable, every // ranks)))
+
+WORKERS_COMPETE = 1 / 3
+"""Share of the time that workers are ready to run from which on waiting for a CPU slows them."""
+
+
+def too_many_workers(summary: Summary) -> bool:
+    """Whether workers were seen to wait for CPUs that a rank has too few of for them."""
+    host = summary.host
+    if host is None or host.workers + 1 <= host.cpus_per_rank:
+        return False
+    return (host.workers_waited_fraction or 0.0) >= WORKERS_COMPETE
 
 
 def model_threads(summary: Summary) -> int:

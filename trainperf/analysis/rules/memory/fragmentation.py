@@ -10,6 +10,10 @@ def fragmentation(evidence: Evidence) -> Finding | None:
     """The allocator holds much more than tensors ever did, and nearly all that there is.
 
     Below that the holes do no harm.  An upper bound: the two peaks need not fall together.
+
+    Wrong where: the two peaks fell at different moments.
+    To confirm: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and the reading
+    `fragmentation_bytes` then.
     """
     summary = evidence.summary
     holes = summary.value(FRAGMENTATION_BYTES)

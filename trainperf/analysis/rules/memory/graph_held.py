@@ -17,6 +17,10 @@ def graph_held(evidence: Evidence) -> Finding | None:
     """A container has gathered tensors that hang on a graph, about one per step or more.
 
     It costs memory and no time, until there is none left: so there is no gain to promise.
+
+    Wrong where: the container is emptied later, at the end of an epoch for instance.
+    To confirm: `trainperf.smoke.assert_no_graph_held` on what the step returns; the list's length
+    after an epoch.
     """
     holder = graphs_held(evidence)
     if holder is None:

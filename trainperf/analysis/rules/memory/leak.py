@@ -11,6 +11,9 @@ def leak(evidence: Evidence) -> Finding | None:
     Judged from 300 steady steps and 30 s on: fewer cannot tell a leak from a warm-up.  Says nothing
     where a graph is known to be held: that rule knows the cause.  What gathers is named where the
     fit's end found it.
+
+    Wrong where: a cache fills and then stops: longer runs show it.
+    To confirm: the reading `memory_slope_bytes_per_step` of a run of several times the length.
     """
     grows = growth(evidence)
     if grows is None or graphs_held(evidence) is not None:

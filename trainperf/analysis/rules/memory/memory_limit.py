@@ -13,6 +13,11 @@ def memory_limit(evidence: Evidence) -> Finding | None:
 
     Judged by what tensors held on an accelerator, and by the resident set on a CPU; what the
     allocator merely reserved it would give back.  Room costs no time, so no gain is promised.
+
+    Wrong where: another process holds a part of the memory, or the longest batch has been there
+    already.
+    To confirm: `max_memory_allocated` of an epoch; a batch of the longest sequences in
+    `trainperf.benchmark`.
     """
     summary, memory = evidence.summary, evidence.documents.memory
     reading = RESIDENT_PEAK_BYTES if summary.run.device == "cpu" else MEMORY_PEAK_BYTES

@@ -25,6 +25,10 @@ def out_of_memory(evidence: Evidence) -> Finding | None:
 
     The request counts for what was under way: activations in forward and backward, state in the
     optimizer.  What then is largest is named.
+
+    Wrong where: another process held the memory, or one batch was much longer than the others.
+    To confirm: the same step in `trainperf.benchmark` with half the batch; `max_memory_allocated`
+    before the failure.
     """
     summary, memory = evidence.summary, evidence.documents.memory
     ended = memory.out_of_memory if memory is not None else None

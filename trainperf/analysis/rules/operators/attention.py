@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from trainperf.analysis.rules.base import Evidence, TraceTime
+from trainperf.analysis.rules.base import Evidence, TraceTime, warm_bound
 from trainperf.analysis.rules.operators.base import PASSES, Timed, audited, total_s
 from trainperf.core.artifacts.audit import OperatorUse
-from trainperf.core.findings import LIMITS, Finding
+from trainperf.core.findings import LIMITS, REFILL_BYTES, Finding
 
 
 TRACE_TIME: TraceTime = "operators"
@@ -17,6 +17,10 @@ def attention(evidence: Evidence) -> Finding | None:
     """Eager attention makes all scores, where a fused one keeps a few at a time.
 
     The bound: of everything that touches the scores only the arithmetic of the products is left.
+    On a CPU scores push the rest of the model out of the caches, too, in forward and in backward.
+
+    Wrong where: the mask or the dropout is of a kind that fused kernels do not take.
+    To confirm: `trainperf try --only attention_sdpa SCRIPT`.
     """
     step = audited(evidence)
     rows = [] if step is None else attention_rows(step.operators)
@@ -28,7 +32,7 @@ def attention(evidence: Evidence) -> Finding | None:
         return None
     softmax = [row for row in rows if row.use.short_name in SOFTMAX]
     shape = " × ".join(map(str, softmax[0].use.shapes[0]))
-    return Finding(
+    finding = Finding(
         id="attention",
         title=f"attention with scores in memory takes {step.share(rows)} of the step",
         advice="Use fused attention",
@@ -39,8 +43,20 @@ def attention(evidence: Evidence) -> Finding | None:
         ),
         confirm="trainperf compare BEFORE AFTER; the next audit has no softmax between two bmm",
     )
+    if evidence.summary.run.device != "cpu":
+        return finding
+    return warm_bound(finding, evidence.summary, refills=max(1.0, _refills(softmax)))
 
 
+def _refills(softmax: Iterable[Timed]) -> float:
+    """How often a step of these loses what it had in its caches."""
+    forward = (row.use for row in softmax if row.use.part == "forward")
+    full = (use.calls * min(1.0, BYTES * prod(use.shapes[0]) / REFILL_BYTES) for use in forward)
+    return 2 * sum(full)
+
+
+BYTES = 4
+"""Of a score, at most."""
 SOFTMAX = ("_softmax", "_safe_softmax")
 
 

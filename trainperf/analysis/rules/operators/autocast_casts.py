@@ -18,7 +18,11 @@ TRACE_TIME: TraceTime = "operators"
 
 
 def autocast_casts(evidence: Evidence) -> Finding | None:
-    """Conversions take a notable part of the step: labels, masks, weights per micro-batch."""
+    """Conversions take a notable part of the step: labels, masks, weights per micro-batch.
+
+    Wrong where: the casts are of weights, once per update, that a compiled step shares.
+    To confirm: `trainperf prove` with the tensor made in that precision where it is loaded.
+    """
     step = audited(evidence)
     if step is None:
         return None
@@ -26,7 +30,7 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
     if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
-    return Finding(
+    finding = Finding(
         id="autocast_casts",
         title=f"conversions to another dtype take {step.share(rows)} of the step",
         advice="Convert once",
@@ -34,6 +38,7 @@ def autocast_casts(evidence: Evidence) -> Finding | None:
         **step.fields(rows, lost, f"{step.spent(rows)}: {_kinds(rows)}"),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer _to_copy",
     )
+    return step.refilled_bound(finding, rows, evidence.summary)
 
 
 def is_cast(row: Timed) -> bool:

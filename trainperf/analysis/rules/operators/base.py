@@ -11,10 +11,10 @@ from typing import Literal
 
 from trainperf.analysis.roofline.roofline import LAUNCH_S, OperatorFloor, Roofline
 from trainperf.analysis.roofline.speed_of_light import family, traced_operators
-from trainperf.analysis.rules.base import Evidence, steady_step_s
+from trainperf.analysis.rules.base import Evidence, steady_step_s, warm_bound
 from trainperf.analysis.summary.schema import Summary
 from trainperf.core.artifacts.audit import OperatorUse, Part, StepAudit
-from trainperf.core.findings import Costs, costs
+from trainperf.core.findings import REFILL_BYTES, Costs, Finding, costs
 from trainperf.core.formatting.units import duration, plural, share
 from trainperf.core.readings import (
     FLOPS_PER_S,
@@ -143,6 +143,16 @@ class AuditedStep:
         """
         written = sum(row.use.written_bytes for row in rows)
         return total_s(rows) + 2 * written / self.light.chip.memory_bytes_per_s
+
+    def refilled_bound(self, finding: Finding, rows: Sequence[Timed], summary: Summary) -> Finding:
+        """The finding of rows that move memory, bounded by the caches that are warm without them.
+
+        What they write on a CPU pushes as much out, which others then fetch at a core's own rate.
+        """
+        if self.basis != "measured":
+            return finding
+        written = sum(row.use.written_bytes for row in rows)
+        return warm_bound(finding, summary, refills=written / REFILL_BYTES)
 
     def stands_on(self) -> str:
         """Where the times are from."""

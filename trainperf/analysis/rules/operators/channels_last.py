@@ -14,6 +14,9 @@ def channels_last(evidence: Evidence) -> Finding | None:
 
     On a CPU the gain depends on the sizes and is mostly small: nothing is said.  The bound: those
     convolutions at their floor.
+
+    Wrong where: a layer in between wants channels first and converts back.
+    To confirm: `trainperf try --only channels_last SCRIPT`.
     """
     step = audited(evidence)
     if step is None or step.audit.device == "cpu":

@@ -13,6 +13,9 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
     """Masks, tables and the like are made anew in forward from nothing but numbers.
 
     Those numbers may differ from step to step, a length for instance: that is not seen.
+
+    Wrong where: the numbers it is made from change between steps, a length for instance.
+    To confirm: `trainperf prove` with it made once and kept (`register_buffer`).
     """
     step = audited(evidence)
     if step is None:
@@ -21,7 +24,7 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
     if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
-    return Finding(
+    finding = Finding(
         id="constant_rebuilt",
         title=f"{step.share(rows)} of the step rebuilds constants",
         advice="Build the constants once",
@@ -30,3 +33,4 @@ def constant_rebuilt(evidence: Evidence) -> Finding | None:
         **step.fields(rows, lost, f"{step.spent(rows)}, computed from numbers only"),
         confirm="trainperf compare BEFORE AFTER",
     )
+    return step.refilled_bound(finding, rows, evidence.summary)

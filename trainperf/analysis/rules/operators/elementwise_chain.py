@@ -27,6 +27,9 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
     compiling, which may take more away than the chains: of forward and backward only products are
     left.  What belongs to eager attention, or is made of constants, has rules of its own; a chain
     of tiny operators is `launch_bound`.
+
+    Wrong where: a fused kernel exists already where the audit sees its parts, as it runs eagerly.
+    To confirm: `trainperf try --only compile SCRIPT`.
     """
     step = audited(evidence)
     if step is None:
@@ -51,8 +54,8 @@ def elementwise_chain(evidence: Evidence) -> Finding | None:
         id="elementwise_chain",
         title=f"unfused elementwise operators take {step.share(rows)} of the step",
         advice="Fuse the elementwise chain",
-        action="torch.compile(model), or the fused form, e.g. torch.nn.functional.gelu(x, "
-        'approximate="tanh") instead of its formula',
+        action=f"{evidence.summary.run.loop.compiled}, or the fused form, e.g. "
+        'torch.nn.functional.gelu(x, approximate="tanh") instead of its formula',
         **fields,
         effort="hours",
         confirm="trainperf compare BEFORE AFTER",

@@ -29,6 +29,10 @@ def half_sensitive(evidence: Evidence) -> Finding | None:
     """The loss is computed in half precision, or, in fp16, a norm or softmax is.
 
     It is about what is computed, not how fast: no gain.
+
+    Wrong where: the values stay small and few: sums of half precision are then exact enough.
+    To confirm: train both for as long as you can afford and compare the losses (`trainperf
+    compare`).
     """
     audit, light = evidence.documents.audit, evidence.light
     if audit is None or light is None:

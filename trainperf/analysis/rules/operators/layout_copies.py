@@ -10,7 +10,11 @@ TRACE_TIME: TraceTime = "operators"
 
 
 def layout_copies(evidence: Evidence) -> Finding | None:
-    """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step."""
+    """`contiguous()`, `clone()` and reshapes that copy take a notable part of the step.
+
+    Wrong where: the copy makes the kernels after it faster than it costs.
+    To confirm: `trainperf prove` without the call; `trainperf try --only channels_last SCRIPT`.
+    """
     step = audited(evidence)
     if step is None:
         return None
@@ -18,7 +22,7 @@ def layout_copies(evidence: Evidence) -> Finding | None:
     if step.fraction(total_s(rows)) < LIMITS.notable:
         return None
     lost = step.fraction(step.with_aftermath_s(rows))
-    return Finding(
+    finding = Finding(
         id="layout_copies",
         title=f"copies to another memory layout take {step.share(rows)} of the step",
         advice="Keep one memory layout",
@@ -27,6 +31,7 @@ def layout_copies(evidence: Evidence) -> Finding | None:
         **step.fields(rows, lost, step.spent(rows)),
         confirm="trainperf compare BEFORE AFTER; the next audit has fewer clone and copy_",
     )
+    return step.refilled_bound(finding, rows, evidence.summary)
 
 
 def is_layout_copy(row: Timed) -> bool:

@@ -40,6 +40,10 @@ def matmul_precision(evidence: Evidence) -> Finding | None:
     everything else in forward and backward.  On a CPU the finding is given and ranked by a
     forecast: the arithmetic of products gets faster, calls and conversions are added, and fused
     attention takes what it took when it was timed in both.
+
+    Wrong where: the products are small: then calls and conversions take what the arithmetic saves.
+    To confirm: `trainperf try --only autocast_bf16 --only matmul_precision SCRIPT`, with its
+    losses.
     """
     step = audited(evidence)
     if step is None:

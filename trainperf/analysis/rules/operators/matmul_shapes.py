@@ -22,6 +22,9 @@ def matmul_shapes(evidence: Evidence) -> Finding | None:
     """Sizes are no multiple of what tensor cores take; on other devices it makes no difference.
 
     The bound: those products at their floor.
+
+    Wrong where: the library pads by itself, or the odd size is of one small product.
+    To confirm: `trainperf.benchmark` of the step with the size rounded up to a multiple of 64.
     """
     step = audited(evidence)
     if step is None or step.audit.device != "cuda":

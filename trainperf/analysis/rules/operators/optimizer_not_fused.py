@@ -14,6 +14,10 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
     """The update takes a notable part of the step and is not one fused kernel.
 
     The bound: all of it is made at the speed of memory, each value read and written once.
+
+    Wrong where: the update overlaps communication, or parameters are few and large.
+    To confirm: `trainperf try --only optimizer_fused --only optimizer_foreach SCRIPT`; `--only
+    no_update` is the ceiling.
     """
     step = audited(evidence)
     if step is None:
@@ -37,7 +41,7 @@ def optimizer_not_fused(evidence: Evidence) -> Finding | None:
             "lists of tensors (foreach)" if lists else "one tensor after the other (foreach=False)",
             step.stands_on(),
         ),
-        action="torch.optim.AdamW(parameters, fused=True); Adam, SGD and Adagrad take it too",
+        action=evidence.summary.run.loop.fused,
         **step.costs(lost),
         confirm="trainperf compare BEFORE AFTER: phase_optimizer_s falls",
     )

@@ -9,6 +9,9 @@ def measured_change(evidence: Evidence) -> Finding | None:
     """A change was tried and was faster, and no other finding advises it.
 
     The gain is the measured one, in this training; further ones are in the evidence.
+
+    Wrong where: the training of later epochs has other batches than those it was tried on.
+    To confirm: make the change; `trainperf prove` with the training before it and after it.
     """
     trials = evidence.documents.trials
     advised = {finding.id for finding in evidence.summary.findings}
@@ -36,5 +39,5 @@ def measured_change(evidence: Evidence) -> Finding | None:
         gain_upper_bound=gain.high,
         measured_gain=gain,
         severity=severity(saved),
-        confirm="`trainperf prove` of the script with this line against the one without",
+        confirm="trainperf prove with the script as it is and with this line",
     )

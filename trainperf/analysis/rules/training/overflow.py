@@ -14,6 +14,9 @@ def overflow(evidence: Evidence) -> Finding | None:
     """A storm of overflows, beyond the few with which a scaler finds its scale.
 
     The bound is on useful updates per second: a skipped step costs what a step costs.
+
+    Wrong where: the run is young: the scaler is still on its way down from its first scale.
+    To confirm: the reading `overflow_rate` over a longer run, and `loss_scale` next to it.
     """
     summary = evidence.summary
     lost = summary.value(OVERFLOW_RATE)
@@ -31,8 +34,8 @@ def overflow(evidence: Evidence) -> Finding | None:
             f"over {plural(steps, 'step')}",
             *((f"loss scale now {scale_factor(scale)}",) if scale is not None else ()),
         ),
-        action='precision="bf16-mixed" where the hardware has it; else look for infinities in '
-        "the loss, and clip gradients after unscaling",
+        action=f"{summary.run.loop.overflows_less} where the hardware has it; else look for "
+        "infinities in the loss, and clip gradients after unscaling",
         **costs(lost),
         effort="hours",
         confirm=f"trainperf report: overflows below {share(RATE)} of the updates",

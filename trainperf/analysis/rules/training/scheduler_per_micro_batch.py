@@ -10,6 +10,10 @@ def scheduler_per_micro_batch(evidence: Evidence) -> Finding | None:
 
     Nothing gets faster without it: the learning rate is not what was asked for, so the run ends
     with another loss.
+
+    Wrong where: the schedule was written for micro-batches, its length included.
+    To confirm: print the learning rate at the end of an epoch, and hold it against the one you
+    planned.
     """
     summary = evidence.summary
     stepped, updates = setting(summary, "scheduler_steps"), setting(summary, "updates")

@@ -10,6 +10,9 @@ def validation_grad(evidence: Evidence) -> Finding | None:
     """Autograd was on when the model was validated.
 
     The bound is all of validation: what the graph costs in it was not measured.
+
+    Wrong where: gradients are wanted in validation, as for adversarial metrics.
+    To confirm: `torch.is_grad_enabled()` in the validation step.
     """
     summary = evidence.summary
     spent = gap_fraction(summary, Gap.VALIDATION.label)

@@ -8,6 +8,10 @@ def zero_grad(evidence: Evidence) -> Finding | None:
     """Between two updates no gradient was zeroed: every update follows all batches so far.
 
     It costs no time.  It spoils what is learned, so it comes before what is merely slow.
+
+    Wrong where: the loop zeroes gradients only from a later update on: the first two are looked at.
+    To confirm: print a gradient's norm before the first backward of a step: it is 0, or there is no
+    gradient yet, where they are zeroed.
     """
     if evidence.summary.run.config.get("gradients_zeroed") is not False:
         return None

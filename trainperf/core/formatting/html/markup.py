@@ -7,7 +7,7 @@ import html
 from collections.abc import Iterable, Sequence
 
 from trainperf.core.formatting.escape import plain
-from trainperf.core.formatting.html.palette import page_style
+from trainperf.core.formatting.html.palette import inside_style, page_style
 
 
 class Markup(str):
@@ -74,6 +74,15 @@ def page(title: str, *inside: Markup) -> str:
         f"<title>{text(title)}</title><style>{page_style()}</style></head>\n"
         f"<body>{''.join(inside)}</body></html>\n"
     )
+
+
+_FRAGMENT = "trainperf"
+
+
+def fragment(*inside: Markup) -> str:
+    """The same pieces for a cell of a notebook, in the style of a page."""
+    style = Markup(f"<style>{inside_style(_FRAGMENT)}</style>")
+    return tag("div", style, *inside, kind=_FRAGMENT)
 
 
 def portable(written: str) -> str:

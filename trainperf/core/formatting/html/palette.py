@@ -106,6 +106,25 @@ def page_style() -> str:
     return f"{variables()}\n{rules}" + "".join(map(_coloured, range(COLOURS)))
 
 
+_INSIDE = """
+& { max-width: 68rem; padding: .9rem; border-radius: 10px; text-align: left; }
+& table { color: inherit; }
+& :is(h1, h2, h3):first-child { margin-top: 0; }
+"""
+_RESET = "& :not(svg, svg *) { all: revert; box-sizing: border-box; }\n"
+"""Notebooks have rules of their own for tables, lists, code and headings."""
+
+
+def inside_style(kind: str) -> str:
+    """The style sheet of a page for an element of the class *kind* in somebody else's page.
+
+    Nested, so that it holds for nothing else there; the class is named three times, so that it
+    outweighs the rules which a notebook has for all that a cell shows.
+    """
+    rules = page_style().replace(":root", "&").replace("\nbody {", "\n& {")
+    return f"{f'.{kind}' * 3} {{\n{_RESET}{rules}{_INSIDE}}}\n"
+
+
 def _coloured(place: int) -> str:
     phase, line = f"var({phase_variable(place)})", f"var(--line-{place})"
     return (

@@ -8,7 +8,7 @@ import pytest
 import torch.distributed as dist
 
 from trainperf.core.run_directory import record_file
-from trainperf.loop.start import shared_run_directory
+from trainperf.recording.shared_run import shared_run_directory
 
 
 SOON_NS = 60_000_000
@@ -49,7 +49,7 @@ def test_without_rank_0_a_rank_goes_on_alone(
 
     assert run == tmp_path / "trainperf-1"
     assert "rank 0 has begun no run" in caplog.text
-    assert "make a LoopMonitor on every rank" in caplog.text
+    assert "attach trainperf on every rank" in caplog.text
 
 
 @pytest.mark.usefixtures("store")

@@ -1,0 +1,172 @@
+"""Bench of the engines: what Dask costs beside this machine's processes, and memory per worker.
+
+    python -m scripts.bench.engines [--files 256] [--megabytes 1] [--pairs 5] [--json FILE]
+    python -m scripts.bench.engines --traces 32 [--packed-mb 16] [--from FILE] [--json FILE]
+
+The same summary of a simulated job by `local:2` and by a Dask cluster of two workers on this
+machine, in turns; both have started and have read the job once before.  With `--traces` real-sized
+traces, made from a real one by moved times, are analysed by `local:2`, a half of them first: time
+and memory should grow with nothing but the number of files.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from scripts.bench.harness import estimate, installed, machine_line, table, write_json
+from scripts.simulation import traces
+from scripts.simulation.arrivals import Job, Plant
+from scripts.simulation.records import write
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import encode_summary
+from trainperf.core.engines import engine_of
+from trainperf.core.engines.base import Engine
+
+
+WORKERS = 2
+BYTES_A_STEP = 172
+SAMPLE_S = 0.05
+TARGETS = {"overhead": 0.10, "worker_mb": 300.0}
+"""Of issue 14: of Dask at 256 files of 1 MB, and a worker's memory with traces of 16 MB."""
+
+
+def watched(command: Sequence[str]) -> tuple[float, float]:
+    """Seconds, and the largest memory of any one process: shared pages are divided among them."""
+    begun, peak_mb = time.perf_counter(), 0.0
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(command, stdout=printed, env=installed()) as process,
+    ):
+        while process.poll() is None:
+            every = [process.pid, *_children(process.pid)]
+            peak_mb = max(peak_mb, *map(_proportional_mb, every))
+            time.sleep(SAMPLE_S)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
+    return time.perf_counter() - begun, peak_mb
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(child) for child in text.split()]
+
+
+def _proportional_mb(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0  # it has just ended
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def records(files: int, megabytes: float, pairs: int) -> dict[str, object]:
+    """Seconds of either engine in turns."""
+    from distributed import LocalCluster
+
+    job = Job(
+        ranks=files,
+        steps=round(megabytes * 1e6 / BYTES_A_STEP),
+        device="cuda",
+        plants=(Plant(ranks=(files // 3,), piece="data_wait", delay_ms=20),),
+    )
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "trainperf"
+        written = write(job, place)
+        run = Run.open(place)
+        cluster = stack.enter_context(
+            LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=WORKERS,
+                threads_per_worker=1,
+                memory_limit="700MB",
+                dashboard_address=None,
+                silence_logs=50,
+            )
+        )
+        address = cluster.scheduler_address.removeprefix("tcp://")
+        engines = {
+            name: stack.enter_context(engine_of(name_of, large=True))
+            for name, name_of in (("local", f"local:{WORKERS}"), ("dask", f"dask://{address}"))
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in engines}
+        summaries = set()
+        for number in range(pairs + 1):
+            for name in sorted(engines, reverse=bool(number % 2)):
+                took_s, summary = _timed(run, engines[name])
+                summaries.add(summary)
+                if number:
+                    seconds[name].append(took_s)
+    if len(summaries) != 1:
+        raise RuntimeError("the engines' results differ")
+    pairs_of = zip(seconds["local"], seconds["dask"], strict=True)
+    overhead = estimate([dask / local - 1 for local, dask in pairs_of])
+    print(machine_line())
+    print(
+        f"{files} files, {written / files / 1e6:.2f} MB each: Dask's overhead "
+        f"{overhead.median:+.1%} ({overhead.low:+.1%} to {overhead.high:+.1%})"
+    )
+    return {
+        "files": files,
+        "file_mb": written / files / 1e6,
+        "seconds": seconds,
+        "overhead": {"median": overhead.median, "low": overhead.low, "high": overhead.high},
+    }
+
+
+def _timed(run: Run, engine: Engine | None) -> tuple[float, bytes]:
+    begun = time.perf_counter()
+    summary = summarize(run, now_s=0.0, engine=engine)
+    return time.perf_counter() - begun, encode_summary(summary)
+
+
+def real_traces(source: Path, files: int, packed_mb: float) -> dict[str, object]:
+    """Seconds and memory for a quarter of the files, a half, and all."""
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        everything = Path(temporary) / "all"
+        job = traces.TraceJob(ranks=files, packed_bytes=round(packed_mb * 1e6), late=1)
+        written = traces.write(job, source, everything)
+        for number in (files // 4, files // 2, files):
+            some = Path(temporary) / str(number)
+            some.mkdir()
+            for rank in range(number):
+                name = f"rank{rank}.pt.trace.json.gz"
+                (some / name).hardlink_to(everything / name)
+            command = [sys.executable, "-m", "trainperf", "trace", str(some)]
+            took_s, peak_mb = watched([*command, "--engine", f"local:{WORKERS}"])
+            rows.append({"files": number, "seconds": took_s, "process_mb": peak_mb})
+            print(rows[-1], flush=True)
+    print(machine_line())
+    print(table(list(rows[0]), [[f"{value:,g}" for value in row.values()] for row in rows]))
+    return {"source": source.name, "file_mb": written / files / 1e6, "rows": rows}
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=256)
+    parser.add_argument("--megabytes", type=float, default=1.0)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--traces", type=int, default=0, help="measure so many traces instead")
+    parser.add_argument("--packed-mb", type=float, default=16.0)
+    parser.add_argument("--from", type=Path, dest="source", help="the real trace")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    if given.traces:
+        result = {"traces": real_traces(given.source, given.traces, given.packed_mb)}
+    else:
+        result = {"records": records(given.files, given.megabytes, given.pairs)}
+    print(f"targets: {TARGETS}")
+    write_json(given.json, {**result, "targets": TARGETS})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Processes that take turns: the one that started them says through pipes whose block it is."""
+
+import subprocess
+import sys
+
+from scripts.bench.alternation import Turns
+
+
+MARK = "block over:"
+"""Begins what a process tells its parent."""
+
+
+class PipeTurns(Turns):
+    """Turns that the parent process gives, line by line."""
+
+    def swap(self, me: int) -> None:
+        """Say that the block is over, and wait for the next turn."""
+        del me
+        print(MARK, file=sys.__stdout__, flush=True)
+        sys.stdin.readline()
+
+
+def let_go_on(child: "subprocess.Popen[str]") -> None:
+    """Give the child its turn."""
+    if child.stdin is not None:
+        child.stdin.write("\n")
+        child.stdin.flush()
+
+
+def heard(child: "subprocess.Popen[str]") -> str:
+    """What the child tells next: nothing as its block is over, and figures at its end.
+
+    Raises:
+        RuntimeError: It has ended without a word.
+    """
+    for line in child.stdout or ():
+        if line.startswith(MARK):  # a launcher may speak too
+            return line.removeprefix(MARK)
+    raise RuntimeError(f"a process ended with {child.wait()}: its error is above")

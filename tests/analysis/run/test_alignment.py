@@ -1,0 +1,122 @@
+"""Many ranks, file by file: the same summary as all ranks together, in any order of work."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from support.engines import Shuffled
+from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
+
+from trainperf.analysis import summarize as module
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import FEW_RANKS, summarize
+from trainperf.analysis.summary.schema import Summary, encode_summary
+from trainperf.core.engines.base import Engine
+from trainperf.core.phases import Gap, Tag
+from trainperf.core.steps.records import Totals
+
+
+MANY = FEW_RANKS + 4
+STEPS = 60
+LATE = 7
+
+
+def rank_spec(
+    rank: int, *, ranks: int = MANY, attempt: int = 0, without: Sequence[int] = ()
+) -> RankSpec:
+    """A rank of a job in which rank 7's forward is late, with noise, and a tag of its own."""
+    rng = np.random.default_rng(rank)
+    late_ms = 15.0 * (rank == LATE)
+    steps = []
+    for index in range(STEPS):
+        tail_ms = 20.0 - late_ms + float(rng.uniform(0, 0.2))
+        tags = int(Tag.WARMUP) * (index < 10) | int(Tag.GC) * (index == 20 + rank)
+        facts = {"tail_ns": round(tail_ms * MS), "samples": 8, "loss": 1.0 / (1 + index)}
+        if index == 50 and rank == 3:
+            facts["tail_ns"] = None  # type: ignore[assignment]
+        steps.append(
+            make_step(
+                index,
+                tags=tags,
+                facts=facts,
+                forward=10.0 + late_ms,
+                backward=30.0 + tail_ms,
+                loop=2.0 + float(rng.uniform(0, 0.2)),
+            )
+        )
+    return RankSpec(
+        steps=[step for step in steps if step.index not in without],
+        info=make_info(rank=rank, world_size=ranks),
+        gaps=[make_gap(Gap.VALIDATION, 100, after_step=30)],
+        totals=Totals(at_step=STEPS - 1, actions_ns={f"A.{rank % 3}": 1000 + rank}),
+        attempt=attempt,
+    )
+
+
+JOBS = {
+    "healthy files": [rank_spec(rank) for rank in range(MANY)],
+    "steps missing": [rank_spec(rank, without=range(rank, rank + 2)) for rank in range(MANY)],
+    "a rank missing": [rank_spec(rank) for rank in range(MANY) if rank != 5],
+    "restarted with fewer": [
+        *(rank_spec(rank) for rank in range(MANY)),
+        *(rank_spec(rank, attempt=1) for rank in range(2, MANY - 1)),
+    ],
+    "a rank without steps": [
+        RankSpec(steps=[], info=make_info(rank=0, world_size=MANY)),
+        *(rank_spec(rank) for rank in range(1, MANY)),
+    ],
+}
+
+
+def rounded(value: object) -> object:
+    """The same to ten digits: blocks of another size sum floats in another order."""
+    if isinstance(value, float):
+        return float(f"{value:.9e}")
+    if isinstance(value, dict):
+        return {key: rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [rounded(inner) for inner in value]
+    return value
+
+
+def plain(summary: Summary) -> object:
+    """As it is written."""
+    return rounded(msgspec.json.decode(encode_summary(summary)))
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_files_read_by_themselves_give_what_all_ranks_together_give(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every figure of the summary, findings included."""
+    run = Run.open(make_run_dir(tmp_path / "run", JOBS[job]))
+
+    apart = summarize(run, now_s=0.0)
+    monkeypatch.setattr(module, "FEW_RANKS", MANY)
+    together = summarize(run, now_s=0.0)
+
+    assert plain(apart) == plain(together)
+
+
+def test_the_late_rank_of_many_is_named(tmp_path: Path) -> None:
+    """Rank 7, by what is planted, in its forward."""
+    run = Run.open(make_run_dir(tmp_path / "run", JOBS["healthy files"]))
+
+    backward = summarize(run).synchronisation[0]
+
+    assert (backward.straggler, backward.cause) == (LATE, "forward")
+    assert backward.late_s == pytest.approx(0.015, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_order_of_work_does_not_show(seed: int, tmp_path: Path) -> None:
+    """The same bytes from an engine that works in an order of its own."""
+    run = Run.open(make_run_dir(tmp_path / "run", JOBS["restarted with fewer"]))
+    engine = Shuffled(seed)
+
+    shuffled = summarize(run, now_s=0.0, engine=Engine(executor=engine, workers=2))
+
+    assert encode_summary(shuffled) == encode_summary(summarize(run, now_s=0.0))
+    assert engine.most_in_flight > 1

@@ -1,0 +1,129 @@
+"""Windows of a run, and runs of days of which evenly spaced stretches are read."""
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from support.runs import MS, RankSpec, encode_rank, make_gap, make_info, make_steps
+
+from trainperf.analysis.run import directory
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summarize import summarize
+from trainperf.core.errors import RunError
+from trainperf.core.phases import Gap, Tag
+from trainperf.core.run_directory import record_file, record_part
+from trainperf.core.steps.packing import pack_parts
+from trainperf.core.steps.records import Totals
+from trainperf.core.window import RunWindow
+
+
+STEPS, STEP_MS = 20_000, 85
+PART_LINES = 6_000
+
+
+def days(run: Path, *, ranks: int = 2, packed: bool = True, attempt: int = 0) -> Path:
+    """A run in parts: a validation every 5,000 steps, a collection in every hundredth."""
+    run.mkdir(parents=True, exist_ok=True)
+    for rank in range(ranks):
+        steps = make_steps(STEPS, facts={"gc_ns": MS, "peak_bytes": 5}, forward=30, backward=55)
+        gaps = [
+            make_gap(Gap.VALIDATION, 700, start_ns=STEP_MS * MS * after, after_step=after)
+            for after in range(4_999, STEPS, 5_000)
+        ]
+        totals = [
+            Totals(at_step=at, actions_ns={"Callback.on_batch_end": at * 1000})
+            for at in range(999, STEPS, 1000)
+        ]
+        spec = RankSpec(
+            steps=steps,
+            info=make_info(rank=rank, world_size=ranks),
+            gaps=gaps,
+            totals=totals[-1],
+            attempt=attempt,
+        )
+        lines = encode_rank(spec).splitlines(keepends=True)
+        first = record_file(run, rank, attempt)
+        for part, begin in enumerate(range(0, len(lines), PART_LINES)):
+            name = record_part(first.name, part)
+            (run / name).write_bytes(b"".join(lines[begin : begin + PART_LINES]))
+        if packed:
+            pack_parts(first)
+    return run
+
+
+def steps_of(run: Run) -> list[int]:
+    """Numbers of the steps that are read."""
+    return [int(step) for blocks in Replay(run).blocks() for step in blocks[0].index]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_window_of_steps_is_read_and_nothing_else(tmp_path: Path, packed: bool) -> None:  # noqa: FBT001
+    """Its pauses and its time are those of the window; what is packed makes no difference."""
+    run = Run.open(days(tmp_path, packed=packed), RunWindow(first=7_000, last=11_999))
+    summary = summarize(run)
+
+    assert steps_of(run) == list(range(7_000, 12_000))
+    assert summary.run.steps == summary.run.steady_steps == 5_000
+    assert summary.gaps == {"validation": 1}
+    assert summary.run.fit_s == pytest.approx(5_000 * STEP_MS / 1e3 + 0.7)
+    assert summary.run.window == "steps 7,000 to 11,999"
+
+
+def test_a_window_of_time_counts_from_the_end_of_the_run(tmp_path: Path) -> None:
+    """The last minute is 705 steps of 85 ms, less what the validations took; or a moment."""
+    run = days(tmp_path)
+    last = steps_of(Run.open(run, RunWindow(since=timedelta(minutes=1))))
+    assert last[-1] == STEPS - 1
+    assert 660 <= len(last) <= 706
+
+    begins = datetime(2026, 11, 1, 12, tzinfo=timezone.utc)
+    moment = begins + timedelta(milliseconds=STEP_MS * 12_000)
+    early = steps_of(Run.open(run, RunWindow(since=moment, until=moment + timedelta(seconds=17))))
+    assert (early[0], early[-1]) == (12_000, 12_200)
+
+
+def test_a_window_without_a_step_is_refused(tmp_path: Path) -> None:
+    """With the steps that there are."""
+    with pytest.raises(RunError, match="the run has steps 0 to 19,999"):
+        Run.open(days(tmp_path, ranks=1), RunWindow(first=20_000))
+
+
+def test_a_window_reaches_into_a_later_attempt(tmp_path: Path) -> None:
+    """Steps go on being numbered there, whatever is read of the attempt before."""
+    days(tmp_path, ranks=1)
+    run = days(tmp_path, ranks=1, attempt=1)
+    assert steps_of(Run.open(run, RunWindow(first=19_990, last=20_009))) == [*range(19_990, 20_010)]
+    assert steps_of(Run.open(run, RunWindow(first=25_000, last=25_003))) == [*range(25_000, 25_004)]
+
+
+def test_of_a_run_of_days_stretches_are_read_and_sums_are_exact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger, counts and totals are those of every step, and the report says what is not."""
+    run = days(tmp_path)
+    whole = summarize(Run.open(run))
+    monkeypatch.setattr(directory, "MOST_ROWS", 8_000)
+    thin = Run.open(run)
+    summary = summarize(thin)
+
+    assert len(steps_of(thin)) < 12_000
+    assert (summary.run.steps, summary.run.steady_steps) == (STEPS, STEPS - 12)
+    assert summary.ledger_s == whole.ledger_s
+    assert summary.excluded == whole.excluded == {Tag.WARMUP.label: 12}
+    for name in ("step_s", "gc_s", "memory_peak_bytes", "first_step_s"):
+        if name in whole.readings:
+            assert summary.value(name) == pytest.approx(whole.value(name)), name
+    assert summary.run.unread_steps > 8_000
+    assert any("--every-step" in warning for warning in summary.warnings)
+    assert whole.run.unread_steps == 0
+
+
+def test_what_is_asked_for_in_full_is_read_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many steps it has."""
+    run = days(tmp_path, ranks=1)
+    monkeypatch.setattr("trainperf.analysis.run.window.MOST_ROWS", 2_000)
+    assert len(steps_of(Run.open(run, RunWindow(first=0)))) < STEPS
+    assert len(steps_of(Run.open(run, RunWindow(every_step=True)))) == STEPS

@@ -1,0 +1,286 @@
+"""A run that changes while it goes on: from where, in which phase, and what moved along."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
+
+from trainperf.analysis.run import directory
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import FEW_RANKS, summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.findings import Finding
+from trainperf.core.phases import Gap
+from trainperf.core.run_directory import record_file, record_part
+from trainperf.core.steps.packing import pack_parts
+from trainperf.core.steps.records import StepRecord
+
+
+STEPS = 6_000
+Shape = Callable[[int], Mapping[str, float]]
+"""Step to what its phases take on top, in ms."""
+
+
+def steps_with(
+    more: Shape, *, seed: int = 0, wander: float = 0.0, facts: Callable[[int], dict] = lambda _: {}
+) -> list[StepRecord]:
+    """50 ms with 2 % of noise per phase, on a machine that wanders."""
+    draws = np.random.default_rng(seed)
+    typical = {
+        "data_wait": 2.0,
+        "forward": 15.0,
+        "backward": 28.0,
+        "optimizer": 4.0,
+        "callbacks": 1.0,
+    }
+    walk = np.exp(np.cumsum(wander / np.sqrt(STEPS) * draws.standard_normal(STEPS)))
+    noise = np.exp(0.02 * draws.standard_normal((STEPS, len(typical))))
+    steps, clock = [], 0
+    for index in range(STEPS):
+        times = {
+            name: ms * walk[index] * noise[index, place]
+            for place, (name, ms) in enumerate(typical.items())
+        }
+        for name, ms in more(index).items():
+            times[name] = times.get(name, 0.0) + ms
+        step = make_step(index, tags=int(index < 12), start_ns=clock, facts=facts(index), **times)
+        clock += step.wall_ns
+        steps.append(step)
+    return steps
+
+
+def summary_with(tmp_path: Path, *ranks: list[StepRecord], **spec: object) -> Summary:
+    """Of a run with these steps."""
+    specs = [
+        RankSpec(steps=steps, info=make_info(rank=rank, world_size=len(ranks)), **spec)
+        for rank, steps in enumerate(ranks)
+    ]
+    return summarize(Run.open(make_run_dir(tmp_path / "run", specs)))
+
+
+def finding(summary: Summary, name: str) -> Finding:
+    """The one of that id."""
+    (only,) = [each for each in summary.findings if each.id == name]
+    return only
+
+
+LONG_TERM = {"slower_since", "slow_drift", "growing_pauses"}
+
+
+def test_a_slow_shard_is_a_change_of_the_data_wait(tmp_path: Path) -> None:
+    """From step 4,000 on 9 ms more: named to within a piece of the run."""
+    summary = summary_with(
+        tmp_path, steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)}, wander=0.03)
+    )
+
+    (level,) = summary.long_term.levels
+    assert abs(level.from_step - 4_000) <= 64
+    assert (level.phase, level.until_step, level.rank) == ("data_wait", None, None)
+    assert level.phase_s == pytest.approx(0.009, rel=0.05)
+    shown = finding(summary, "slower_since")
+    assert re.fullmatch(
+        rf"from step {level.from_step:,} on steps take 1[89] % longer: data wait, \+\d\.\d+ ms",
+        shown.title,
+    )
+    assert "shard" in shown.action
+    assert shown.fraction == pytest.approx(0.009 * 2_000 / summary.run.fit_s, rel=0.1)
+
+
+def test_a_slow_stretch_has_an_end(tmp_path: Path) -> None:
+    """Another process took processors for a third of the run: Python slowed down too."""
+    slow = range(2_000, 4_000)
+    summary = summary_with(
+        tmp_path,
+        steps_with(
+            lambda i: {"forward": 4.0, "backward": 8.0, "optimizer": 1.2} if i in slow else {},
+            facts=lambda i: {"pace_ns": 26_000 if i in slow else 20_000},
+        ),
+    )
+    (level,) = summary.long_term.levels
+    assert abs(level.from_step - 2_000) <= 64
+    assert abs((level.until_step or 0) - 4_000) <= 64
+    assert level.alike
+    assert "pace_ns" in [moved.fact for moved in level.moved]
+    assert finding(summary, "slower_since").advice == "Look at the machine, not at the code"
+
+
+def test_the_rank_that_slows_down_is_named(tmp_path: Path) -> None:
+    """Rank 1 loads from a slow disk; rank 0 only waits for it in backward."""
+    waits = steps_with(lambda i: {"backward": 9.0 * (i >= 3_000)})
+    slow = steps_with(lambda i: {"data_wait": 9.0 * (i >= 3_000)}, seed=1)
+    (level,) = summary_with(tmp_path, waits, slow).long_term.levels
+    assert (level.rank, level.phase) == (1, "data_wait")
+
+
+def test_larger_batches_are_no_fault_of_the_machine(tmp_path: Path) -> None:
+    """Tokens grew with the step."""
+    summary = summary_with(
+        tmp_path,
+        steps_with(
+            lambda i: {"forward": 4.0, "backward": 8.0, "optimizer": 1.1} if i >= 3_000 else {},
+            facts=lambda i: {
+                "tokens_padded": 10_000 if i >= 3_000 else 8_000,
+                "tokens_effective": 8_000,
+            },
+        ),
+    )
+    assert finding(summary, "slower_since").advice == "See why batches got larger"
+
+
+def test_a_log_file_that_is_rewritten_drifts_and_memory_grows_with_it(tmp_path: Path) -> None:
+    """Lightning#17725: each write takes longer by what was added; the hook is in the totals."""
+    summary = summary_with(
+        tmp_path,
+        steps_with(
+            lambda i: {"callbacks": 30.0 * i / STEPS * 50 * (i % 50 == 0)},
+            facts=lambda i: {"owned_bytes": 2e9 * (1 + i / STEPS)},
+        ),
+    )
+    drift = summary.long_term.drift
+    assert drift is not None
+    assert (drift.phase, summary.long_term.levels) == ("callbacks", ())
+    assert [moved.fact for moved in drift.moved] == ["owned_bytes"]
+    shown = finding(summary, "slow_drift")
+    assert "callbacks grows from" in shown.title
+    assert "append to the log file instead of writing all of it again" in shown.action
+    assert any("memory in use grew with it" in line for line in shown.evidence)
+
+
+def test_checkpoints_that_grow_are_told(tmp_path: Path) -> None:
+    """From 2 to 8 s over 20 checkpoints."""
+    gaps = [
+        make_gap(
+            Gap.CHECKPOINT, 2_000 + 300 * number, start_ns=number * 10**10, after_step=number * 300
+        )
+        for number in range(1, 20)
+    ]
+    summary = summary_with(tmp_path, steps_with(lambda _: {}), gaps=gaps)
+    (pause,) = summary.long_term.pauses
+    assert (pause.gap, pause.number) == ("checkpoint", 19)
+    assert finding(summary, "growing_pauses").title.startswith("pauses for checkpoint get longer")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_machine_that_wanders_gives_no_finding(tmp_path: Path, seed: int) -> None:
+    """Nor do checkpoints of unlike length."""
+    draws = np.random.default_rng(seed)
+    gaps = [
+        make_gap(
+            Gap.CHECKPOINT, 2_000 * draws.lognormal(0, 0.4), start_ns=n * 10**10, after_step=n * 300
+        )
+        for n in range(1, 20)
+    ]
+    steps = steps_with(lambda _: {}, seed=seed, wander=0.2)
+    summary = summary_with(tmp_path, steps, gaps=gaps)
+    assert not LONG_TERM & {each.id for each in summary.findings}
+
+
+def test_a_change_in_steps_that_are_not_read_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index of a packed part has the level of every stretch."""
+    steps = steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)})
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps, info=make_info())])
+    first = record_file(run, 0)
+    lines = first.read_bytes().splitlines(keepends=True)
+    for part, begin in enumerate(range(0, len(lines), 5_200)):
+        (run / record_part(first.name, part)).write_bytes(b"".join(lines[begin : begin + 5_200]))
+    pack_parts(first)
+    monkeypatch.setattr(directory, "MOST_ROWS", 2_500)
+    summary = summarize(Run.open(run))
+    assert summary.run.unread_steps > 0
+    (level,) = summary.long_term.levels
+    assert abs(level.from_step - 4_000) <= 1_024
+
+
+def test_time_is_not_counted_twice(tmp_path: Path) -> None:
+    """Milliseconds of a planted change are what is lost, per step."""
+    summary = summary_with(tmp_path, steps_with(lambda i: {"data_wait": 9.0 * (i >= 4_000)}))
+    (level,) = summary.long_term.levels
+    assert level.lost_s == pytest.approx(2_000 * 9 * MS / 1e9, rel=0.1)
+
+
+def test_the_rank_whose_work_drifts_is_named(tmp_path: Path) -> None:
+    """Rank 1 reads a file that grows; rank 0 only waits for it in backward."""
+    waits = steps_with(lambda i: {"backward": 30.0 * i / STEPS})
+    slow = steps_with(lambda i: {"data_wait": 30.0 * i / STEPS}, seed=1)
+    summary = summary_with(tmp_path, waits, slow)
+    drift = summary.long_term.drift
+    assert drift is not None
+    assert (drift.rank, drift.phase) == (1, "data_wait")
+    assert "data wait on rank 1 grows from" in finding(summary, "slow_drift").title
+
+
+def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_machine(
+    tmp_path: Path,
+) -> None:
+    """Waiting grows as the step does, and is a fiftieth of it; where it is most of it, it is."""
+    summary = summary_with(
+        tmp_path / "own",
+        steps_with(
+            lambda i: {"forward": 200.0 * i / STEPS},
+            facts=lambda i: {"waited_ns": (1.0 + 4.0 * i / STEPS) * MS},
+        ),
+    )
+    assert summary.long_term.drift is not None
+    assert [moved.fact for moved in summary.long_term.drift.moved] == []
+    assert finding(summary, "slow_drift").advice.startswith("Find what forward goes through")
+
+    summary = summary_with(
+        tmp_path / "others",
+        steps_with(
+            lambda i: {"forward": 200.0 * i / STEPS},
+            facts=lambda i: {"waited_ns": (1.0 + 190.0 * i / STEPS) * MS},
+        ),
+    )
+    assert finding(summary, "slow_drift").advice == "Look at the machine, not at the code"
+
+
+def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:
+    """Rows times columns of a table that is written anew: a line through it begins below zero."""
+    summary = summary_with(tmp_path, steps_with(lambda i: {"loop": 400.0 * (i / STEPS) ** 2}))
+    drift = summary.long_term.drift
+    assert drift is not None
+    assert drift.phase == "loop"
+    assert drift.begins_s == pytest.approx(0.050, abs=0.002)
+    assert drift.ends_s == pytest.approx(0.05 + 0.4 * (31 / 32) ** 2, rel=0.05)
+    whole = sum(0.4 * (i / STEPS) ** 2 for i in range(STEPS))
+    assert drift.lost_s == pytest.approx(whole, rel=0.05)
+
+
+MANY = FEW_RANKS + 4
+
+
+@pytest.mark.parametrize("shape", ["level", "drift"])
+def test_of_many_ranks_the_one_that_changed_is_read_too(tmp_path: Path, shape: str) -> None:
+    """Rank 17 of 20 loads slower from the middle on, or slower and slower; the others wait."""
+
+    def more(i: int) -> float:
+        return 9.0 * (i >= 600) if shape == "level" else 12.0 * i / 1_200
+
+    def rank(number: int) -> RankSpec:
+        slow = number == 17
+        noise = np.random.default_rng(number).standard_normal(1_200) * 0.3
+        steps = [
+            make_step(
+                i,
+                tags=int(i < 12),
+                start_ns=i * 60 * MS,
+                facts={"tail_ns": round((2.0 + (0 if slow else more(i))) * MS)},
+                data_wait=2.0 + slow * more(i),
+                forward=15.0 + noise[i] / 10,
+                backward=28.0 + noise[i] + (0 if slow else more(i)),
+            )
+            for i in range(1_200)
+        ]
+        return RankSpec(steps=steps, info=make_info(rank=number, world_size=MANY))
+
+    run = make_run_dir(tmp_path / "run", map(rank, range(MANY)))
+    summary = summarize(Run.open(run))
+
+    change = summary.long_term.levels[0] if shape == "level" else summary.long_term.drift
+    assert change is not None
+    assert (change.rank, change.phase) == (17, "data_wait")

@@ -1,0 +1,258 @@
+"""The machine joined to the steps: planted stretches, energies and clocks come back."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from support.machines import H200, S, plant_machine
+from support.runs import RankSpec, make_info, make_run_dir, make_step
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.machine import read_machines
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.machine_causes import intervals
+from trainperf.analysis.summary.machine_facts import CauseFacts, MachineFacts
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.artifacts.machine import Neighbour
+from trainperf.core.phases import Tag
+from trainperf.core.steps.records import StepRecord
+
+
+STEP_MS = 50.0
+
+
+def scattered(seconds: int, slower: Callable[[float], float], seed: int = 0) -> list[StepRecord]:
+    """Steps of 50 ms, give or take 3 %, times what the machine makes of it at that second."""
+    scatter = random.Random(seed)  # noqa: S311 noise, no secret
+    steps: list[StepRecord] = []
+    clock = 0
+    while clock < seconds * S:
+        ms = STEP_MS * scatter.gauss(1.0, 0.03) * slower(clock / S)
+        facts = {"tokens_effective": 1000, "tokens_padded": 1000, "samples": 8}
+        tags = int(Tag.WARMUP) if len(steps) < 12 else 0
+        index = len(steps)
+        steps.append(make_step(index, tags=tags, start_ns=clock, facts=facts, forward=ms))
+        clock += steps[-1].wall_ns
+    return steps
+
+
+def hot(low: int, high: int, by: float = 1.12) -> Callable[[float], float]:
+    """Slower between two seconds."""
+    return lambda second: by if low <= second < high else 1.0
+
+
+def run_of(path: Path, steps: list[StepRecord]) -> Path:
+    """A run on a GPU with those steps."""
+    return make_run_dir(path, [RankSpec(steps=steps, info=make_info(device="cuda"))])
+
+
+def summed_up(run: Path) -> Summary:
+    """As a report does."""
+    return summarize(Run.open(run))
+
+
+def machine_of(run: Path) -> MachineFacts:
+    """What its summary has of the machine."""
+    machine = summed_up(run).machine
+    assert machine is not None
+    return machine
+
+
+def cause_of(run: Path, cause: str) -> CauseFacts:
+    """The one of that name, which must be there."""
+    return next(each for each in machine_of(run).causes if each.cause == cause)
+
+
+def test_a_thermal_stretch_comes_back_with_its_steps_and_its_cost(tmp_path: Path) -> None:
+    """Seconds 60 to 80 of 120, 12 % slower at 1,305 MHz: step numbers to a second's worth."""
+    steps = scattered(120, hot(60, 80))
+    run = run_of(tmp_path, steps)
+    plant_machine(
+        run,
+        120,
+        device=lambda s: {"sm_mhz": 1305, "reasons": 0x20, "celsius": 88} if 60 < s <= 80 else {},
+    )
+    facts = cause_of(run, "thermal")
+    first = next(step.index for step in steps if step.start_ns >= 60 * S)
+    last = next(step.index for step in steps if step.start_ns >= 80 * S)
+    (window,) = facts.windows
+
+    assert window.first_step == pytest.approx(first, abs=2)
+    assert window.last_step == pytest.approx(last, abs=2)
+    assert window.slower == pytest.approx(0.12, abs=0.01)
+    assert window.values["sm_mhz"] == 1305
+    assert facts.shown
+    assert facts.slower == pytest.approx(0.12, abs=0.01)
+    assert facts.values["outside_sm_mhz"] == pytest.approx(1980, abs=40)
+    # 20 of 120 seconds, of which 12 in 112 were lost.
+    assert facts.fraction == pytest.approx(20 / 120, abs=0.01)
+    assert facts.lost_fraction == pytest.approx(20 / 120 * 0.12 / 1.12, abs=0.004)
+
+
+def test_a_clock_that_flickers_is_one_stretch(tmp_path: Path) -> None:
+    """Reasons are those of a moment, once a second."""
+    run = run_of(tmp_path, scattered(100, hot(40, 70)))
+    plant_machine(run, 100, device=lambda s: {"reasons": 0x40} if 40 < s <= 70 and s % 3 else {})
+
+    assert len(cause_of(run, "thermal").windows) == 1
+
+
+def test_stretches_that_are_no_slower_are_not_shown_to_be(tmp_path: Path) -> None:
+    """A neighbour on a host with CPUs to spare costs nothing."""
+    run = run_of(tmp_path, scattered(120, lambda _: 1.0))
+    plant_machine(run, 120, host=lambda s: {"cpu_busy": 6.0} if 30 < s <= 60 else {})
+    facts = cause_of(run, "host shared")
+
+    assert not facts.shown
+    assert facts.slower == pytest.approx(0.0, abs=0.01)
+
+
+def test_steps_outside_are_those_that_nothing_disturbed(tmp_path: Path) -> None:
+    """Two causes at different times are both compared with the rest, not with each other."""
+    run = run_of(
+        tmp_path, scattered(150, lambda s: 1.3 if 30 <= s < 60 else 1.1 if 80 <= s < 110 else 1.0)
+    )
+    plant_machine(
+        run,
+        150,
+        host=lambda s: {"memory_pressure": 0.4} if 30 < s <= 60 else {},
+        device=lambda s: {"reasons": 0x80} if 80 < s <= 110 else {},
+    )
+
+    assert cause_of(run, "memory").slower == pytest.approx(0.30, abs=0.02)
+    assert cause_of(run, "power brake").slower == pytest.approx(0.10, abs=0.02)
+    assert [each.cause for each in machine_of(run).causes] == ["memory", "power brake"]
+
+
+def test_who_is_named_by_the_time_it_was_there(tmp_path: Path) -> None:
+    """Another process that came later, or was on a device, is not the host's neighbour."""
+    run = run_of(tmp_path, scattered(120, hot(40, 80, 1.4)))
+    named = [
+        Neighbour(at_ns=45 * S, pid=7, name="blender", cpus=3.0),
+        Neighbour(at_ns=60 * S, pid=8, name="make", cpus=5.0),
+        Neighbour(at_ns=100 * S, pid=9, name="late", cpus=9.0),
+        Neighbour(at_ns=50 * S, pid=10, name="on device", device=0),
+    ]
+    plant_machine(
+        run, 120, host=lambda s: {"cpu_busy": 9.0} if 40 < s <= 80 else {}, neighbours=named
+    )
+
+    assert cause_of(run, "host shared").who == ("make (8)", "blender (7)")
+
+
+def test_energy_is_integrated_over_the_time_of_steps(tmp_path: Path) -> None:
+    """600 W on two devices and 50 ms: 60 J for a step, 60 mJ for a token."""
+    run = run_of(tmp_path, scattered(60, lambda _: 1.0))
+    plant_machine(run, 60, devices=(H200, H200), device=lambda _: {"energy_j": None})
+    energy = machine_of(run).energy
+
+    assert energy is not None
+    assert not energy.counted
+    assert energy.joules == pytest.approx(60 * 1200)
+    assert energy.step_j == pytest.approx(60, rel=0.01)
+    assert energy.token_j == pytest.approx(0.06, rel=0.01)
+    assert energy.mean_w == pytest.approx(1200)
+    assert energy.devices == 2
+
+
+def test_energy_that_the_device_counts_is_preferred_to_power(tmp_path: Path) -> None:
+    """Power is that of a moment; the counter misses none."""
+    run = run_of(tmp_path, scattered(60, lambda _: 1.0))
+    plant_machine(run, 60, device=lambda s: {"energy_j": 450 if s else None, "power_w": 600})
+    energy = machine_of(run).energy
+
+    assert energy is not None
+    assert energy.counted
+    assert energy.joules == pytest.approx(60 * 450)
+
+
+def test_power_that_changes_is_counted_by_the_step(tmp_path: Path) -> None:
+    """Steady steps of a second half at twice the power take twice the energy."""
+    run = run_of(tmp_path, scattered(100, lambda _: 1.0))
+    plant_machine(run, 100, device=lambda s: {"energy_j": 300 if s <= 50 else 600})
+    energy = machine_of(run).energy
+
+    assert energy is not None
+    assert energy.step_j == pytest.approx(450 * STEP_MS / 1000, rel=0.02)
+
+
+def test_a_restart_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Times begin anew with each attempt, and the steps are numbered on."""
+    first, second = scattered(60, lambda _: 1.0), scattered(60, hot(20, 40))
+    make_run_dir(
+        tmp_path,
+        [
+            RankSpec(steps=first, info=make_info(device="cuda"), end=None),
+            RankSpec(
+                steps=second,
+                info=msgspec.structs.replace(make_info(device="cuda"), attempt=1),
+                attempt=1,
+            ),
+        ],
+    )
+    plant_machine(tmp_path, 60)
+    plant_machine(
+        tmp_path, 60, attempt=1, device=lambda s: {"reasons": 0x20} if 20 < s <= 40 else {}
+    )
+    (window,) = cause_of(tmp_path, "thermal").windows
+    begins = next(step.index for step in second if step.start_ns >= 20 * S)
+
+    assert window.first_step == pytest.approx(len(first) + begins, abs=2)
+    assert window.slower == pytest.approx(0.12, abs=0.015)
+
+
+def test_another_host_is_placed_by_when_its_fit_began(tmp_path: Path) -> None:
+    """Its clock has another zero: it began five seconds after rank 0."""
+    steps = scattered(120, hot(60, 80))
+    later = msgspec.structs.replace(
+        make_info(rank=1, world_size=2, device="cuda"), started_at="2026-11-01T12:00:05+00:00"
+    )
+    infos = [make_info(world_size=2, device="cuda"), later]
+    run = make_run_dir(tmp_path, [RankSpec(steps=steps, info=info) for info in infos])
+    plant_machine(run, 120)
+    plant_machine(
+        run, 120, rank=1, name="node1", device=lambda s: {"reasons": 0x20} if 55 < s <= 75 else {}
+    )
+    facts = cause_of(run, "thermal")
+
+    assert facts.host == "node1"
+    assert facts.slower == pytest.approx(0.12, abs=0.01)
+
+
+def test_a_file_cut_short_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
+    """The machine was killed with the fit."""
+    run = run_of(tmp_path, scattered(30, lambda _: 1.0))
+    path = plant_machine(run, 30)
+    path.write_bytes(path.read_bytes()[:-120])
+    ((series,), problems) = read_machines(Run.open(run))
+
+    assert len(series) == 30
+    assert problems == []
+
+
+def test_a_damaged_file_is_a_warning_and_no_error(tmp_path: Path) -> None:
+    """A report is not lost for it."""
+    run = run_of(tmp_path, scattered(30, lambda _: 1.0))
+    path = plant_machine(run, 30)
+    path.write_bytes(path.read_bytes().replace(b"],", b"]", 1) + b"[1,2]\n")
+    summary = summed_up(run)
+
+    assert summary.machine is None
+    assert any("machine-rank0.jsonl" in warning for warning in summary.warnings)
+
+
+def test_a_run_without_a_machine_has_none(tmp_path: Path) -> None:
+    """As all runs of earlier versions."""
+    assert summed_up(run_of(tmp_path, scattered(10, lambda _: 1.0))).machine is None
+
+
+def test_a_stretch_begins_with_the_sample_before_it() -> None:
+    """A sample speaks of the time since then."""
+    at_ns = np.arange(10.0) * S
+    mask = np.array([0, 0, 1, 1, 0, 0, 0, 0, 0, 0], dtype=bool)
+    begins, ends = intervals(at_ns, mask)
+
+    assert (begins.tolist(), ends.tolist()) == ([1 * S], [3 * S])

@@ -1,0 +1,71 @@
+"""Map of the ranks: who differs from the typical rank is shown, of however many there are."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.simulation import records
+from scripts.simulation.arrivals import Job, Plant
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.rank_map import FEW_RANKS, MOST_GROUPS, RankMap, RankRow, rank_map
+
+
+def mapped(path: Path, ranks: int, *plants: Plant, device: str = "cpu") -> RankMap:
+    """The map of a simulated job."""
+    records.write(Job(ranks=ranks, steps=60, device=device, plants=plants), path)
+    found_map = rank_map(summarize(Run.open(path)))
+    assert found_map is not None
+    return found_map
+
+
+def figures(of: RankMap, row: RankRow) -> dict[str, float]:
+    """A row's milliseconds by column."""
+    return {
+        f"{column.kind} {column.name}": round(1e3 * (value or 0.0), 1)
+        for column, value in zip(of.columns, row.values_s, strict=True)
+    }
+
+
+@pytest.mark.parametrize("ranks", [8, 96])
+def test_a_slow_rank_is_shown_with_what_it_does_longer(tmp_path: Path, ranks: int) -> None:
+    """20 ms of data wait: late by as much, and nobody waits less."""
+    of = mapped(tmp_path, ranks, Plant(ranks=(5,), piece="data_wait", delay_ms=20))
+    row = next(row for row in of.ranks if row.first == 5)
+    own = figures(of, row)
+
+    assert row.stands_out
+    assert own["phase data_wait"] == pytest.approx(22, abs=1)
+    assert own["late backward"] == pytest.approx(20, abs=1)
+    assert own["wait backward"] < 4
+    # What others wait for it is no work of theirs.
+    assert own["phase backward"] == pytest.approx(26, abs=1)
+
+
+def test_each_of_a_few_ranks_has_a_row(tmp_path: Path) -> None:
+    """In their order, and none stands out."""
+    of = mapped(tmp_path, FEW_RANKS)
+
+    assert [row.first for row in of.ranks] == list(range(FEW_RANKS))
+    assert not any(row.stands_out for row in of.ranks)
+    assert of.groups == ()
+
+
+def test_of_many_ranks_groups_hold_the_largest_figure_of_each(tmp_path: Path) -> None:
+    """Whole hosts, so few that they can be shown, and the late rank among them is told."""
+    of = mapped(tmp_path, 300, Plant(ranks=(137,), piece="optimizer", delay_ms=20))
+    group = next(row for row in of.groups if row.first <= 137 <= row.last)
+    place = [(column.kind, column.name) for column in of.columns].index(("phase", "optimizer"))
+
+    assert len(of.groups) <= MOST_GROUPS
+    assert [row.last - row.first + 1 for row in of.groups[:-1]] == [16] * (len(of.groups) - 1)
+    assert group.most[place] == 137
+    assert figures(of, group)["phase optimizer"] == pytest.approx(23, abs=1)
+    assert [row.first for row in of.ranks] == [137]
+
+
+def test_a_single_rank_has_no_map(tmp_path: Path) -> None:
+    """There is nobody to compare it with."""
+    records.write(Job(ranks=1, steps=40), tmp_path)
+
+    assert rank_map(summarize(Run.open(tmp_path))) is None

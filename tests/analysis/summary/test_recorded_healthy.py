@@ -1,0 +1,67 @@
+"""Healthy fits that were recorded, with noise: no change, no drift.
+
+`recorded_healthy.npz` is what `python -m scripts.bench.healthy --levels` wrote of real fits; half
+of them had a neighbour that took the processor in bursts.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trainperf.analysis.run.journal import Journal
+from trainperf.analysis.summary import long_term
+from trainperf.analysis.summary.levels import Levels
+from trainperf.core.stats.changes import LEAST_LEVELS
+
+
+with np.load(Path(__file__).with_name("recorded_healthy.npz")) as recorded:
+    FITS = {name: recorded[name].astype(np.float64) for name in recorded}
+
+
+def told(levels: Levels) -> long_term.LongTerm:
+    """What is said of a fit of one rank."""
+    return long_term.long_term({0: levels}, {0: Journal(0)})
+
+
+def test_they_are_of_unlike_kinds_and_long_enough_to_be_judged() -> None:
+    """Fourteen."""
+    assert [len(matrix) >= LEAST_LEVELS for matrix in FITS.values()] == [True] * 14
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_nothing_is_said_of_a_healthy_fit(name: str) -> None:
+    """Neither a new level nor a drift."""
+    change = told(Levels(FITS[name]))
+
+    assert (change.levels, change.drift) == ((), None)
+
+
+def test_without_the_floor_the_machine_is_all_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the last seconds of one fit others took the processor, and the finding says so."""
+    monkeypatch.setattr(long_term, "LEAST_LASTS_S", 2.0)
+    changes = {name: told(Levels(matrix)) for name, matrix in FITS.items()}
+    named = {name: change for name, change in changes.items() if change.levels or change.drift}
+
+    assert list(named) == ["accumulation"]
+    (level,) = named["accumulation"].levels
+    assert "waited_ns" in [moved.fact for moved in level.moved]
+
+
+def test_some_of_the_same_fits_with_a_drift_in_them_are_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Forward grows to four times the step: they are not silent whatever happens."""
+    monkeypatch.setattr(long_term, "LEAST_LASTS_S", 2.0)
+    phases = []
+    for matrix in FITS.values():
+        levels = Levels(matrix.copy())
+        more_ns = 3 * float(np.median(levels["median:wall"])) * np.linspace(0, 1, len(levels))
+        for column in ("median:wall", "median:forward", "mean:forward"):
+            levels[column][:] += more_ns
+        drift = told(levels).drift
+        phases += [] if drift is None else [drift.phase]
+
+    assert phases == ["forward"] * 6

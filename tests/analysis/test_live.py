@@ -1,0 +1,305 @@
+"""A run that is looked at while it is written: each step is read once, and nothing else grows."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.growing import GrowingRun, even_ranks
+from support.machines import plant_machine
+from support.runs import MS, RankSpec, make_gap, make_run_dir, make_steps
+
+from trainperf.analysis import live
+from trainperf.analysis.live import LiveRun
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.phases import Gap
+from trainperf.core.places import RemotePath
+from trainperf.core.readings import STEP_S
+from trainperf.core.run_directory import record_file, record_part
+from trainperf.core.steps.packing import pack_parts
+from trainperf.core.window import RunWindow
+
+
+NOW_S = 1.0e9
+
+
+def reported(path: Path) -> Summary:
+    """What the report of the directory says at that moment."""
+    return summarize(Run.open(path), now_s=NOW_S)
+
+
+def rounded(summary: Summary) -> object:
+    """Sums of floats depend on how the steps were cut, in their last digits."""
+
+    def of(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: of(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [of(each) for each in value]
+        return float(f"{value:.12g}") if isinstance(value, float) else value
+
+    return of(msgspec.to_builtins(summary))
+
+
+def test_looks_add_up_to_the_report(tmp_path: Path) -> None:
+    """Lines cut in the middle, ranks that are ahead: in the end all is as if read at once."""
+    run = GrowingRun(tmp_path / "run", even_ranks(3, 300))
+    watched = LiveRun(run.path)
+    for lines in (20, 1, 55, 90):
+        run.grow(lines, cut=7)
+        run.grow(11, ranks=[1])
+        watched.look(NOW_S)
+    run.finish()
+
+    look = watched.look(NOW_S)
+
+    assert rounded(look.whole) == rounded(reported(run.path))
+    assert look.whole.run.state == "finished"
+
+
+def test_a_change_is_told_as_the_report_tells_it(tmp_path: Path) -> None:
+    """From step 1,500 on 20 ms more, read 37 lines at a time."""
+    steps = [*make_steps(1_500, forward=30), *make_steps(3_000, forward=50)[1_500:]]
+    run = GrowingRun(tmp_path / "run", [RankSpec(steps=steps)])
+    watched = LiveRun(run.path)
+    for _ in range(82):
+        run.grow(37)
+        look = watched.look(NOW_S)
+
+    (level,) = reported(run.path).long_term.levels
+    (same,) = look.whole.long_term.levels
+    assert abs(same.from_step - level.from_step) <= 16
+    assert same.after_s == pytest.approx(level.after_s)
+
+
+def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+    """The bytes of the first look are overwritten; nobody notices."""
+    run = GrowingRun(tmp_path / "run", even_ranks(2, 400))
+    watched = LiveRun(run.path)
+    run.grow(200)
+    watched.look(NOW_S)
+    expected = run.lines
+    for file in run.files:
+        size_bytes = file.stat().st_size
+        with file.open("r+b") as written:
+            written.seek(len(expected[0][0]))
+            written.write(b"?" * (size_bytes - len(expected[0][0])))
+    run.finish()
+
+    assert watched.look(NOW_S).whole.run.steps == 400
+
+
+def test_the_latest_minute_is_the_report_of_that_window(tmp_path: Path) -> None:
+    """Steps of 50 ms, then of 100 ms: the last 60 s are 600 of these."""
+    steps = make_steps(2_000, forward=50)
+    slow = make_steps(3_000, forward=100)[2_000:]
+    gaps = [
+        make_gap(Gap.VALIDATION, 700, start_ns=50 * MS * at, after_step=at) for at in (5, 2_700)
+    ]
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=[*steps, *slow], gaps=gaps)])
+
+    look = LiveRun(run).look(NOW_S)
+
+    assert look.latest is not None
+    first = 3_000 - look.latest.run.steps
+    assert 600 <= look.latest.run.steps <= 601
+    window = summarize(Run.open(run, RunWindow(first=first)), now_s=NOW_S)
+    assert look.latest.readings == window.readings
+    assert look.latest.ledger_s == window.ledger_s
+    assert look.latest.value(STEP_S) == pytest.approx(0.1, rel=1e-3)
+    assert look.whole.value(STEP_S) == pytest.approx(0.05, rel=1e-3)
+    assert look.step_times_s[0] == pytest.approx(0.05)
+    assert look.step_times_s[-1] == pytest.approx(0.1)
+
+
+def test_what_is_held_does_not_grow_with_the_run(tmp_path: Path) -> None:
+    """A minute or two of steps, whatever came before."""
+    run = GrowingRun(tmp_path / "run", even_ranks(1, 30_000, end=None))
+    watched = LiveRun(run.path)
+    held = []
+    for _ in range(6):
+        run.grow(5_000)
+        watched.look(NOW_S)
+        held.append(watched.held_steps)
+
+    assert max(held) < 2 * 5_000 + 4_096
+    assert held[-1] <= held[1]
+
+
+def test_a_long_run_is_read_from_its_end(tmp_path: Path) -> None:
+    """The first look does not read what is far back, and says from where it does."""
+    run = make_run_dir(tmp_path / "run", even_ranks(1, 20_000))
+
+    whole = LiveRun(run, most_bytes=1).look(NOW_S).whole
+
+    assert whole.run.window.startswith("from step ")
+    assert 1_000 < whole.run.steps < 10_000
+    assert whole.value(STEP_S) == reported(run).value(STEP_S)
+
+
+def parts_of(run: GrowingRun, lines: int) -> None:
+    """What is on the disk as a part, the rest as the next one; the first is packed."""
+    first = run.files[0]
+    content = b"".join(run.lines[0])
+    left = b"".join(run.lines[0][:lines])
+    first.write_bytes(left)
+    first.with_name(record_part(first.name, 1)).write_bytes(content[len(left) :])
+    pack_parts(first)
+
+
+@pytest.mark.parametrize("read", [0, 900, 3_001])
+def test_a_part_that_is_packed_meanwhile_is_read_once(tmp_path: Path, read: int) -> None:
+    """Whether none, some or all of it was read as lines; its gaps too."""
+    gaps = [
+        make_gap(Gap.VALIDATION, 700, start_ns=35 * MS * at, after_step=at)
+        for at in range(100, 4_000, 100)
+    ]
+    spec = RankSpec(steps=make_steps(4_000, data_wait=5, forward=30), gaps=gaps)
+    run = GrowingRun(tmp_path / "run", [spec])
+    # As a fit writes them: gaps among the steps.
+    header, steps, others = run.lines[0][0], run.lines[0][1:4_001], run.lines[0][4_001:]
+    for place, gap in enumerate(others[:-1]):
+        steps.insert(101 + place * 101, gap)
+    run.lines[0] = [header, *steps, others[-1]]
+    watched = LiveRun(run.path)
+    if read:
+        run.grow(read - 1)
+        assert watched.look(NOW_S).whole.run.steps > 0
+
+    parts_of(run, 3_001)
+    look = watched.look(NOW_S)
+
+    assert not record_file(run.path, 0).exists()
+    assert look.whole.run.steps == 4_000
+    assert look.whole.gaps == {"validation": len(gaps)}
+    assert look.whole.ledger_s == reported(run.path).ledger_s
+
+
+def test_a_rank_that_stays_behind_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of the others are not gathered without end; who it is, is said."""
+    monkeypatch.setattr("trainperf.analysis.run.following._MOST_ROWS", 2_000)
+    run = GrowingRun(tmp_path / "run", even_ranks(2, 12_000, end=None))
+    watched = LiveRun(run.path)
+    run.grow(100)
+    watched.look(NOW_S)
+    silent = run.files[1].stat()
+    for _ in range(4):
+        run.grow(3_000, ranks=[0])
+        look = watched.look(NOW_S)
+        assert watched.held_steps < 30_000
+    os.utime(run.files[1], (silent.st_atime, run.files[0].stat().st_mtime - 1_000))
+
+    look = watched.look(run.files[0].stat().st_mtime + 1)
+
+    assert look.whole.run.steps == 100
+    assert look.whole.run.state == "running"
+    assert any("rank 1: silent for 16" in warning for warning in look.whole.warnings), (
+        look.whole.warnings
+    )
+
+
+def test_a_restart_is_followed(tmp_path: Path) -> None:
+    """Another attempt's file: from there on that attempt is shown, and that there were others."""
+    run = GrowingRun(tmp_path / "run", even_ranks(1, 300))
+    watched = LiveRun(run.path)
+    run.finish()
+    assert watched.look(NOW_S).whole.run.state == "finished"
+
+    again = RankSpec(steps=make_steps(50, forward=40), attempt=1, end=None)
+    make_run_dir(run.path, [again])
+    look = watched.look(NOW_S)
+
+    assert (look.whole.run.steps, look.earlier_attempts) == (50, 1)
+    assert look.whole.run.state != "finished"
+
+
+def test_a_run_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    """Shorter than it was: another run."""
+    path = make_run_dir(tmp_path / "run", even_ranks(1, 300))
+    watched = LiveRun(path)
+    watched.look(NOW_S)
+
+    make_run_dir(path, even_ranks(1, 120))
+
+    assert watched.look(NOW_S).whole.run.steps == 120
+
+
+def test_more_ranks_than_are_read_together_say_the_same(tmp_path: Path) -> None:
+    """The latest minute of twenty ranks: as the report has it."""
+    run = make_run_dir(tmp_path / "run", even_ranks(20, 60))
+
+    look = LiveRun(run).look(NOW_S)
+
+    report = reported(run)
+    assert look.latest is not None
+    assert look.latest.readings == report.readings
+    assert msgspec.structs.replace(look.latest.run, window="") == report.run
+    assert look.whole.synchronisation == report.synchronisation
+
+
+def test_the_machine_is_that_of_the_latest_minute(tmp_path: Path) -> None:
+    """Ten minutes of samples in which a neighbour came in the last two."""
+    steps = make_steps(6_000, forward=100)
+    run = make_run_dir(tmp_path / "run", [RankSpec(steps=steps)])
+    plant_machine(
+        run, 600, device=lambda second: {"reasons": 0x20, "sm_mhz": 1305} if second >= 480 else {}
+    )
+
+    look = LiveRun(run).look(NOW_S)
+
+    assert look.latest is not None
+    assert look.latest.machine is not None
+    ((cause,), (host,)) = look.latest.machine.causes, look.latest.machine.hosts
+    assert (cause.cause, cause.fraction) == ("thermal", pytest.approx(1.0, abs=0.05))
+    assert host.samples <= 600
+    assert look.whole.machine is None
+
+
+def test_a_run_in_object_storage_is_followed(tmp_path: Path) -> None:
+    """A URL, whose objects are parts that appear whole."""
+    memory = RemotePath(f"memory://{tmp_path.name}/run")
+    run = GrowingRun(tmp_path / "run", even_ranks(1, 90))
+    content = b"".join(run.lines[0])
+    half = len(b"".join(run.lines[0][:40]))
+    (memory / "steps-rank0.jsonl").write_bytes(content[:half])
+    watched = LiveRun(memory)
+    assert watched.look(NOW_S).whole.run.steps == 39
+
+    (memory / "steps-rank0.part1.jsonl").write_bytes(content[half:])
+
+    assert watched.look(NOW_S).whole.run.steps == 90
+    assert watched.look(NOW_S).whole.run.state == "finished"
+
+
+def test_a_document_that_appears_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, when it is written; not with every look."""
+    run = GrowingRun(tmp_path / "run", even_ranks(1, 90))
+    reads = []
+    read = live.read_documents
+    monkeypatch.setattr(live, "read_documents", lambda path: reads.append(path) or read(path))
+    watched = LiveRun(run.path)
+    for _ in range(3):
+        run.grow(10)
+        watched.look(NOW_S)
+    (run.path / "audit.json").write_text("{}")
+    for _ in range(3):
+        run.grow(10)
+        look = watched.look(NOW_S)
+
+    assert len(reads) == 2
+    assert any("audit.json" in warning for warning in look.whole.warnings)
+
+
+def test_ranks_without_a_step_yet(tmp_path: Path) -> None:
+    """Headers alone: a run that begins."""
+    run = GrowingRun(tmp_path / "run", even_ranks(2, 30))
+    run.grow(5, ranks=[0])
+
+    look = LiveRun(run.path).look(NOW_S)
+
+    assert look.latest is None
+    assert look.whole.run.steps == 0

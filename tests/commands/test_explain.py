@@ -1,0 +1,135 @@
+"""`trainperf explain`: what a name means, from the text of the reference."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support.runs import RankSpec, make_info, make_run_dir, make_steps
+
+from trainperf.commands import main
+from trainperf.core.docstrings import documented
+from trainperf.reports.explanations import explained, explanations
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def explain(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What it prints."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["trainperf", "explain", *arguments])
+        assert main() == 0
+    return capsys.readouterr().out
+
+
+def test_a_name_is_explained_for_everything_that_bears_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`data_wait` is a finding of a run, one of a trace, and a phase."""
+    entries = json.loads(explain(capsys, "data_wait", "--format", "json"))
+
+    assert [entry["kind"] for entry in entries] == ["finding", "trace_finding", "phase"]
+    assert all(entry["means"] and entry["wrong"] and entry["confirm"] for entry in entries)
+    assert "free_loader" in entries[0]["trials"]
+
+
+def test_every_finding_reading_check_phase_and_gap_says_what_it_owes() -> None:
+    """What it means, when it is wrong, how to confirm it: all of them."""
+    owed = {"finding", "trace_finding", "reading", "check", "phase", "gap"}
+    silent = [
+        f"{entry.kind} {entry.id}"
+        for entry in explanations()
+        if entry.kind in owed and not (entry.means and entry.wrong and entry.confirm)
+    ]
+
+    assert silent == []
+
+
+def test_the_words_are_those_of_the_reference() -> None:
+    """One fact, one wording: each sentence stands on the page that the entry names."""
+    for entry in explanations():
+        if entry.kind == "trial":
+            continue
+        page = (DOCS / entry.page).read_text(encoding="utf-8")
+        for text in (entry.wrong, entry.confirm):
+            assert text.replace("|", "\\|") in page, (entry.kind, entry.id)
+
+
+def test_an_unknown_name_gets_the_nearest_ones(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line on stderr, with exit code 2."""
+    monkeypatch.setattr(sys, "argv", ["trainperf", "explain", "datawait"])
+
+    assert main() == 2
+    refused = capsys.readouterr()
+    assert refused.out == ""
+    assert "did you mean data_wait" in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+def test_a_name_of_a_family_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    """Reports name `workers_2`; the list has `workers_N`."""
+    (entry,) = explained("workers_2")
+
+    assert (entry.kind, entry.id, entry.rules) == ("trial", "workers_N", ("data_wait",))
+    assert "other numbers of loader workers" in explain(capsys, "workers_2")
+
+
+def test_without_a_name_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """By kind, and no line is wider than a report's."""
+    shown = explain(capsys)
+
+    assert all(entry.id in shown for entry in explanations())
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_a_schema_is_printed_as_it_is_shipped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a document that there is none of is refused with those that there are."""
+    assert json.loads(explain(capsys, "--schema", "finding"))["$id"].startswith("urn:trainperf:")
+
+    monkeypatch.setattr(sys, "argv", ["trainperf", "explain", "--schema", "poem"])
+    assert main() == 2
+    assert "comparison, doctor" in capsys.readouterr().err
+
+
+def test_a_docstring_is_read_in_its_parts() -> None:
+    """Meaning, method, limits; sections for callers are left out."""
+    parts = documented(
+        """The meaning.
+
+        The method,
+        on two lines.
+
+        Args:
+            x: Something.
+
+        Wrong where: it is not so:
+            indeed.
+        To confirm: look.
+        """
+    )
+
+    assert (parts.means, parts.measured) == ("The meaning.", "The method, on two lines.")
+    assert (parts.wrong, parts.confirm) == ("it is not so: indeed.", "look.")
+    assert documented(None).prose == ""
+
+
+def test_a_finding_of_a_run_answers_six_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of all its findings without a name; what it does not have says so."""
+    info = make_info(config={"num_workers": 0})
+    steps = make_steps(200, data_wait=20, forward=30)
+    run = str(make_run_dir(tmp_path / "gpt2", [RankSpec(steps=steps, info=info)]))
+    every = json.loads(explain(capsys, "--run", run, "--format", "json"))
+    (absent,) = json.loads(explain(capsys, "attention", "--run", run, "--format", "json"))
+    labels = [label for label, _ in every[0]["answers"]]
+
+    assert every[0]["id"] == "data_wait"
+    assert labels == ["gain", "effort", "return", "better", "ceiling", "how far"]
+    assert absent["answers"] == [["in this run", "not found"]]
+    assert "usually" in explain(capsys, "data_wait", "--run", run)

@@ -1,0 +1,136 @@
+"""Parts of record files are packed and read back, whatever happens meanwhile."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.runs import MS, RankSpec, encode_rank, make_gap, make_info, make_steps
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.record_file import Damaged
+from trainperf.analysis.summarize import summarize
+from trainperf.core.phases import Gap
+from trainperf.core.run_directory import packed_part, record_part
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.packing import pack_parts
+from trainperf.core.steps.records import Totals
+
+
+STEPS = 5000
+NAME = "steps-rank0.jsonl"
+
+
+def content() -> bytes:
+    """A run of five thousand steps, one of which has no tail."""
+    steps = make_steps(STEPS, facts={"tail_ns": 3 * MS, "loss": 0.1}, forward=30, backward=55)
+    gaps = [make_gap(Gap.VALIDATION, 700, start_ns=85 * MS * 2500, after_step=2499)]
+    spec = RankSpec(steps=steps, info=make_info(), gaps=gaps, totals=Totals(at_step=STEPS - 1))
+    return encode_rank(spec)
+
+
+def in_parts(run: Path, lines_each: int = 2100) -> Path:
+    """Write the run in parts of so many lines; returns the first."""
+    run.mkdir(parents=True, exist_ok=True)
+    lines = content().splitlines(keepends=True)
+    for part, begin in enumerate(range(0, len(lines), lines_each)):
+        path = run / record_part(NAME, part)
+        path.write_bytes(b"".join(lines[begin : begin + lines_each]))
+    return run / NAME
+
+
+def steps_read(run: Path) -> StepBlock:
+    """All steps of the first rank."""
+    entries = Run.open(run).attempts[0][0].entries()
+    return StepBlock.joined([entry for entry in entries if isinstance(entry, StepBlock)])
+
+
+def test_a_packed_run_reads_like_the_lines_it_was(tmp_path: Path) -> None:
+    """Every step, bit for bit, and the same summary; the last part stays as it is."""
+    whole = tmp_path / "whole" / NAME
+    whole.parent.mkdir()
+    whole.write_bytes(content())
+    first = in_parts(tmp_path / "parts")
+
+    assert pack_parts(first) == 2
+
+    names = sorted(path.name for path in first.parent.iterdir())
+    assert names == ["steps-rank0.packed", "steps-rank0.part1.packed", "steps-rank0.part2.jsonl"]
+    assert steps_read(first.parent).equals(steps_read(whole.parent))
+    ours, theirs = (summarize(Run.open(path.parent)) for path in (first, whole))
+    for name, reading in theirs.readings.items():
+        assert ours.value(name) == pytest.approx(reading.value), name
+    assert ours.ledger_s == theirs.ledger_s
+    assert ours.warnings == theirs.warnings == ()
+
+
+def test_a_crash_between_the_two_names_loses_nothing(tmp_path: Path) -> None:
+    """Both are there: the packed one is read, and the next packing takes the other away."""
+    first = in_parts(tmp_path)
+    before = steps_read(tmp_path)
+    saved = first.read_bytes()
+    pack_parts(first)
+    first.write_bytes(saved)
+
+    assert steps_read(tmp_path).equals(before)
+    assert pack_parts(first) == 0
+    assert not first.exists()
+
+
+def test_a_draft_that_a_crash_left_is_no_part(tmp_path: Path) -> None:
+    """Half a packed part has another name until it is whole."""
+    in_parts(tmp_path)
+    before = steps_read(tmp_path)
+    (tmp_path / ".steps-rank0.packed-77.tmp").write_bytes(b"half")
+    assert steps_read(tmp_path).equals(before)
+
+
+def test_a_part_that_is_packed_while_it_is_read_is_read_all_the_same(tmp_path: Path) -> None:
+    """The reader has opened the run before; no step is missing, none comes twice."""
+    first = in_parts(tmp_path)
+    before, run = steps_read(tmp_path), Run.open(tmp_path)
+    pack_parts(first)
+    entries = run.attempts[0][0].entries()
+    read = [entry for entry in entries if isinstance(entry, StepBlock)]
+    assert StepBlock.joined(read).equals(before)
+
+
+def test_a_damaged_part_stays_as_it_is(tmp_path: Path) -> None:
+    """Nothing is thrown away that somebody may still mend."""
+    first = in_parts(tmp_path)
+    damaged = first.read_bytes().replace(b"[7,", b"[?,", 1)
+    first.write_bytes(damaged)
+    assert pack_parts(first) == 1
+    assert first.read_bytes() == damaged
+
+
+def test_a_packed_part_that_rots_is_named(tmp_path: Path) -> None:
+    """What follows the damage in it is missing, and said; no number is made up."""
+    first = in_parts(tmp_path)
+    pack_parts(first)
+    packed = packed_part(first)
+    rotten = bytearray(packed.read_bytes())
+    rotten[-50:] = bytes(50)
+    packed.write_bytes(rotten)
+    entries = list(Run.open(tmp_path).attempts[0][0].entries())
+    assert [entry for entry in entries if isinstance(entry, Damaged)]
+
+
+@pytest.mark.parametrize("cut", [10, 500])
+def test_a_packed_part_without_its_index_is_skipped_and_said(tmp_path: Path, cut: int) -> None:
+    """Nothing behind it is read, as behind a part that is missing."""
+    first = in_parts(tmp_path)
+    pack_parts(first)
+    packed = packed_part(first.with_name(record_part(NAME, 1)))
+    packed.write_bytes(packed.read_bytes()[:cut])
+    run = Run.open(tmp_path)
+    assert any("part1.packed" in warning for warning in run.warnings)
+    assert len(steps_read(tmp_path)) < 2200
+
+
+def test_packed_steps_take_a_fifth_of_the_lines(tmp_path: Path) -> None:
+    """Equal steps take next to nothing; what real ones take, `scripts/bench/days.py` measures."""
+    first = in_parts(tmp_path)
+    lines = first.stat().st_size
+    shutil.copy(first, tmp_path / "kept")
+    pack_parts(first)
+    assert packed_part(first).stat().st_size < lines / 5

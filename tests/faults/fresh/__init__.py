@@ -1,0 +1,1 @@
+"""Scripts like those of real repositories, whose bounds were kept before their twins ran."""

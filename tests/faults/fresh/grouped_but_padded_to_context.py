@@ -1,0 +1,27 @@
+"""A length-grouped sampler whose collate function pads to the context all the same; plain loop."""
+
+from pathlib import Path
+
+import torch
+
+from faults.base import Script
+from faults.encoders import LONGEST, Encoder, loss_of, padded
+from trainperf.loop import LoopMonitor
+
+
+def _train(out: Path, *, fixed: bool) -> None:
+    torch.manual_seed(0)
+    lengths = torch.randint(16, LONGEST + 1, (60 * 8,)).sort().values.reshape(60, 8)
+    batches = padded(lengths[torch.randperm(60)].tolist(), to=None if fixed else LONGEST)
+    model = Encoder()
+    update = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    with LoopMonitor(out, report=False).watch(model, update).audit(at=12) as monitor:
+        for batch in monitor.batches(batches):
+            loss = loss_of(model, batch)
+            update.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            update.step()
+            monitor.end_step(loss)
+
+
+SCRIPT = Script(expected=("padding",), train=_train, change="shorter rows")

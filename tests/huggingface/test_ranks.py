@@ -1,0 +1,73 @@
+"""Two ranks of a Hugging Face training: one run, and the late one waits least."""
+
+import socket
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch.multiprocessing as mp
+from support.hugging_face_ranks import LATE_S, STEPS, train
+from support.loops import read
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.mark.slow
+@pytest.mark.ddp
+def test_the_tail_is_measured_though_the_callback_is_given_the_model_alone(tmp_path: Path) -> None:
+    """DDP is found around it; its own wait at the end of backward is part of backward."""
+    mp.spawn(train, args=(tmp_path, free_port()), nprocs=2)
+
+    (run,) = (tmp_path / "out").glob("trainperf*")
+    ranks = [read(run / f"steps-rank{rank}.jsonl") for rank in range(2)]
+    for rank, found in enumerate(ranks):
+        assert (found.info.rank, found.info.world_size) == (rank, 2)
+        assert [step.micro_batches for step in found.steps] == [2] * STEPS
+        assert found.info.config["wrapper"] == "DistributedDataParallel"
+        assert found.totals.faults == {}
+    tails = [
+        [step.facts["tail_ns"] / 1e9 for step in found.steps if step.facts["tail_ns"] is not None]
+        for found in ranks
+    ]
+    assert min(map(len, tails)) >= STEPS - 3
+    lag = median(fast - slow for fast, slow in zip(*tails, strict=True))
+    backward = median(ranks[0].phase_s("backward")) - median(ranks[1].phase_s("backward"))
+    assert lag > 0.75 * LATE_S
+    assert backward > 0.75 * LATE_S
+
+
+@pytest.mark.slow
+@pytest.mark.ddp
+def test_ranks_that_gather_their_token_counts_wait_for_a_late_loader_before_forward(
+    tmp_path: Path,
+) -> None:
+    """`average_tokens_across_devices`: a point where ranks meet, which is nobody's backward."""
+    mp.spawn(train, args=(tmp_path, free_port(), "loader"), nprocs=2)
+
+    (run,) = (tmp_path / "out").glob("trainperf*")
+    fast, late = (read(run / f"steps-rank{rank}.jsonl") for rank in range(2))
+    assert fast.info.config["average_tokens_across_devices"] is True
+    assert median(late.phase_s("data_wait")[1:-1]) > LATE_S
+    assert median(fast.phase_s("data_wait")[1:-1]) < 0.5 * LATE_S
+    assert median(fast.phase_s("other")[1:-1]) > 0.75 * LATE_S
+    assert median(fast.phase_s("backward")[1:-1]) < 0.5 * LATE_S
+
+
+@pytest.mark.slow
+@pytest.mark.ddp
+def test_a_rank_that_rank_0_loads_for_says_so(tmp_path: Path) -> None:
+    """`dispatch_batches`: its own loader is never asked, and its wait is between two steps."""
+    mp.spawn(train, args=(tmp_path, free_port(), "stream"), nprocs=2)
+
+    (run,) = (tmp_path / "out").glob("trainperf*")
+    first, other = (read(run / f"steps-rank{rank}.jsonl") for rank in range(2))
+    assert "data_wait" not in first.totals.notes
+    assert "dispatched by rank 0" in other.totals.notes["data_wait"]
+    assert len(other.steps) == len(first.steps) == STEPS
+    assert all(wait > 0 for wait in other.phase_s("data_wait")[1:])

@@ -1,0 +1,361 @@
+"""What is planted in a Hugging Face training comes back in its phase; nothing is left behind."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.hugging_face import EFFECTIVE, TOKENS, Rows, Tiny, quiet, trainer
+from support.loops import Written, read
+from support.threads import one_thread
+from torch.utils.data import IterableDataset
+from transformers import Trainer, TrainerCallback
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.phases import Tag
+from trainperf.huggingface import TrainPerfCallback
+
+
+__all__ = ["one_thread"]
+
+NAP_S = 0.01
+
+
+def nap() -> None:
+    """Plant a cause of known size."""
+    time.sleep(NAP_S)
+
+
+def written(callback: TrainPerfCallback, rank: int = 0) -> Written:
+    """What a training has left."""
+    assert callback.run is not None
+    return read(callback.run / f"steps-rank{rank}.jsonl")
+
+
+class Napping(TrainerCallback):
+    """Sleeps in events that a test names."""
+
+    def __init__(self, *events: str) -> None:
+        for event in events:
+            setattr(self, event, lambda *_, **__: nap())
+
+
+class NappingOptimizer(torch.optim.SGD):
+    """Sleeps in its step."""
+
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """One update."""
+        nap()
+        return super().step(closure)
+
+
+class NapInBackward(torch.autograd.Function):
+    """The identity, whose gradient takes a nap."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        """As it is."""
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        """After a nap."""
+        nap()
+        return gradient
+
+
+class SlowBackward(Tiny):
+    """Sleeps in backward."""
+
+    def forward(self, x: torch.Tensor, **rest: torch.Tensor) -> dict[str, torch.Tensor]:
+        """As the other, with a gradient that takes a nap below the layer."""
+        self.layer.weight.data = self.layer.weight.data
+        out = NapInBackward.apply(self.layer(x))
+        return {"loss": torch.nn.functional.cross_entropy(out, rest["labels"]), "logits": out}
+
+
+class SlowLoss(Trainer):
+    """Computes the loss outside the model, and takes its time."""
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        """After a nap."""
+        loss = super().compute_loss(model, inputs, *args, **options)
+        nap()
+        return loss
+
+
+def test_every_step_is_recorded_with_its_tokens_and_its_loss(tmp_path: Path) -> None:
+    """Twelve updates are twelve steps of two rows each."""
+    callback = quiet()
+    trainer(tmp_path, callback).train()
+
+    found = written(callback)
+    summary = summarize(Run.open(callback.run or tmp_path))
+    assert [step.micro_batches for step in found.steps] == [1] * 12
+    assert {step.facts["samples"] for step in found.steps} == {2}
+    assert {step.facts["tokens_effective"] for step in found.steps} == {2 * EFFECTIVE}
+    assert {step.facts["tokens_padded"] for step in found.steps} == {2 * TOKENS}
+    assert all(step.facts["loss"] for step in found.steps)
+    assert found.end.reason == "finished"
+    assert summary.run.loop.name == "huggingface"
+    assert summary.run.config["max_steps"] == 12
+
+
+@pytest.mark.real_clock
+@pytest.mark.parametrize(
+    ("phase", "planted"),
+    [
+        ("data_wait", {"rows": Rows(100, lambda: time.sleep(NAP_S / 2))}),
+        ("forward", {"model": Tiny(nap)}),
+        ("forward", {"kind": SlowLoss}),
+        ("backward", {"model": SlowBackward()}),
+        ("callbacks", {"callbacks": ["on_step_end"]}),
+        ("callbacks", {"callbacks": ["on_log"], "logging_strategy": "steps", "logging_steps": 1}),
+        ("optimizer", {"optimizer": True}),
+    ],
+    ids=["loader", "forward", "loss", "backward", "callback", "logging", "optimizer"],
+)
+def test_a_planted_nap_comes_back_in_its_phase(
+    phase: str, planted: dict[str, Any], tmp_path: Path
+) -> None:
+    """In each step, and in no other phase."""
+    callback = quiet()
+    options = dict(planted)
+    naps = [Napping(*options.pop("callbacks", ()))]
+    if options.pop("optimizer", False):
+        model = options["model"] = Tiny()
+        training = trainer(tmp_path, callback, *naps, **options)
+        training.optimizer = NappingOptimizer(model.parameters(), lr=0.01)
+    else:
+        training = trainer(tmp_path, callback, *naps, **options)
+    training.train()
+
+    found = written(callback)
+    steps = slice(2, -1)  # the last waits for no further batch, the first for two
+    assert min(found.phase_s(phase)[steps]) >= NAP_S
+    others = {"data_wait", "forward", "backward", "optimizer", "callbacks", "loop"} - {phase}
+    for other in others:
+        assert sorted(found.phase_s(other)[steps])[4] < NAP_S / 2, other
+
+
+def test_micro_batches_of_an_update_are_one_step(tmp_path: Path) -> None:
+    """All of them are fetched before the Trainer's first event of the step."""
+    callback = quiet()
+    trainer(tmp_path, callback, gradient_accumulation_steps=3, max_steps=5).train()
+
+    found = written(callback)
+    assert [step.micro_batches for step in found.steps] == [3] * 5
+    assert {step.facts["samples"] for step in found.steps} == {6}
+    assert all(wait > 0 for wait in found.phase_s("data_wait")[:-1])
+
+
+@pytest.mark.real_clock
+def test_evaluation_and_saving_are_pauses_and_no_part_of_a_step(tmp_path: Path) -> None:
+    """Announced by the Trainer's flags, ended by its events."""
+    callback = quiet()
+    trainer(
+        tmp_path,
+        callback,
+        evaluated=Rows(4, nap),
+        eval_strategy="steps",
+        eval_steps=4,
+        save_strategy="steps",
+        save_steps=6,
+        logging_strategy="steps",
+        logging_steps=4,
+    ).train()
+
+    found = written(callback)
+    assert len(found.steps) == 12
+    assert len(found.gap_s("validation")) == 3
+    assert min(found.gap_s("validation")) >= 4 * NAP_S
+    assert len(found.gap_s("checkpoint")) == 2
+    assert [bool(step.tags & Tag.AFTER_VALIDATION) for step in found.steps][4] is True
+
+
+def test_an_evaluation_before_the_first_step_is_a_pause(tmp_path: Path) -> None:
+    """`eval_on_start` announces nothing; transformers 5 has another one after the last step."""
+    callback = quiet()
+    training = trainer(
+        tmp_path,
+        callback,
+        evaluated=Rows(4),
+        eval_strategy="steps",
+        eval_steps=100,
+        eval_on_start=True,
+    )
+    training.train()
+
+    found = written(callback)
+    places = [gap.after_step for gap in found.gaps if gap.gap == "validation"]
+    assert places[0] == -1
+    assert set(places) <= {-1, 11}
+    assert len(found.steps) == 12
+
+
+def test_epochs_have_boundaries(tmp_path: Path) -> None:
+    """The first step after one says so."""
+    callback = quiet()
+    trainer(tmp_path, callback, rows=Rows(8), max_steps=-1, num_train_epochs=3).train()
+
+    found = written(callback)
+    tagged = [number for number, step in enumerate(found.steps) if step.tags & Tag.FIRST_IN_EPOCH]
+    assert tagged == [0, 4, 8]
+    assert len(found.steps) == 12
+
+
+def test_training_is_the_same_with_and_without(tmp_path: Path) -> None:
+    """Bit for bit, also with dropout-like randomness in the sampler."""
+    states = []
+    for measured in (False, True):
+        training = trainer(tmp_path, *([quiet()] if measured else []), seed=7)
+        training.train()
+        states.append(training.model.state_dict())
+
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name])
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    """Neither a hook on the model nor a wrapper around the loader."""
+    loaders: list[Any] = []
+
+    class Looking(TrainerCallback):
+        def on_step_end(self, *_: object, **given: Any) -> None:
+            loaders.append(given["train_dataloader"])
+
+    callback = quiet()
+    training = trainer(tmp_path, callback, Looking())
+    training.train()
+
+    assert not training.model._forward_hooks
+    assert not training.model._forward_pre_hooks
+    assert type(loaders[0].base_dataloader) is torch.utils.data.DataLoader
+
+
+def test_a_resumed_epoch_is_measured_too(tmp_path: Path) -> None:
+    """Its loader is made anew: the wait is what lies between two steps, and the notes say so."""
+    rows = Rows(60)
+    trainer(tmp_path, rows=rows, save_strategy="steps", save_steps=4, max_steps=8).train()
+    callback = quiet()
+    training = trainer(tmp_path, callback, rows=rows, max_steps=12)
+    training.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-4"))
+
+    found = written(callback)
+    assert [step.micro_batches for step in found.steps] == [1] * 8
+    assert all(wait > 0 for wait in found.phase_s("data_wait")[1:])
+    assert "resumed" in found.totals.notes["data_wait"]
+
+
+class Stream(IterableDataset[dict[str, torch.Tensor]]):
+    """Rows without a length: Accelerate dispatches them from rank 0."""
+
+    def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
+        return (Rows(100, nap)[place] for place in range(100))
+
+
+@pytest.mark.real_clock
+def test_a_stream_of_rows_has_its_wait(tmp_path: Path) -> None:
+    """Accelerate's dispatcher takes its batches from the same place."""
+    callback = quiet()
+    trainer(tmp_path, callback, rows=Stream()).train()
+
+    found = written(callback)
+    assert len(found.steps) == 12
+    assert sum(found.phase_s("data_wait")) >= 24 * NAP_S
+
+
+def test_planted_overflows_are_counted(tmp_path: Path) -> None:
+    """The scaler is Accelerate's; the Trainer calls `step` of its wrapper all the same."""
+
+    class Overflowing(Trainer):
+        def compute_loss(self, *args: Any, **options: Any) -> Any:
+            loss = super().compute_loss(*args, **options)
+            return loss * float("inf") if self.state.global_step % 5 == 3 else loss
+
+    callback = quiet()
+    training = trainer(tmp_path, callback, kind=Overflowing, max_steps=10)
+    training.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+    training.train()
+
+    found = written(callback)
+    overflows = [step.facts["overflows"] for step in found.steps]
+    assert overflows == [0, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+    assert {step.facts["attempts"] for step in found.steps} == {1}
+
+
+def test_a_second_training_has_a_run_of_its_own(tmp_path: Path) -> None:
+    """The callback stays attached to its Trainer."""
+    callback = quiet()
+    training = trainer(tmp_path, callback, max_steps=3)
+    training.train()
+    first = callback.run
+    training.train()
+
+    assert first is not None
+    assert callback.run is not None
+    assert first != callback.run
+    assert len(written(callback).steps) == 3
+
+
+def test_a_fault_of_ours_does_not_stop_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged once; the training goes on to its end."""
+
+    def broken(batch: object) -> torch.Tensor:
+        raise RuntimeError("planted")
+
+    callback = quiet(tokens=broken)
+    training = trainer(tmp_path, callback)
+    training.train()
+
+    assert training.state.global_step == 12
+    assert len([r for r in caplog.records if "switched off" in r.message]) == 1
+
+
+def test_compiling_that_was_lost_on_the_way_is_said(tmp_path: Path) -> None:
+    """`torch_compile=True`, and the model is trained as it is written."""
+    callback = quiet()
+    training = trainer(tmp_path, callback, max_steps=4, torch_compile=True)
+    training.accelerator.state.dynamo_plugin.backend = "NO"
+    training.train()
+
+    found = summarize(Run.open(callback.run or tmp_path))
+    assert found.run.config["compiled"] is False
+    assert "not_compiled" in [finding.id for finding in found.findings]
+
+
+def test_advice_names_the_options_of_the_trainer(tmp_path: Path) -> None:
+    """Who never wrote a DataLoader is not told to."""
+    callback = quiet()
+    trainer(
+        tmp_path, callback, rows=Rows(300, nap), max_steps=40, dataloader_persistent_workers=False
+    ).train()
+
+    found = summarize(Run.open(callback.run or tmp_path))
+    first = found.findings[0]
+    assert first.id == "data_wait"
+    assert "DataLoader(" not in first.action
+    assert "TrainPerfCallback(" in " ".join(first.evidence)
+
+
+def test_the_audit_and_the_loader_are_looked_into(tmp_path: Path) -> None:
+    """As under Lightning: one step by its operators, the loader before the first."""
+    callback = quiet(audit_at=5, loader_anatomy=True)
+    trainer(tmp_path, callback).train()
+
+    assert callback.run is not None
+    assert {path.name for path in callback.run.iterdir()} >= {"audit.json", "loader.json"}
+    tagged = [step.index for step in written(callback).steps if step.tags & Tag.AUDITED]
+    assert tagged == [5]
+
+
+def test_refused_values_name_the_remedy() -> None:
+    """Before anything trains."""
+    for options in ({"log_every_n_steps": 0}, {"audit_at": -1}):
+        with pytest.raises(ValueError, match=r"try|leave it out"):
+            TrainPerfCallback(**options)

@@ -1,0 +1,116 @@
+"""Changes are tried under `trainperf try` in a Hugging Face training, and nothing of it is kept."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.hugging_face import Rows, Tiny, quiet, trainer
+from transformers import TrainerCallback
+
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.core.errors import ConfigError
+from trainperf.core.launch_environment import VARIABLE, LaunchOptions, TrialLaunch
+from trainperf.huggingface import TrainPerfCallback
+from trainperf.trials import Trial
+from trainperf.trials.batch_source import TrialsOver
+
+
+def nothing() -> None:
+    """A change that changes nothing."""
+
+
+class Noting(TrainerCallback):
+    """A callback of the user's."""
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        """Does a little."""
+        torch.ones(8).sum()
+
+
+@pytest.fixture
+def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, TrialResult]]:
+    """A training as `trainperf try` starts it; returns what came of these trials."""
+
+    def training(
+        *only: str, own: tuple[Trial, ...] = (), callbacks: Any = (), **options: Any
+    ) -> dict[str, TrialResult]:
+        launch = LaunchOptions(
+            dirpath=str(tmp_path / "tried"), trials=TrialLaunch(minutes=0.01, only=only)
+        )
+        monkeypatch.setenv(VARIABLE, launch.environment({})[VARIABLE])
+        # On a busy machine steps would be unsteady to the end.
+        monkeypatch.setattr("trainperf.trials.conductor.WARM_LOOKS", 2)
+        callback = quiet(trials=own)
+        started = trainer(tmp_path, callback, *callbacks, **options)
+        with pytest.raises(TrialsOver):
+            started.train()
+        assert callback.training is not None
+        callback.training.finish()
+        assert callback.training.monitor.guard.faults == {}
+        document = read_document(Trials, callback.run or tmp_path)
+        assert document is not None
+        assert document.trying == ""
+        return {trial.id: trial for trial in document.trials}
+
+    return training
+
+
+def test_trials_go_on_past_the_end_of_the_training_and_leave_nothing(
+    tried: Callable[..., dict[str, TrialResult]], tmp_path: Path
+) -> None:
+    """Neither a checkpoint nor a log; two steps would not be enough for any."""
+    results = tried(
+        "no_callback_Noting",
+        callbacks=[Noting()],
+        rows=Rows(8),  # four steps an epoch: it has many
+        evaluated=Rows(4),
+        max_steps=2,
+        save_strategy="steps",
+        save_steps=1,
+        eval_strategy="steps",
+        eval_steps=1,
+        report_to="tensorboard",
+    )
+
+    assert results["no_callback_Noting"].pairs
+    kept = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert kept == []
+    assert [path.name for path in (tmp_path / "tried").iterdir()] == ["trainperf"]
+
+
+@pytest.mark.parametrize("steps", [1, 3], ids=["one", "accumulated"])
+def test_a_change_is_compared_on_the_same_batches_though_one_is_held_ahead(
+    tried: Callable[..., dict[str, TrialResult]], steps: int
+) -> None:
+    """What changes nothing has the same loss to the last bit."""
+    results = tried(
+        "idle",
+        own=(Trial("idle", nothing, nothing),),
+        rows=Rows(90),
+        gradient_accumulation_steps=steps,
+        num_train_epochs=2,
+        max_steps=-1,
+    )
+
+    assert results["idle"].loss_before is not None
+    assert results["idle"].loss_before == results["idle"].loss_after
+
+
+def test_a_training_that_goes_on_tries_nothing_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its count of steps could not be put back."""
+    training = trainer(tmp_path, quiet(trials=[Trial("idle", nothing, nothing)]), model=Tiny())
+    training.train()
+
+    assert training.state.global_step == 12
+    assert "nothing is tried" in caplog.text
+
+
+def test_what_is_no_trial_is_refused() -> None:
+    """Where it is written."""
+    with pytest.raises(ConfigError, match="not a Trial"):
+        TrainPerfCallback(trials=["bf16"])  # type: ignore[list-item]

@@ -1,0 +1,64 @@
+"""A Trainer whose run directory is in object storage."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from support.fits import Loader, Model, trainer
+from support.object_store import ObjectStore, object_store
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.errors import ConfigError
+from trainperf.core.places import listed
+from trainperf.core.spool import ROOT_VARIABLE
+from trainperf.lightning import TrainPerf
+
+
+__all__ = ["object_store"]
+
+
+def test_a_fit_arrives_behind_its_url(
+    tmp_path: Path, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its summary and its audit; a checkpoint remembers the URL, not the spool."""
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "spools"))
+    base = object_store.bucket / "job"
+    perf = TrainPerf(dirpath=str(base), report=False, audit_at=4)
+
+    trainer(tmp_path, perf).fit(Model(), Loader(12))
+
+    (run,) = (file.path for file in listed(base))
+    assert summarize(Run.open(run)).run.steps == 12
+    assert {"audit.json", "summary.json"} <= {file.path.name for file in listed(run)}
+    assert json.loads((run / "summary.json").read_bytes())["run"]["path"] == str(run)
+    assert perf.state_dict()["run"] == str(run)
+    assert list((tmp_path / "spools").iterdir()) == []
+
+
+def test_a_fit_without_a_network_trains_on_and_is_kept(
+    tmp_path: Path,
+    object_store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """From its first step on; one warning at its end."""
+    monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path / "spools"))
+    object_store.stop()
+    training = trainer(tmp_path, TrainPerf(dirpath=str(object_store.bucket), report=False))
+
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        training.fit(Model(), Loader(6))
+
+    assert training.global_step == 6
+    (warning,) = [record.message for record in caplog.records if record.name == "trainperf"]
+    assert "not uploaded to s3://records/trainperf-" in warning
+    (kept,) = (tmp_path / "spools").glob("*/trainperf-*")
+    assert summarize(Run.open(kept)).run.steps == 6
+
+
+def test_storage_without_its_package_is_refused_at_once() -> None:
+    """With the command that installs it."""
+    with pytest.raises(ConfigError, match="pip install gcsfs"):
+        TrainPerf(dirpath="gs://bucket/job")

@@ -1,0 +1,106 @@
+"""The machine beside real fits: who else is on the host is named."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.machine import read_machines
+from trainperf.analysis.summarize import summarize
+from trainperf.core.run_directory import machine_file
+
+
+PINNED = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+BUSY = PINNED + "while True: pass"
+TRAIN = """
+import sys, time
+import torch
+from trainperf.loop import LoopMonitor
+
+torch.set_num_threads(1)
+seconds, machine = float(sys.argv[2]), sys.argv[3] == "machine"
+monitor = LoopMonitor(sys.argv[1], report=False, lines=False, machine=machine)
+weight = torch.nn.Parameter(torch.ones(128, 128))
+until = time.monotonic() + seconds
+
+def batches():
+    while time.monotonic() < until:
+        yield torch.ones(128, 128)
+
+for batch in monitor.batches(batches()):
+    with monitor.phase("forward"):
+        for _ in range(20):
+            loss = (batch @ weight).tanh().sum()
+    with monitor.phase("backward"):
+        loss.backward()
+    monitor.end_step()
+monitor.close()
+print(monitor.run)
+"""
+
+needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="CPUs are chosen")
+
+
+def start(directory: Path, seconds: float, option: str = "machine") -> "subprocess.Popen[str]":
+    """A small fit in a process of its own: what this test starts beside it is not the fit's."""
+    environment = {**os.environ, "TRAINPERF_MACHINE": ""}
+    return subprocess.Popen(
+        [sys.executable, "-c", PINNED + TRAIN, str(directory), str(seconds), option],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+@contextmanager
+def busy(number: int) -> Iterator[list[int]]:
+    """So many processes that keep the fit's CPU busy; nothing of them is left."""
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(number)]
+    try:
+        yield [other.pid for other in others]
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.real_clock
+@needs_linux
+def test_a_busy_process_beside_a_fit_is_named(tmp_path: Path) -> None:
+    """Two of them on its one CPU: the training thread is ready two thirds of the time, and waits.
+
+    Whatever else runs on this machine is a neighbour too, so that steps without any may be lacking.
+    """
+    with start(tmp_path, 20.0) as fit:
+        path = tmp_path / "trainperf" / machine_file(tmp_path, 0).name
+        deadline = time.monotonic() + 60
+        while not path.exists() or path.read_bytes().count(b"\n") < 8:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with busy(2) as pids:
+            printed, _ = fit.communicate(timeout=120)
+    run = Run.open(printed.strip())
+    finding = next(each for each in summarize(run).findings if each.id == "host_shared")
+    ((series,), _) = read_machines(run)
+
+    begun = min((each.at_ns for each in series.neighbours if each.pid in pids), default=None)
+    assert begun is not None, "they were not named"
+    assert series.column("waited")[series.at_ns >= begun].mean() > 0.3
+    assert " kept " in finding.title
+    assert any("the training thread had no CPU" in line for line in finding.evidence)
+
+
+@pytest.mark.slow
+def test_a_fit_that_does_not_want_it_has_no_such_file(tmp_path: Path) -> None:
+    """Nor a process."""
+    with start(tmp_path, 1.0, "none") as fit:
+        printed, _ = fit.communicate(timeout=120)
+
+    assert not machine_file(Path(printed.strip()), 0).exists()

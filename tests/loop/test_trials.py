@@ -1,0 +1,71 @@
+"""Changes are tried in a plain loop that goes on afterwards."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import TrialResult, Trials
+from trainperf.loop import LoopMonitor
+from trainperf.trials import Trial, cannot
+
+
+def trained(place: Path, trials: list[Trial] | None, fails: dict[str, bool]) -> nn.Module:
+    """A model after one epoch, whose steps raise while *fails* says so."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    rows = TensorDataset(torch.randn(120, 4, generator=torch.Generator().manual_seed(1)))
+    monitor = LoopMonitor(place, report=False).watch(model, optimizer)
+    if trials is not None:
+        monitor.trials(trials, minutes=0.003)
+    with monitor:
+        for (x,) in monitor.batches(DataLoader(rows, batch_size=2, shuffle=True)):
+            if fails["now"]:
+                raise ArithmeticError("not with this change")
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            monitor.end_step(loss)
+    return model
+
+
+def results(place: Path) -> dict[str, TrialResult]:
+    """What was tried, by name."""
+    (file,) = place.rglob(Trials.file)
+    document = read_document(Trials, file.parent)
+    assert document is not None
+    assert document.trying == ""
+    return {trial.id: trial for trial in document.trials}
+
+
+def test_a_loop_ends_bit_by_bit_as_without_and_a_built_in_trial_can_be_left_out(
+    tmp_path: Path,
+) -> None:
+    """By a trial of its name that says why."""
+    fails = {"now": False}
+    without = trained(tmp_path / "a", None, fails)
+    tried = trained(tmp_path / "b", [cannot("optimizer_fused", "it is mine")], fails)
+
+    assert all(map(torch.equal, without.parameters(), tried.parameters()))
+    found = results(tmp_path / "b")
+    assert found["optimizer_fused"].reason == "it is mine"
+    assert found["free_loader"].pairs >= 8
+
+
+def test_a_step_that_raises_under_a_change_ends_the_loop_and_the_change_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is switched off before the run is closed."""
+    fails = {"now": False}
+    change = Trial("change", lambda: fails.update(now=True), lambda: fails.update(now=False))
+    with pytest.raises(ArithmeticError):
+        trained(tmp_path, [change], fails)
+
+    assert not fails["now"]
+    assert results(tmp_path)["change"].verdict == "failed"
+    assert "ArithmeticError came with change switched on" in caplog.text

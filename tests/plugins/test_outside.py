@@ -1,0 +1,402 @@
+"""Plain loops that know nothing of us: what hooks of PyTorch tell of them, and what they leave."""
+
+import copy
+import io
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from support.loops import Written, read
+from support.threads import one_thread
+from torch import Tensor, nn
+from torch.nn.modules import module as nn_module
+from torch.optim import optimizer as optim_module
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.artifacts import read_document
+from trainperf.core.artifacts.trials import Trials
+from trainperf.core.launch_environment import LaunchOptions, TrialLaunch, Word, words_in
+from trainperf.core.phases import Tag
+from trainperf.loop import LoopMonitor
+from trainperf.plugins.outside_updates import ProcessUpdates
+from trainperf.trials.batch_source import TrialsOver
+
+
+__all__ = ["one_thread"]
+
+NAP_S = 0.01
+
+
+def nap() -> None:
+    """Plant a cause of known size."""
+    time.sleep(NAP_S)
+
+
+@contextmanager
+def hearing(options: LaunchOptions) -> Iterator[ProcessUpdates]:
+    """What a launched process hears, until the end of this context."""
+    hears = ProcessUpdates(options)
+    handles = (
+        optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
+        optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
+    )
+    yield hears
+    hears.end()
+    for handle in handles:
+        handle.remove()
+    assert not nn_module._global_forward_pre_hooks
+
+
+@pytest.fixture
+def updates(tmp_path: Path) -> Iterator[ProcessUpdates]:
+    """Of a test."""
+    words = tmp_path / "words"
+    words.mkdir()
+    options = LaunchOptions(dirpath=str(tmp_path / "out"), words=str(words))
+    with hearing(options) as hears:
+        yield hears
+
+
+def written(updates: ProcessUpdates, tmp_path: Path, number: int = 0) -> Written:
+    """What a recording has left, once the script is over."""
+    updates.end()
+    name = "trainperf" if not number else f"trainperf-{number}"
+    return read(tmp_path / "out" / name / "steps-rank0.jsonl")
+
+
+def network() -> nn.Module:
+    """A model that does next to nothing."""
+    return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def nothing() -> None:
+    """Plant nothing."""
+
+
+def train(
+    model: nn.Module,
+    steps: int = 12,
+    *,
+    before: Callable[[], object] = nothing,
+    accumulated: int = 1,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> None:
+    """A loop as its author wrote it."""
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        for _ in range(accumulated):
+            before()
+            loss = nn.functional.cross_entropy(model(torch.ones(2, 4)), torch.tensor([0, 1]))
+            loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+class SlowBackward(torch.autograd.Function):
+    """The identity, whose gradient takes a nap."""
+
+    @staticmethod
+    def forward(ctx: object, x: Tensor) -> Tensor:
+        """As it is."""
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: Tensor) -> Tensor:
+        """After a nap."""
+        nap()
+        return gradient
+
+
+class Napping(nn.Module):
+    """Sleeps in forward or in backward."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.where = where
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A layer."""
+        if self.where == "forward":
+            nap()
+        out: Tensor = self.layer(x)
+        return SlowBackward.apply(out) if self.where == "backward" else out  # type: ignore[no-untyped-call]
+
+
+class NappingOptimizer(torch.optim.SGD):
+    """Sleeps in its step, which calls that of its base."""
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update."""
+        nap()
+        return super().step(closure)
+
+
+@pytest.mark.real_clock
+@pytest.mark.parametrize("phase", ["data_wait", "forward", "backward", "optimizer"])
+def test_a_planted_nap_comes_back_in_its_phase(
+    phase: str, updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """In each step, and in no other phase."""
+    model = Napping(phase)
+    optimizer = NappingOptimizer(model.parameters(), lr=0.01) if phase == "optimizer" else None
+    train(model, before=nap if phase == "data_wait" else nothing, optimizer=optimizer)
+
+    steps = written(updates, tmp_path)
+    assert min(steps.phase_s(phase)) >= NAP_S
+    for other in {"data_wait", "forward", "backward", "optimizer", "other"} - {phase}:
+        assert sorted(steps.phase_s(other))[5] < NAP_S / 2, other
+
+
+def test_a_step_is_an_update_and_the_first_begins_the_recording(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """Its micro-batches are counted, its loop is named, and the report says how it was seen."""
+    train(network(), 12, accumulated=3)
+    steps = written(updates, tmp_path)
+    summary = summarize(Run.open(tmp_path / "out" / "trainperf"))
+
+    assert [step.micro_batches for step in steps.steps] == [3] * 11
+    assert {step.facts["samples"] for step in steps.steps} == {6}
+    assert steps.end.reason == "finished"
+    assert summary.run.loop.name == "outside"
+    assert "coarse: recorded from outside" in summary.run.notes["data_wait"]
+    assert Word.RECORDED in words_in(tmp_path / "words")
+
+
+def test_a_validation_is_a_pause(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """Forwards without gradients between two steps; in every step they are part of it."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def validate() -> None:
+        with torch.no_grad():
+            model(torch.ones(2, 4))
+
+    for round_ in range(3):
+        train(model, 4, optimizer=optimizer)
+        if round_ < 2:
+            validate()
+    train(model, 4, before=validate, optimizer=optimizer)
+
+    steps = written(updates, tmp_path)
+    after = [step.index for step in steps.steps if step.tags & Tag.AFTER_VALIDATION]
+    assert after[:2] == [3, 7]
+    assert len(after) <= 3  # the first of those in every step is taken for one
+
+
+def test_optimizers_that_take_turns_are_one_loop(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """As in a GAN: a step ends with the last of them."""
+    critic, maker = network(), network()
+    first, second = (torch.optim.SGD(m.parameters(), lr=0.01) for m in (critic, maker))
+    for _ in range(8):
+        train(critic, 1, optimizer=first)
+        train(maker, 1, optimizer=second)
+
+    assert len(written(updates, tmp_path).steps) == 8
+
+
+def test_a_second_loop_is_a_second_recording(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """Another model, another optimizer: as in the folds of a cross-validation."""
+    train(network(), 8)
+    train(network(), 8)
+
+    assert len(written(updates, tmp_path).steps) == 7
+    assert len(written(updates, tmp_path, 1).steps) == 6
+
+
+def test_updates_that_a_scaler_skips_are_overflows(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """They are steps all the same."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+    for step in range(15):
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 4)).sum() * (float("inf") if step % 5 == 3 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+    steps = written(updates, tmp_path).steps
+    assert [step.facts["overflows"] for step in steps] == [0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0]
+
+
+def test_a_loop_that_measures_itself_is_left_to_itself(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """What knows more is not disturbed."""
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with LoopMonitor(tmp_path / "own", report=False) as monitor:
+        for _ in monitor.batches([0] * 8):
+            train(model, 1, optimizer=optimizer)
+            monitor.end_step()
+    updates.end()
+
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_models_keep_no_trace_of_it(updates: ProcessUpdates) -> None:
+    """They are saved, copied and scripted as ever, also while the recording goes on."""
+    model = network()
+    train(model)
+
+    torch.save(model, io.BytesIO())
+    torch.jit.script(model)
+    assert not copy.deepcopy(model)[0]._forward_hooks
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+
+
+def test_a_compiled_model_is_compiled_as_ever(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """Whole, once, and without a warning."""
+    graphs: list[object] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> object:
+        graphs.append(graph)
+        return graph.forward
+
+    model = torch.compile(network(), backend=backend, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(model)
+
+    steps = written(updates, tmp_path)
+    assert len(graphs) == 1
+    assert min(steps.phase_s("forward")) > 0
+
+
+def test_a_model_that_is_compiled_in_place_is_recorded(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """Its forward cannot be heard; its updates can."""
+    model = Napping("")
+    model.compile(backend="eager", fullgraph=True)
+    train(model)
+
+    steps = written(updates, tmp_path)
+    assert len(steps.steps) == 11
+    assert min(steps.phase_s("optimizer")) > 0
+    assert "no forward" in steps.totals.notes["forward"]
+
+
+def test_training_is_the_same_with_and_without(updates: ProcessUpdates) -> None:
+    """Bit for bit."""
+    states = []
+    for recorded in (True, False):
+        torch.manual_seed(3)
+        model = network()
+        if not recorded:
+            updates.end()
+        train(model)
+        states.append(model.state_dict())
+
+    for name, value in states[0].items():
+        assert torch.equal(value, states[1][name])
+
+
+def test_an_update_that_raises_does_not_end_the_recording(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """A script that goes on after it is recorded on."""
+
+    class Failing(torch.optim.SGD):
+        fails = False
+
+        def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+            if self.fails:
+                raise MemoryError
+            return super().step(closure)
+
+    model = network()
+    optimizer = Failing(model.parameters(), lr=0.01)
+    train(model, 4, optimizer=optimizer)
+    optimizer.fails = True
+    with pytest.raises(MemoryError):
+        train(model, 1, optimizer=optimizer)
+    optimizer.fails = False
+    train(model, 4, optimizer=optimizer)
+
+    assert len(written(updates, tmp_path).steps) == 7
+
+
+def test_changes_are_tried_from_outside_and_unmade(tmp_path: Path) -> None:
+    """Then the process ends; what takes batches says why it is not tried."""
+    trials = TrialLaunch(minutes=0.003, only=("optimizer_foreach", "workers_N"))
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    options = LaunchOptions(dirpath=str(tmp_path), trials=trials)
+    with hearing(options), pytest.raises(TrialsOver):
+        train(model, 100_000, optimizer=optimizer)
+
+    document = read_document(Trials, tmp_path / "trainperf")
+    assert document is not None
+    assert document.trying == ""
+    results = {trial.id: trial for trial in document.trials}
+    assert results["optimizer_foreach"].pairs > 0
+    assert results["workers"].reason == "its batches cannot be taken over"
+    assert optimizer.param_groups[0]["foreach"] is None
+
+
+def test_a_loss_next_to_the_logits_is_recorded(updates: ProcessUpdates, tmp_path: Path) -> None:
+    """As models return it that compute it themselves."""
+
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            logits = self.layer(x)
+            return logits, logits.sum()
+
+    model = Both()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(6):
+        _, loss = model(torch.ones(2, 4))
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    steps = written(updates, tmp_path).steps
+    assert [step.facts["loss"] for step in steps] == pytest.approx(losses[1:])
+
+
+@pytest.mark.real_clock
+def test_a_batch_fetched_between_loss_and_backward_is_no_forward(
+    updates: ProcessUpdates, tmp_path: Path
+) -> None:
+    """As nanoGPT does; a second module before backward goes on with forward."""
+    model, head = Napping("forward"), network()
+
+    class WithLoss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            logits = self.model(x)
+            return logits, logits.sum()
+
+    whole = WithLoss()
+    parameters = [*whole.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    for _ in range(8):
+        _, loss = whole(torch.ones(2, 4))
+        nap()
+        both = loss + head(torch.ones(2, 4)).sum()
+        optimizer.zero_grad()
+        both.backward()
+        optimizer.step()
+
+    steps = written(updates, tmp_path)
+    assert min(steps.phase_s("other")) >= NAP_S
+    assert NAP_S <= sorted(steps.phase_s("forward"))[3] < 1.5 * NAP_S

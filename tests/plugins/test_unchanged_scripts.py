@@ -1,0 +1,225 @@
+"""Scripts in each framework's own style, none of which names trainperf, under `trainperf run`."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import pytest
+from support.loops import Written, read
+
+
+pytestmark = pytest.mark.slow
+
+NAP_S = 0.02
+BATCH = 4
+
+ROWS = """
+import time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Rows(Dataset):
+    def __len__(self):
+        return 96
+    def __getitem__(self, place):
+        time.sleep(0.005)
+        return {"x": torch.full((8,), float(place % 3)), "labels": torch.tensor(place % 2)}
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 2)
+    def forward(self, x, labels):
+        logits = self.layer(x)
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+"""
+
+PLAIN = """
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+for batch in DataLoader(Rows(), batch_size=4):
+    loss = model(**batch)["loss"]
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+
+ACCELERATE = """
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+model, optimizer, loader = accelerator.prepare(model, optimizer, DataLoader(Rows(), batch_size=4))
+for batch in loader:
+    with accelerator.accumulate(model):
+        loss = model(**batch)["loss"]
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+FABRIC = """
+from lightning.fabric import Fabric
+fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
+model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+model, optimizer = fabric.setup(model, optimizer)
+for batch in fabric.setup_dataloaders(DataLoader(Rows(), batch_size=4)):
+    optimizer.zero_grad()
+    fabric.backward(model(**batch)["loss"])
+    optimizer.step()
+"""
+
+HUGGING_FACE = """
+from transformers import Trainer, TrainingArguments
+arguments = TrainingArguments(
+    "out", per_device_train_batch_size=4, num_train_epochs=1, report_to="none", use_cpu=True,
+    save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
+)
+Trainer(Model(), arguments, train_dataset=Rows()).train()
+"""
+
+MEASURES_ITSELF = HUGGING_FACE.replace(
+    "Trainer(Model(), arguments,",
+    'Trainer(Model(), arguments, callbacks=[TrainPerfCallback(dirpath="own")],',
+).replace("\n", "\nfrom trainperf.huggingface import TrainPerfCallback\n", 1)
+
+DDP = """
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = DistributedDataParallel(Model())
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+batches = iter(DataLoader(Rows(), batch_size=2))
+for step in range(16):
+    for micro_step in range(2):
+        batch = next(batches)
+        model.require_backward_grad_sync = micro_step == 1
+        loss = model(**batch)["loss"] / 2
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+dist.destroy_process_group()
+"""
+
+SPAWNED = """
+import subprocess, sys
+
+def train(epochs):
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    loader = DataLoader(Rows(), 4, num_workers=1, multiprocessing_context="spawn")
+    for _ in range(epochs):
+        for batch in loader:
+            optimizer.zero_grad()
+            model(**batch)["loss"].backward()
+            optimizer.step()
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        subprocess.run([sys.executable, __file__, "inner"], check=True)
+    train(1)
+    if len(sys.argv) == 1:
+        raise ValueError("after the training")
+"""
+
+
+def run(place: Path, script: str, *command: str) -> "subprocess.CompletedProcess[str]":
+    """A script under the command as a user types it."""
+    (place / "train.py").write_text(ROWS + script, encoding="utf-8")
+    with closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    return subprocess.run(
+        command or (sys.executable, "-m", "trainperf", "run", "--out", "runs", "train.py"),
+        cwd=place,
+        env={**os.environ, "MASTER_PORT": port, "PET_MASTER_PORT": port, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=120,
+    )
+
+
+def recorded(place: Path, name: str = "trainperf", rank: int = 0) -> Written:
+    """What a rank has left in the folder that the command names."""
+    return read(place / "runs" / name / f"steps-rank{rank}.jsonl")
+
+
+@pytest.mark.real_clock
+@pytest.mark.parametrize(
+    ("script", "loop", "steps"),
+    [
+        (PLAIN, "outside", 23),
+        (ACCELERATE, "outside", 23),
+        (FABRIC, "outside", 23),
+        (HUGGING_FACE, "huggingface", 24),
+    ],
+    ids=["plain", "accelerate", "fabric", "hugging face"],
+)
+def test_a_sleeping_loader_comes_back(script: str, loop: str, steps: int, tmp_path: Path) -> None:
+    """As the wait for data, and as nothing else; a recording from outside begins after a step."""
+    ended = run(tmp_path, script)
+
+    assert ended.returncode == 0, ended.stderr
+    run_ = recorded(tmp_path)
+    assert (run_.info.config["loop"], len(run_.steps)) == (loop, steps)
+    assert NAP_S <= median(run_.phase_s("data_wait")) < 1.5 * NAP_S
+    for other in ("forward", "backward", "optimizer"):
+        assert 0 < median(run_.phase_s(other)) < NAP_S / 2
+    assert ("coarse: recorded from outside" in ended.stdout) == (loop == "outside")
+    assert "nothing was recorded" not in ended.stderr
+    assert run_.info.config["precision"] == (
+        "bf16-mixed" if script == FABRIC else "32" if script == HUGGING_FACE else "float32"
+    )
+
+
+def test_a_trainer_with_a_callback_of_its_own_is_measured_once(tmp_path: Path) -> None:
+    """By that one."""
+    ended = run(tmp_path, MEASURES_ITSELF)
+
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "own" / "trainperf" / "summary.json").exists()
+    assert not (tmp_path / "runs").exists()
+    assert "nothing was recorded" not in ended.stderr
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["around torchrun", "in each rank"])
+def test_two_ranks_are_one_run(inside: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    """In one directory, with their micro-batches and one summary."""
+    ours = ("-m", "trainperf", "run", "--out", "runs")
+    torchrun = (str(Path(sys.executable).parent / "torchrun"), "--nproc-per-node", "2")
+    if shutil.which(torchrun[0]) is None:
+        pytest.skip("no torchrun here")
+    command = (*torchrun, *ours, "train.py") if inside else (sys.executable, *ours, *torchrun)
+    ended = run(tmp_path, DDP, *(command if inside else (*command, "train.py")))
+
+    assert ended.returncode == 0, ended.stderr
+    ranks = [recorded(tmp_path, rank=rank) for rank in range(2)]
+    assert [len(rank.steps) for rank in ranks] == [15, 15]
+    assert {step.micro_batches for rank in ranks for step in rank.steps} == {2}
+    assert [rank.end.reason for rank in ranks] == ["finished", "finished"]
+    summary = json.loads((tmp_path / "runs" / "trainperf" / "summary.json").read_text())
+    assert summary["run"]["world_size"] == 2
+
+
+def test_workers_record_nothing_and_processes_that_train_do(tmp_path: Path) -> None:
+    """Also one that the script starts, and one whose script fails afterwards, as it fails alone."""
+    ended = run(tmp_path, SPAWNED)
+
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "ValueError: after the training"
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "trainperf",
+        "trainperf-1",
+    ]
+    assert recorded(tmp_path).end.reason == "finished"
+    assert recorded(tmp_path, "trainperf-1").end.reason == "ValueError"

@@ -1,0 +1,203 @@
+"""NVIDIA devices, through a stand-in that has NVML's documented interface.
+
+No device is needed: `nvml_with` below answers as `nvidia-ml-py` documents its functions, in its
+units (milliwatts, millijoules, megahertz), and raises its error where one is not supported.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+
+from trainperf.core.artifacts.machine import THERMAL_BITS
+from trainperf.recording.machine import devices as module
+from trainperf.recording.machine.devices import NO_NVML, DeviceSource, nvml_of
+
+
+class NvmlError(Exception):
+    """What it raises."""
+
+
+@dataclass
+class Device:
+    """What it has to tell, in the interface's units."""
+
+    running: dict[int, int] = field(default_factory=lambda: {10: 1 << 30})
+    """Number of a process to the memory it holds."""
+    used: dict[int, int] = field(default_factory=dict)
+    """Number of a process to the percentage of the multiprocessors' time."""
+    joules: int = 1_000_000
+    without: tuple[str, ...] = ()
+    """Functions that it does not support."""
+
+
+def by_uuid(uuid: str) -> str:
+    """A handle is anything: here it is the UUID."""
+    if uuid != "GPU-1":
+        raise NvmlError("Not Found")
+    return uuid
+
+
+def nvml_with(device: Device) -> SimpleNamespace:
+    """The module, with one device."""
+
+    def utilization(_: str, __: int) -> list[SimpleNamespace]:
+        if not device.used:
+            raise NvmlError("Not Found")
+        return [
+            SimpleNamespace(pid=pid, smUtil=used, timeStamp=5) for pid, used in device.used.items()
+        ]
+
+    def running(_: str) -> list[SimpleNamespace]:
+        return [
+            SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in device.running.items()
+        ]
+
+    functions: dict[str, Callable[..., object]] = {
+        "nvmlDeviceGetHandleByUUID": by_uuid,
+        "nvmlDeviceGetHandleByIndex": lambda index: f"GPU-{index + 1}",
+        "nvmlDeviceGetName": lambda _: "NVIDIA H200",
+        "nvmlDeviceGetUUID": lambda handle: handle.encode(),  # older versions give bytes
+        "nvmlDeviceGetMaxClockInfo": lambda _, __: 1980,
+        "nvmlDeviceGetEnforcedPowerLimit": lambda _: 700_000,
+        "nvmlDeviceGetClockInfo": lambda _, kind: {1: 1305, 2: 3201}[kind],
+        "nvmlDeviceGetPowerUsage": lambda _: 512_300,
+        "nvmlDeviceGetTotalEnergyConsumption": lambda _: device.joules * 1000,
+        "nvmlDeviceGetTemperature": lambda _, __: 71,
+        "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x4,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _: 0x40,
+        "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=97, memory=40),
+        "nvmlDeviceGetComputeRunningProcesses": running,
+        "nvmlDeviceGetProcessUtilization": utilization,
+        "nvmlSystemGetProcessName": lambda pid: f"/usr/bin/other{pid}",
+    }
+    for name in device.without:
+        functions[name] = unsupported
+    return SimpleNamespace(
+        NVMLError=NvmlError,
+        NVML_CLOCK_SM=1,
+        NVML_CLOCK_MEM=2,
+        NVML_TEMPERATURE_GPU=0,
+        **functions,
+    )
+
+
+def unsupported(*_: object) -> None:
+    """Of the board, or of the driver."""
+    raise NvmlError("Not Supported")
+
+
+def source(device: Device) -> DeviceSource:
+    """Of its one device."""
+    return DeviceSource(nvml_with(device), ["GPU-1"], lambda: 7)
+
+
+def test_what_a_device_is_and_does_is_in_plain_units() -> None:
+    """Watts, joules, megahertz, degrees, shares."""
+    devices = source(Device())
+    (values,), others = devices.read({10})
+
+    assert devices.devices[0].name == "NVIDIA H200"
+    assert devices.devices[0].uuid == "GPU-1"
+    assert (devices.devices[0].most_mhz, devices.devices[0].limit_w) == (1980, 700)
+    assert values["sm_mhz"] == 1305
+    assert values["power_w"] == pytest.approx(512.3)
+    assert values["celsius"] == 71
+    assert values["reasons"] == 0x4
+    assert values["busy"] == pytest.approx(0.97)
+    assert values["others"] == 0
+    assert others == []
+
+
+def test_energy_is_what_was_taken_since_the_reading_before() -> None:
+    """The device counts since its driver was loaded; a counter that begins anew tells nothing."""
+    device = Device()
+    devices = source(device)
+    readings = []
+    for joules in (1_000_000, 1_000_600, 1_001_100, 50):
+        device.joules = joules
+        readings.append(devices.read({10})[0][0]["energy_j"])
+
+    assert readings == [None, 600.0, 500.0, None]
+
+
+def test_other_processes_are_told_from_the_trainings() -> None:
+    """By number, with what they hold and how much of the device they take."""
+    device = Device(running={10: 1 << 30, 77: 3 << 30}, used={10: 60, 77: 35})
+    (values,), (other,) = source(device).read({10, 11})
+
+    assert values["others"] == 1
+    assert values["others_busy"] == pytest.approx(0.35)
+    assert (other.pid, other.name, other.memory_bytes, other.device) == (77, "other77", 3 << 30, 0)
+
+
+def test_in_a_container_one_of_the_processes_must_be_the_trainings() -> None:
+    """NVML has the host's numbers for them: then it is told by how many there are."""
+    alone = source(Device(running={4711: 1 << 30}, used={4711: 99})).read({10})[0][0]
+    shared = source(Device(running={4711: 1 << 30, 4712: 1 << 30})).read({10})[0][0]
+
+    assert (alone["others"], alone["others_busy"]) == (0, None)
+    assert shared["others"] == 1
+
+
+def test_what_a_device_does_not_support_is_missing_and_the_rest_is_there() -> None:
+    """Consumer boards count no energy; some virtual ones tell nothing of processes."""
+    device = Device(
+        without=(
+            "nvmlDeviceGetTotalEnergyConsumption",
+            "nvmlDeviceGetComputeRunningProcesses",
+            "nvmlDeviceGetEnforcedPowerLimit",
+        )
+    )
+    devices = source(device)
+    (values,), others = devices.read({10})
+
+    assert devices.devices[0].limit_w is None
+    assert values["energy_j"] is None
+    assert values["others"] is None
+    assert others == []
+    assert values["power_w"] == pytest.approx(512.3)
+
+
+def test_an_older_package_calls_the_reasons_otherwise() -> None:
+    """Throttle reasons: the same bits."""
+    nvml = nvml_with(Device())
+    del nvml.nvmlDeviceGetCurrentClocksEventReasons
+    (values,), _ = DeviceSource(nvml, ["GPU-1"], lambda: 7).read({10})
+
+    assert int(values["reasons"] or 0) & THERMAL_BITS
+
+
+def test_a_device_that_is_not_there_is_left_out() -> None:
+    """A MIG instance that was destroyed."""
+    devices = DeviceSource(nvml_with(Device()), ["GPU-9", "0"], lambda: 0)
+
+    assert [device.uuid for device in devices.devices] == ["GPU-1"]
+
+
+def test_without_the_package_the_header_says_which_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And a training that uses no such device needs none."""
+
+    def missing(_: str) -> None:
+        raise ImportError
+
+    assert nvml_of([]) == (None, "the training uses no NVIDIA device")
+    monkeypatch.setattr(module, "import_module", missing)
+    assert nvml_of(["0"]) == (None, NO_NVML)
+    assert "trainperf[nvml]" in NO_NVML
+
+
+def test_the_package_is_installed_here_and_finds_no_driver() -> None:
+    """The real `pynvml`, whose functions and constants are those of the stand-in."""
+    pynvml = pytest.importorskip("pynvml")
+    used = [name for name in vars(nvml_with(Device())) if name.startswith(("nvml", "NVML"))]
+
+    assert [name for name in used if not hasattr(pynvml, name)] == []
+    assert pynvml.nvmlClocksEventReasonSwThermalSlowdown & THERMAL_BITS
+    assert pynvml.nvmlClocksEventReasonHwThermalSlowdown & THERMAL_BITS
+    assert pynvml.nvmlClocksEventReasonHwSlowdown & THERMAL_BITS
+    assert pynvml.nvmlClocksEventReasonSwPowerCap == 0x04
+    assert pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown == 0x80

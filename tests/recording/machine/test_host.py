@@ -1,0 +1,136 @@
+"""The host's counters as rates, from planted files of the kernel."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from trainperf.recording.machine.host import HostSource, stalled_us
+from trainperf.testing import FakeClock
+
+
+class Times(NamedTuple):
+    """Seconds of all CPUs, as psutil has them on Linux."""
+
+    user: float
+    nice: float
+    system: float
+    idle: float
+    iowait: float
+    irq: float
+    softirq: float
+    steal: float
+    guest: float
+    guest_nice: float
+
+
+def card(sent: int, received: int) -> SimpleNamespace:
+    """Bytes of a network card."""
+    return SimpleNamespace(bytes_sent=sent, bytes_recv=received)
+
+
+class System:
+    """Counters of two CPUs, which a test moves on."""
+
+    def __init__(self, proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.proc, self.clock = proc, FakeClock()
+        self.second = 0
+        (proc / "pressure").mkdir()
+        (proc / "5/task/6").mkdir(parents=True)
+        (proc / "net").mkdir()
+        self.write()
+        monkeypatch.setattr(psutil, "cpu_times", self.times)
+        monkeypatch.setattr(
+            psutil, "swap_memory", lambda: SimpleNamespace(sin=self.second * 4096, sout=0)
+        )
+        monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=123))
+        monkeypatch.setattr(
+            psutil,
+            "disk_io_counters",
+            lambda: SimpleNamespace(
+                read_bytes=self.second * 10**7, write_bytes=self.second * 10**6
+            ),
+        )
+        monkeypatch.setattr(
+            psutil,
+            "net_io_counters",
+            lambda pernic: {"lo": card(self.second * 10**9, 0), "eth0": card(0, self.second * 500)},
+        )
+
+    def times(self) -> Times:
+        """Half a CPU for users (all of it for a guest), a tenth stolen, a tenth waits for disks."""
+        s = float(self.second)
+        return Times(0.5 * s, 0.1 * s, 0.2 * s, 1.0 * s, 0.1 * s, 0, 0, 0.1 * s, 0.5 * s, 0)
+
+    def write(self) -> None:
+        """The kernel's files at this second."""
+        s = self.second
+        for place, name in enumerate(("cpu", "memory", "io"), start=1):
+            (self.proc / "pressure" / name).write_text(
+                f"some avg10=0.00 avg60=0.00 avg300=0.00 total={s * place * 100_000}\n"
+                f"full avg10=0.00 avg60=0.00 avg300=0.00 total=99\n"
+            )
+        (self.proc / "5/task/6/schedstat").write_text(f"{s * 8 * 10**8} {s * 2 * 10**8} 17\n")
+        (self.proc / "net/snmp").write_text(
+            f"Ip: Forwarding\nIp: 1\nTcp: OutSegs RetransSegs\nTcp: {s * 1000} {s * 20}\n"
+        )
+
+    def later(self, seconds: int) -> None:
+        """So much later."""
+        self.second += seconds
+        self.write()
+        self.clock.advance(ms=1000 * seconds)
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
+    """As it was when the fit began."""
+    return System(tmp_path, monkeypatch)
+
+
+def test_counters_become_rates_since_the_reading_before(system: System) -> None:
+    """Whatever the time between two readings."""
+    source = HostSource(system.clock, (5, 6), system.proc)
+    system.later(1)
+    first = source.read()
+    system.later(4)
+    second = source.read()
+
+    assert first == pytest.approx(second)
+    # All of user is a guest's, and is in `guest` once more.
+    assert second["cpu_busy"] == pytest.approx(0.8)
+    assert second["cpu_stolen"] == pytest.approx(0.1)
+    assert second["waited"] == pytest.approx(0.2)
+    assert [second[f"{name}_pressure"] for name in ("cpu", "memory", "io")] == pytest.approx(
+        [0.1, 0.2, 0.3]
+    )
+    assert second["swapped"] == pytest.approx(4096)
+    assert second["disk_read"] == pytest.approx(10**7)
+    assert second["memory_free"] == 123
+    # The loopback is no network.
+    assert (second["net_sent"], second["net_received"]) == pytest.approx((0, 500))
+    assert second["net_retransmitted"] == pytest.approx(20)
+
+
+def test_what_a_system_does_not_tell_has_a_reason_and_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container without disks; an old kernel without PSI."""
+    monkeypatch.setattr(psutil, "disk_io_counters", lambda: None)
+    source = HostSource(FakeClock(tick_ns=1), (1, 1), tmp_path)
+    values = source.read()
+
+    assert source.reasons.keys() == {"cpu_pressure", "memory_pressure", "io_pressure", "waited"}
+    assert "cpu_pressure" not in values
+    assert "disk_read" not in values
+    assert "memory_free" in values
+
+
+def test_a_file_of_psi_that_is_not_one_is_no_reading(tmp_path: Path) -> None:
+    """Or one that is disabled at run time: reading it fails."""
+    (tmp_path / "cpu").write_text("what\n")
+
+    assert stalled_us(tmp_path / "cpu") is None
+    assert stalled_us(tmp_path / "gone") is None

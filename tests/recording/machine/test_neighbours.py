@@ -1,0 +1,93 @@
+"""Whose processes are whose, from planted processes; and real ones of this test."""
+
+from pathlib import Path
+
+import pytest
+
+from trainperf.recording.machine.neighbours import ProcessSource
+from trainperf.testing import FakeClock
+
+
+class Processes:
+    """What the kernel shows of them."""
+
+    def __init__(self, proc: Path) -> None:
+        self.proc = proc
+        (proc / "stat").write_text("cpu  0 0 0 0\n")
+
+    def put(self, pid: int, parent: int, name: str, ticks: int) -> None:
+        """A process that has run for so many hundredths of a second."""
+        (self.proc / str(pid)).mkdir(exist_ok=True)
+        fields = ["S", str(parent), *["0"] * 9, str(ticks), "0", "900", "0", *["0"] * 20]
+        (self.proc / str(pid) / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Processes:
+    """A training with a worker, started by a shell, beside an editor."""
+    made = Processes(tmp_path)
+    for pid, parent, name in ((1, 0, "init"), (50, 1, "bash"), (100, 50, "python")):
+        made.put(pid, parent, name, 0)
+    made.put(101, 100, "pt_data_worker (0)", 0)
+    made.put(60, 50, "vim", 0)
+    return made
+
+
+def test_what_the_training_and_its_children_take_is_its_own(processes: Processes) -> None:
+    """In CPUs, over the time since the reading before."""
+    clock = FakeClock()
+    source = ProcessSource(clock, 100, proc=processes.proc)
+    processes.put(100, 50, "python", 150)
+    processes.put(101, 100, "pt_data_worker (0)", 50)
+    processes.put(60, 50, "vim", 400)
+    clock.advance(ms=2000)
+
+    assert source.read() == pytest.approx(1.0)
+
+
+def test_others_that_are_busy_are_named_the_busiest_first(processes: Processes) -> None:
+    """Those that take less than a tenth of a CPU are not worth a name."""
+    clock = FakeClock()
+    source = ProcessSource(clock, 100, proc=processes.proc)
+    processes.put(60, 50, "vim", 10)
+    processes.put(70, 1, "stress (a) b", 180)
+    processes.put(71, 1, "ffmpeg", 380)
+    processes.put(101, 100, "pt_data_worker (0)", 390)
+    clock.advance(ms=2000)
+    busy = source.look()
+
+    assert [(each.name, each.pid) for each in busy] == [("ffmpeg", 71), ("stress (a) b", 70)]
+    assert [each.cpus for each in busy] == pytest.approx([1.9, 0.9])
+
+
+def test_a_worker_that_was_started_since_is_the_trainings(processes: Processes) -> None:
+    """As of the next look."""
+    clock = FakeClock()
+    source = ProcessSource(clock, 100, proc=processes.proc)
+    processes.put(102, 101, "pt_data_worker (1)", 100)
+    clock.advance(ms=1000)
+
+    assert source.look() == []
+    assert 102 in source.own
+
+
+def test_further_ranks_of_the_host_are_the_trainings_where_a_launcher_started_them(
+    processes: Processes,
+) -> None:
+    """A shell is no launcher: what else it has started is not of this training."""
+    processes.put(200, 50, "torchrun", 0)
+    for pid in (201, 202):
+        processes.put(pid, 200, "python", 0)
+    launched = ProcessSource(FakeClock(), 201, several=True, proc=processes.proc)
+    by_hand = ProcessSource(FakeClock(), 100, several=True, proc=processes.proc)
+
+    assert {200, 201, 202} <= launched.own
+    assert 60 not in by_hand.own
+
+
+def test_elsewhere_than_on_linux_nothing_is_told(tmp_path: Path) -> None:
+    """There is no such file system."""
+    source = ProcessSource(FakeClock(), 100, proc=tmp_path)
+
+    assert source.read() is None
+    assert not source.due()

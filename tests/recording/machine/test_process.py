@@ -1,0 +1,159 @@
+"""The sampling process, started as a fit starts it: what it writes, and when it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trainperf.analysis.run.machine import _lines, _series
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.run_directory import machine_file
+from trainperf.recording.machine.probe import MachineProbe
+from trainperf.recording.recorder import Recorder
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.recording.machine.probe import MachineProbe
+from trainperf.recording.recorder import Recorder
+
+probe = MachineProbe(Path(sys.argv[1]), 0, every_s=0.1)
+probe.attach(Recorder(monotonic_ns))
+print(probe.child.pid, flush=True)
+time.sleep(600)
+"""
+PATIENCE_S = 30.0
+
+
+def until(condition: object, what: str) -> None:
+    """Wait for something that must come, for as long as a busy machine may take."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def lines(path: Path) -> int:
+    """Whole lines so far."""
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def gone(pid: int) -> bool:
+    """Whether nothing of that process runs."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Iterator[MachineProbe]:
+    """One that samples ten times a second; nothing of it is left behind."""
+    probe = MachineProbe(tmp_path, 0, every_s=0.1)
+    probe.attach(Recorder(monotonic_ns))
+    yield probe
+    probe.detach()
+
+
+def test_it_samples_the_clock_of_the_fit_and_closes_its_file(
+    probe: MachineProbe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times rise, are those since the start of the fit, and the last line says that it ended."""
+    monkeypatch.setattr("trainperf.recording.machine.probe.SHORT_NS", 0)
+    monkeypatch.setattr("trainperf.recording.machine.probe.PATIENCE_S", PATIENCE_S)
+    path = machine_file(tmp_path, 0)
+    child = probe.child
+    assert child is not None
+    until(lambda: lines(path) >= 5, "no samples")
+    probe.detach()
+    elapsed_ns = monotonic_ns() - probe.recorder.zero_ns
+    series = _series(_lines([path]), 0, 0.0)
+    assert series is not None
+
+    assert child.returncode == 0
+    assert gone(child.pid)
+    assert series.end is not None
+    assert series.end.samples == len(series) >= 4
+    assert (series.at_ns[1:] > series.at_ns[:-1]).all()
+    assert 0 < series.at_ns[0] < series.at_ns[-1] < elapsed_ns
+    assert (series.column("memory_free") > 0).all()
+
+
+def test_it_loads_neither_torch_nor_numpy(tmp_path: Path) -> None:
+    """Its start would cost the fit's processor seconds."""
+    code = (
+        "import sys, trainperf.recording.machine.process; "
+        "print(sorted({'torch', 'numpy', 'lightning', 'fsspec'} & sys.modules.keys()))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout.strip() == "[]"
+
+
+def test_one_that_is_stopped_blocks_nothing_and_ends_with_the_fit(
+    probe: MachineProbe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for a moment, and then killed."""
+    monkeypatch.setattr("trainperf.recording.machine.probe.SHORT_NS", 0)
+    monkeypatch.setattr("trainperf.recording.machine.probe.PATIENCE_S", 0.2)
+    child = probe.child
+    assert child is not None
+    until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
+    os.kill(child.pid, signal.SIGSTOP)
+    probe.detach()
+
+    assert child.returncode == -signal.SIGKILL
+    assert gone(child.pid)
+
+
+def test_a_short_fit_does_not_wait_for_it(probe: MachineProbe) -> None:
+    """It has nothing to say yet."""
+    child = probe.child
+    assert child is not None
+    probe.detach()
+
+    assert gone(child.pid)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_it_dies_with_a_training_that_is_killed(sent: signal.Signals, tmp_path: Path) -> None:
+    """Nobody tells it: it sees that its parent is gone."""
+    environment = {**os.environ, "TRAINPERF_MACHINE": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
+        assert not gone(child)
+        parent.send_signal(sent)
+        parent.wait(timeout=PATIENCE_S)
+        until(lambda: gone(child), "the sampler has outlived its training")
+
+
+def test_a_directory_that_is_taken_away_ends_it_quietly(
+    probe: MachineProbe, tmp_path: Path
+) -> None:
+    """As does a disk that is full: nothing trains less for that."""
+    child = probe.child
+    assert child is not None
+    until(lambda: lines(machine_file(tmp_path, 0)) >= 2, "no samples")
+
+    assert child.poll() is None
+
+
+def test_two_starts_of_one_rank_write_files_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An elastic restart continues the run directory."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+
+    assert machine_file(tmp_path, 3, 2).name == "machine-rank3.attempt2.jsonl"
+    assert MachineProbe(tmp_path, 3)._file == machine_file(tmp_path, 3, 2)

@@ -1,0 +1,104 @@
+"""Collectives are counted in the phase that issued them, in a few steps, and never in a gap."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+from support.live import Timeline
+
+from trainperf.core.phases import Gap, Phase
+from trainperf.recording.probes.collectives import AGAIN_EVERY, FIRST, STEPS, CollectivesProbe
+from trainperf.recording.recorder import Draft
+
+
+@pytest.fixture(autouse=True)
+def _one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+class _Listener:
+    """Somebody else's."""
+
+    def entered(self, slot: int) -> None:
+        pass
+
+    def left(self) -> None:
+        pass
+
+    def cleared(self) -> None:
+        pass
+
+
+def trained(steps: int, *, group: object = None, disturbed_at: int = -1) -> CollectivesProbe:
+    """A fit with a collective in forward, two in the optimizer, and one in validation."""
+    fit, probe = Timeline(), CollectivesProbe()
+    probe.attach(fit.recorder)
+    fit.recorder.on_close = probe.close
+
+    def meet() -> None:
+        dist.all_reduce(torch.ones(1), group=group)
+
+    for step in range(steps):
+        fit.recorder.boundary()
+        fit.recorder.enter(Phase.FORWARD)
+        meet()
+        fit.recorder.leave()
+        fit.recorder.enter(Phase.OPTIMIZER)
+        meet()
+        fit.recorder.enter(Phase.CALLBACKS)
+        fit.recorder.leave()
+        meet()
+        fit.recorder.leave()
+        if step == disturbed_at:
+            fit.recorder.listener = _Listener()
+        fit.recorder.enter_gap(Gap.VALIDATION)
+        meet()
+        fit.recorder.leave_gap()
+        fit.recorder.micro_batch_done(complete=True)
+        fit.recorder.last_hook_done()
+    fit.recorder.boundary()
+    return probe
+
+
+def test_each_phase_has_the_collectives_that_it_issued() -> None:
+    """Nested phases included; those of a gap are no step's."""
+    assert trained(FIRST + STEPS + 1).config() == {"collectives": "forward 1, optimizer 2"}
+
+
+def test_a_group_of_its_own_counts_too() -> None:
+    """As those of a device mesh are."""
+    probe = trained(FIRST + STEPS + 1, group=dist.new_group([0]))
+
+    assert probe.config() == {"collectives": "forward 1, optimizer 2"}
+
+
+def test_nothing_is_said_before_a_step_was_counted() -> None:
+    """A fit of a few steps."""
+    assert trained(FIRST).config() == {}
+
+
+def test_between_the_counted_steps_the_timeline_has_no_listener() -> None:
+    """It costs nothing there."""
+    fit, probe = Timeline(), CollectivesProbe()
+    probe.attach(fit.recorder)
+    listening = []
+    for index in range(AGAIN_EVERY + FIRST + 1):
+        probe.close(Draft(index, 0, 0, []))
+        listening.append(fit.recorder.listener is probe)
+
+    assert sum(listening) == STEPS + 1
+    assert listening[FIRST]
+    assert listening[-1]
+
+
+def test_a_profiler_that_listens_keeps_its_place() -> None:
+    """The step in which it came is not counted, and its listener stays."""
+    probe = trained(FIRST + STEPS + 1, disturbed_at=FIRST + 2)
+
+    assert probe.config() == {"collectives": "forward 1, optimizer 2"}
+    assert isinstance(probe.recorder.listener, _Listener)
+    probe.detach()
+    assert isinstance(probe.recorder.listener, _Listener)

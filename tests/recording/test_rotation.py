@@ -1,0 +1,96 @@
+"""A record file of days is written in parts, which a process of its own packs."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.runs import MS, make_info, make_steps
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.errors import ConfigError
+from trainperf.core.run_directory import has_begun, has_ended, last_part, record_file
+from trainperf.core.steps.block import StepBlock, StepSchema, row_of
+from trainperf.core.steps.records import EndMark
+from trainperf.recording.sinks import jsonl
+from trainperf.recording.sinks.base import Outputs
+from trainperf.recording.sinks.jsonl import JsonlSink, sink_for
+
+
+STEPS = 6000
+
+
+def written(run: Path, most: int, *, packs: bool = True) -> JsonlSink:
+    """What a fit of six thousand steps writes, in groups of fifty."""
+    steps = make_steps(STEPS, facts={"loss": 0.5}, forward=30, backward=55)
+    schema = StepSchema(("loss",))
+
+    sink = JsonlSink(record_file(run, 0), most)
+    sink.begin(msgspec.structs.replace(make_info(), columns=("loss",)))
+    for begin in range(0, STEPS, 50):
+        sink.rows([row_of(step, schema) for step in steps[begin : begin + 50]])
+        sink.flush()
+        if not packs:
+            assert len(read(run)) == begin + 50
+    sink.entries([EndMark(reason="finished", fit_ns=85 * MS * STEPS, steps=STEPS)])
+    sink.close()
+    return sink
+
+
+def read(run: Path) -> list[float]:
+    """Numbers of the steps, in order."""
+    entries = Run.open(run).attempts[0][0].entries()
+    blocks = [entry for entry in entries if isinstance(entry, StepBlock)]
+    return [index for block in blocks for index in block.index.tolist()]
+
+
+def test_a_full_part_is_left_and_packed_while_the_next_is_written(tmp_path: Path) -> None:
+    """The run reads as if it were one file, and its end is found in its last part."""
+    written(tmp_path, most=150_000)
+
+    first = record_file(tmp_path, 0)
+    assert list(tmp_path.glob("*.packed"))
+    assert not first.exists()
+    assert has_begun(first)
+    assert last_part(first) != first
+    assert has_ended(first)
+    assert read(tmp_path) == list(range(STEPS))
+    summary = summarize(Run.open(tmp_path))
+    assert (summary.run.steps, summary.run.state, summary.warnings) == (STEPS, "finished", ())
+
+
+def test_no_step_is_missing_at_any_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads after each flush has all that was flushed, packed by then or not."""
+    monkeypatch.setattr(jsonl, "_LAST_S", 60.0)
+    written(tmp_path, most=300_000, packs=False)
+
+
+def test_without_a_process_to_pack_the_lines_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training goes on, and the next time packs them too."""
+
+    def refuses(_: Path) -> None:
+        raise OSError("no process left")
+
+    monkeypatch.setattr(jsonl, "_packing", refuses)
+    written(tmp_path, most=150_000)
+    assert not list(tmp_path.glob("*.packed"))
+    assert read(tmp_path) == list(range(STEPS))
+
+
+@pytest.mark.parametrize(("text", "most"), [("", 8_000_000), ("0", 0), ("1.5", 1_500_000)])
+def test_the_size_of_a_part_is_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, most: int
+) -> None:
+    """In megabytes; none is written at 0."""
+    monkeypatch.setenv(jsonl.ROTATE_VARIABLE, text)
+    assert jsonl.rotate_bytes() == most
+    assert isinstance(sink_for(Outputs(run=tmp_path)), JsonlSink)
+
+
+def test_a_size_that_is_none_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first step."""
+    monkeypatch.setenv(jsonl.ROTATE_VARIABLE, "8MB")
+    with pytest.raises(ConfigError, match="8MB: must be a size in MB, or 0; try 8"):
+        jsonl.rotate_bytes()

@@ -1,0 +1,96 @@
+"""The version of the training script: its commit, and whether it was changed since."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from trainperf.recording import source_version as module
+from trainperf.recording.source_version import source_version
+
+
+GIT = shutil.which("git")
+needs_git = pytest.mark.skipif(GIT is None, reason="no git here")
+UNKNOWN = {"git_commit": None, "git_dirty": None}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git there, as nobody in particular."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    command = [str(GIT), *who, "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One commit of one script, which is where we are."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "train.py").write_text("a = 1\n")
+    git(tmp_path, "add", "train.py")
+    git(tmp_path, "commit", "-q", "-m", "first")
+    monkeypatch.setattr(module, "_folder", lambda: tmp_path)
+    module._status.cache_clear()
+    return tmp_path
+
+
+@needs_git
+def test_a_clean_script_has_the_commit_that_it_is_at(repository: Path) -> None:
+    """As git names it, in full; a file that git does not know changes nothing."""
+    (repository / "notes.txt").write_text("mine")
+
+    assert source_version() == {
+        "git_commit": git(repository, "rev-parse", "HEAD"),
+        "git_dirty": False,
+    }
+
+
+@needs_git
+def test_a_script_that_was_changed_since_is_dirty(repository: Path) -> None:
+    """Whether or not the change is staged."""
+    (repository / "train.py").write_text("a = 2\n")
+    changed = source_version()
+    git(repository, "add", "train.py")
+    module._status.cache_clear()
+
+    assert changed["git_dirty"] is True
+    assert source_version() == changed
+
+
+@needs_git
+def test_nothing_is_written_into_the_repository(repository: Path) -> None:
+    """Not even git's index, which it refreshes when people ask."""
+    index = repository / ".git" / "index"
+    (repository / "train.py").touch()
+    before = index.read_bytes()
+    source_version()
+
+    assert index.read_bytes() == before
+
+
+def test_a_script_outside_of_any_repository_has_no_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor has one whose git cannot be started."""
+    monkeypatch.setattr(module, "_folder", lambda: tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    module._status.cache_clear()
+    assert source_version() == UNKNOWN
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    module._status.cache_clear()
+    assert source_version() == UNKNOWN
+
+
+def test_a_git_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that hangs the fit begins all the same."""
+    slow = tmp_path / "git"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(module, "_folder", lambda: tmp_path)
+    module._status.cache_clear()
+
+    assert source_version(patience_s=0.1) == UNKNOWN

@@ -1,0 +1,140 @@
+"""Simulated jobs: waits follow from arrivals, and what is planted comes back in the files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.traces import TRACES, needs_traces
+
+from scripts.simulation import records, traces
+from scripts.simulation.arrivals import LEAD, Job, Plant, Simulation, Steps, step_s
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.core.phases import Phase
+from trainperf.traces.job_report import report
+
+
+JOBS = [(loop, device) for loop in ("lightning", "plain") for device in ("cpu", "cuda")]
+each_kind = pytest.mark.parametrize(("loop", "device"), JOBS)
+
+
+def all_steps(job: Job) -> list[Steps]:
+    """The job in chunks of seven steps, which divide nothing."""
+    return list(Simulation(job).chunks(7))
+
+
+@each_kind
+def test_the_phases_of_each_rank_tile_its_time(loop: str, device: str) -> None:
+    """Every step begins where the one before ended, over the borders of chunks too."""
+    chunks = all_steps(Job(ranks=5, steps=30, loop=loop, device=device))
+
+    starts = np.concatenate([chunk.start_ns for chunk in chunks])
+    walls = np.concatenate([chunk.wall_ns for chunk in chunks])
+
+    assert (starts[:-1] + walls[:-1] == starts[1:]).all()
+    assert min(int(phase.min()) for chunk in chunks for phase in chunk.phases_ns) >= 0
+
+
+def test_ranks_leave_the_all_reduce_together() -> None:
+    """On a CPU: work up to the last gradient, and the wait, are equally long on all of them."""
+    job = Job(ranks=4, steps=20, leave_ms=0, plants=(Plant(ranks=(2,), piece="h2d", delay_ms=9),))
+
+    for chunk in all_steps(job):
+        before = chunk.tail_ns + sum(
+            chunk.phases_ns[phase] for phase in (Phase.DATA_WAIT, Phase.H2D, Phase.FORWARD)
+        )
+        own_backward = chunk.phases_ns[Phase.BACKWARD] - chunk.tail_ns
+        # Callbacks before and after backward are one phase: they differ by the jitter of both.
+        assert np.ptp(before + own_backward, axis=1).max() < 0.1e6
+
+
+@each_kind
+@pytest.mark.parametrize("piece", ["forward", "callbacks_end"])
+def test_what_is_planted_lengthens_the_step_of_all_ranks(
+    loop: str, device: str, piece: str
+) -> None:
+    """By as much as it is, or less where a device's queue of work covers a part of it."""
+    job = Job(
+        ranks=6,
+        steps=80,
+        loop=loop,
+        device=device,
+        plants=(Plant(ranks=(4,), piece=piece, delay_ms=40),),
+    )
+
+    longer_ms = 1e3 * (step_s(job) - step_s(job.healthy()))
+
+    assert 10 < longer_ms < 42
+    if device == "cpu":
+        assert longer_ms > 37
+
+
+def test_a_delay_that_queued_work_covers_makes_nobody_wait() -> None:
+    """A plain loop on a device runs ahead: its loader may take as long as the device works."""
+    job = Job(
+        ranks=4,
+        steps=80,
+        loop="plain",
+        device="cuda",
+        plants=(Plant(ranks=(1,), piece="data_wait", delay_ms=10),),
+    )
+
+    assert LEAD > 1
+    assert step_s(job) == pytest.approx(step_s(job.healthy()), rel=0.001)
+
+
+def test_a_rotating_delay_strikes_each_rank_now_and_then() -> None:
+    """One at a time."""
+    job = Job(
+        ranks=8,
+        steps=200,
+        plants=(Plant(ranks=tuple(range(8)), piece="forward", delay_ms=30, rotates=True),),
+    )
+
+    last = np.concatenate([chunk.tail_ns.argmin(axis=1) for chunk in all_steps(job)])
+
+    assert len(set(last.tolist())) == 8
+    assert np.bincount(last).max() < 60
+
+
+def test_the_files_tell_what_was_planted(tmp_path: Path) -> None:
+    """Read as any run: all steps of all ranks, and the late rank with its cause."""
+    job = Job(ranks=9, steps=120, plants=(Plant(ranks=(5,), piece="data_wait", delay_ms=20),))
+    records.write(job, tmp_path)
+
+    summary = summarize(Run.open(tmp_path))
+
+    assert (summary.run.ranks, summary.run.steps) == (tuple(range(9)), 120)
+    assert summary.run.state == "finished"
+    assert not summary.warnings
+    backward = next(point for point in summary.synchronisation if point.point == "backward")
+    assert (backward.straggler, backward.cause) == (5, "data_wait")
+
+
+def test_blocks_without_files_are_those_of_the_files(tmp_path: Path) -> None:
+    """Core columns and the tail; so a bench of thousands of ranks needs no disk."""
+    job = Job(ranks=3, steps=40, device="cuda")
+    records.write(job, tmp_path)
+    read = [
+        block
+        for file in Run.open(tmp_path).attempts[0]
+        for block in file.entries()
+        if hasattr(block, "core")
+    ]
+
+    for written, (simulated,) in zip(read, zip(*records.blocks(job), strict=True), strict=True):
+        assert np.array_equal(written.core(), simulated.core())
+        assert np.array_equal(written.fact("tail_ns"), simulated.fact("tail_ns"), equal_nan=True)
+
+
+@needs_traces
+def test_the_late_rank_of_simulated_traces_is_named(tmp_path: Path) -> None:
+    """In all steps but the first, whose first collective waits for what was before it."""
+    job = traces.TraceJob(ranks=4, packed_bytes=1, late=2, delay_ms=5.0)
+    traces.write(job, TRACES / "ddp_a100_rank0of2.pt.trace.json.gz", tmp_path)
+
+    read = report([tmp_path])
+
+    assert [rank.rank for rank in read.ranks] == [0, 1, 2, 3]
+    assert [(late.step, late.rank) for late in read.stragglers] == [(5, 2), (6, 2)]
+    assert all(late.wait_s == pytest.approx(0.005, abs=0.0001) for late in read.stragglers)

@@ -1,0 +1,282 @@
+"""The same small training in every kind of loop, with the same truth planted in each.
+
+A batch takes 20 ms longer to come in every second step, logging 5 ms longer in two of four; 37.5 %
+of the tokens are padding, and every fifth update overflows.
+"""
+
+import importlib
+import os
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from accelerate import Accelerator
+from lightning.fabric import Fabric
+from lightning.fabric.plugins.precision import MixedPrecision as OfFabric
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.plugins import MixedPrecision
+from support.hugging_face import Rows, Tiny, quiet, trainer
+from support.loops import Sleeper
+from support.stand_ins import installed, put_in
+from torch.utils.data import DataLoader, default_collate
+from transformers import Trainer, TrainerCallback
+
+from trainperf.lightning import TrainPerf
+from trainperf.loop import LoopMonitor
+
+
+ROOT = Path(__file__).parents[2]
+STEPS = 24
+NAPS_MS = {"data_wait": (10.0, 30.0), "callbacks": (5.0, 10.0)}
+"""Short and long naps in a phase."""
+EVERY_OVERFLOW = 5
+
+
+def scaler() -> torch.amp.GradScaler:
+    """One that overflows only where it is planted."""
+    return torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=10**6)
+
+
+@dataclass
+class Planted:
+    """What happens in a training, and how long it took by a clock of its own."""
+
+    sleeper: Sleeper = field(default_factory=Sleeper)
+    updates: int = 0
+    scales: bool = True
+    """Whether the loss is scaled, so that an overflow costs an update."""
+
+    def collate(self, rows: list[Any]) -> Any:
+        """A batch, after a while."""
+        self._nap("data_wait", 1)
+        return default_collate(rows)
+
+    def log(self) -> None:
+        """What a user does after an update."""
+        self._nap("callbacks", 2)
+
+    def _nap(self, where: str, turn: int) -> None:
+        short_ms, long_ms = NAPS_MS[where]
+        long = len(self.sleeper.naps[where]) // turn % 2
+        self.sleeper.sleep(where, long_ms if long else short_ms)
+
+    def loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """It overflows in every fifth update."""
+        self.updates += 1
+        return loss * float("inf") if self.updates % EVERY_OVERFLOW == 0 else loss
+
+    def batches(self) -> "DataLoader[Any]":
+        """A loader for one epoch of so many steps."""
+        return DataLoader(Rows(2 * STEPS), batch_size=2, collate_fn=self.collate)
+
+
+def plain(path: Path, planted: Planted) -> Path | None:
+    """As in a loop of one's own."""
+    model, scales = Tiny(), scaler()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    with LoopMonitor(path, report=False, lines=False).watch(model, optimizer, scales) as monitor:
+        for batch in monitor.batches(planted.batches()):
+            with monitor.phase("forward"):
+                loss = planted.loss(model(**batch)["loss"])
+            with monitor.phase("backward"):
+                scales.scale(loss).backward()
+            with monitor.phase("optimizer"):
+                scales.step(optimizer)
+                scales.update()
+                optimizer.zero_grad()
+            with monitor.phase("callbacks"):
+                planted.log()
+            monitor.end_step(loss)
+    return monitor.run
+
+
+class _Module(pl.LightningModule):
+    def __init__(self, planted: Planted) -> None:
+        super().__init__()
+        self.model = Tiny()
+        self.planted = planted
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        return self.planted.loss(self.model(**batch)["loss"])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class _Logs(Callback):
+    def __init__(self, planted: Planted) -> None:
+        self.planted = planted
+
+    def on_train_batch_end(self, *_: object) -> None:
+        self.planted.log()
+
+
+def lightning(path: Path, planted: Planted) -> Path | None:
+    """A `Trainer` with its callback."""
+    perf = TrainPerf(report=False, lines=False, dirpath=str(path))
+    pl.Trainer(
+        callbacks=[perf, _Logs(planted)],
+        plugins=[MixedPrecision("16-mixed", "cpu", scaler())],
+        accelerator="cpu",
+        max_epochs=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    ).fit(_Module(planted), planted.batches())
+    return next(path.glob("trainperf*"), None)
+
+
+class _LogsThere(TrainerCallback):
+    def __init__(self, planted: Planted) -> None:
+        self.planted = planted
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        self.planted.log()
+
+
+def hugging_face(path: Path, planted: Planted) -> Path | None:
+    """A `Trainer` of transformers with its callback."""
+
+    class Overflowing(Trainer):
+        def compute_loss(self, *args: Any, **options: Any) -> Any:
+            return planted.loss(super().compute_loss(*args, **options))
+
+    callback = quiet()
+    training = trainer(
+        path,
+        callback,
+        _LogsThere(planted),
+        rows=Rows(2 * STEPS),
+        kind=Overflowing,
+        max_steps=STEPS,
+    )
+    training.data_collator = planted.collate
+    training.accelerator.scaler = scaler()
+    training.train()
+    return callback.run
+
+
+def accelerate(path: Path, planted: Planted) -> Path | None:
+    """A loop of one's own with objects that Accelerate has prepared."""
+    accelerator = Accelerator(cpu=True)
+    accelerator.scaler = scaler()
+    model = Tiny()
+    model, optimizer, loader, scheduler = accelerator.prepare(
+        model,
+        inner := torch.optim.SGD(model.parameters(), lr=0.01),
+        planted.batches(),
+        torch.optim.lr_scheduler.ConstantLR(inner),
+    )
+    monitor = LoopMonitor(path, report=False, lines=False)
+    monitor.watch(model, optimizer, accelerator.scaler, accelerator.device, scheduler)
+    with monitor:
+        for batch in monitor.batches(loader):
+            with accelerator.accumulate(model):
+                with monitor.phase("forward"):
+                    loss = planted.loss(model(**batch)["loss"])
+                with monitor.phase("backward"):
+                    accelerator.backward(loss)
+                with monitor.phase("optimizer"):
+                    optimizer.step()
+                    optimizer.zero_grad()
+                scheduler.step()
+            with monitor.phase("callbacks"):
+                planted.log()
+            if accelerator.sync_gradients:
+                monitor.end_step(loss)
+    return monitor.run
+
+
+def fabric(path: Path, planted: Planted) -> Path | None:
+    """A loop of one's own with objects that Fabric has set up."""
+    scales = scaler()
+    runs = Fabric(accelerator="cpu", devices=1, plugins=OfFabric("16-mixed", "cpu", scales))
+    runs.launch()
+    model = Tiny()
+    model, optimizer = runs.setup(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    loader = runs.setup_dataloaders(planted.batches())
+    with LoopMonitor(path, report=False, lines=False).watch(model, optimizer, scales) as monitor:
+        for batch in monitor.batches(loader):
+            with monitor.phase("forward"):
+                loss = planted.loss(model(**batch)["loss"])
+            with monitor.phase("backward"):
+                runs.backward(loss)
+            with monitor.phase("optimizer"):
+                optimizer.step()
+                optimizer.zero_grad()
+            with monitor.phase("callbacks"):
+                planted.log()
+            monitor.end_step(loss)
+    return monitor.run
+
+
+def deepspeed(path: Path, planted: Planted) -> Path | None:
+    """A loop of one's own around an engine; the real one scales no loss on a CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        put_in("deepspeed", patch)
+        initialize = importlib.import_module("deepspeed").initialize
+    planted.scales = not installed("deepspeed") or torch.cuda.is_available()
+    half = {"fp16": {"enabled": True}} if planted.scales else {}
+    optimizer = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
+    model = Tiny()
+    engine, *_ = initialize(
+        model=model,
+        model_parameters=model.parameters(),
+        config={"train_batch_size": 2, "optimizer": optimizer, **half},
+    )
+    with LoopMonitor(path, report=False, lines=False).watch(engine) as monitor:
+        for batch in monitor.batches(planted.batches()):
+            with monitor.phase("forward"):
+                loss = planted.loss(engine(**batch)["loss"])
+            with monitor.phase("backward"):
+                engine.backward(loss)
+            with monitor.phase("optimizer"):
+                engine.step()
+            with monitor.phase("callbacks"):
+                planted.log()
+            monitor.end_step(loss)
+    return monitor.run
+
+
+def ultralytics(path: Path, planted: Planted) -> Path | None:
+    """The trainer of the example, over a stand-in for Ultralytics' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        put_in("ultralytics", patch, always=True)
+        measured = runpy.run_path(str(ROOT / "examples" / "ultralytics_shapes.py"))
+
+    class Trained(measured["MeasuredTrainer"]):  # type: ignore[misc]  # it is not known before
+        def __init__(self) -> None:
+            super().__init__()
+            self.model, self.train_loader, self.scaler = Tiny(), planted.batches(), scaler()
+            self.callbacks = {"on_train_batch_end": [lambda _: planted.log()]}
+
+        def compute(self, batch: Any) -> torch.Tensor:
+            return planted.loss(self.model(**batch)["loss"])
+
+    before = Path.cwd()
+    try:
+        os.chdir(path)
+        trained = Trained()
+        trained.train()
+    finally:
+        os.chdir(before)
+    run = trained.monitor.run
+    return None if run is None else path / run
+
+
+LOOPS: dict[str, Callable[[Path, Planted], Path | None]] = {
+    "plain": plain,
+    "lightning": lightning,
+    "hugging_face": hugging_face,
+    "accelerate": accelerate,
+    "fabric": fabric,
+    "deepspeed": deepspeed,
+    "ultralytics": ultralytics,
+}
+"""From a folder and what is planted to the run directory."""

@@ -1,0 +1,64 @@
+"""Rule about a step from which on all steps take longer."""
+
+from trainperf.analysis.rules.base import Evidence, own_fit_s
+from trainperf.analysis.rules.fit.long_term import cause_of, in_words
+from trainperf.analysis.summary.long_term import NewLevel
+from trainperf.core.findings import Finding, costs
+from trainperf.core.formatting.units import duration, share, words
+
+
+LEAST = 0.01
+"""Share of the fit from which it is worth a finding."""
+
+
+def slower_since(evidence: Evidence) -> Finding | None:
+    """From some step on steps take longer, to the end or until they no longer do (change point).
+
+    The bound is what they all take beyond the level before.  Silent on a machine whose speed
+    wanders: the jump must be far larger than the others of the same run.
+
+    Wrong where: the work itself changed there on purpose, e.g. by a schedule of batch sizes.
+    To confirm: the steps after it against those before: trainperf report RUN --steps FIRST:LAST.
+    """
+    summary, fit_s = evidence.summary, own_fit_s(evidence.summary)
+    levels = summary.long_term.levels
+    if not levels or not fit_s:
+        return None
+    level = max(levels, key=lambda level: level.lost_s)
+    lost = level.lost_s / fit_s
+    if lost < LEAST:
+        return None
+    cause = cause_of(level, level.moved, alike=level.alike)
+    rank = "" if level.rank is None else f" on rank {level.rank}"
+    return Finding(
+        id="slower_since",
+        title=f"{_when(level)} {share(level.after_s / level.before_s - 1)} longer: "
+        f"{words(level.phase)}{rank}, +{duration(level.phase_s)}",
+        advice=cause.advice,
+        evidence=(
+            (
+                f"change point: a step takes {duration(level.before_s)} before and "
+                f"{duration(level.after_s)} after (medians of steady steps)"
+            ),
+            *in_words(level.moved),
+            *_others(levels, level),
+        ),
+        action=cause.action.format(step=f"{level.from_step:,}"),
+        confirm=f"trainperf report RUN --steps {level.from_step}: shows the phase as before",
+        **costs(min(lost, 0.99), confidence=cause.confidence, scope="fit"),
+    )
+
+
+def _when(level: NewLevel) -> str:
+    if level.until_step is None:
+        return f"from step {level.from_step:,} on steps take"
+    return f"steps {level.from_step:,} to {level.until_step - 1:,} take"
+
+
+def _others(levels: tuple[NewLevel, ...], named: NewLevel) -> tuple[str, ...]:
+    return tuple(
+        f"{_when(level)} {share(level.after_s / level.before_s - 1)} longer: "
+        f"{words(level.phase)}, +{duration(level.phase_s)}"
+        for level in levels
+        if level is not named
+    )[:3]

@@ -1,0 +1,1 @@
+"""Rules about the machine beside the loop: clocks, neighbours, pressure."""

@@ -1,0 +1,229 @@
+"""The machine and the steps, joined by their clock: what made which steps slower, and energy.
+
+The stretches of time of each cause (`machine_causes`) divide the steady steps into those inside and
+those outside of any stretch of any cause; medians of the two are compared.  Constant memory: steps
+are counted in bins of their duration.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trainperf.analysis.run.machine import MachineSeries
+from trainperf.analysis.summary.machine_causes import (
+    CauseStretches,
+    has_reason,
+    inside_of,
+    mean_of,
+    means_of,
+    merged,
+    others_cpus,
+    stretches_of,
+    who_is_in,
+    windows_of,
+)
+from trainperf.analysis.summary.machine_facts import (
+    CauseFacts,
+    DeviceFacts,
+    Energy,
+    HostFacts,
+    MachineFacts,
+)
+from trainperf.core.artifacts.machine import (
+    HOST_COLUMNS,
+    POWER_BRAKE_BIT,
+    POWER_CAP_BIT,
+    THERMAL_BITS,
+)
+from trainperf.core.findings import LIMITS
+from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, STEP_MEAN_S
+from trainperf.core.stats.quantiles import Distribution
+from trainperf.core.steps.block import Column, StepBlock
+from trainperf.meters.fold import Reading
+
+
+class MachineFold:
+    """Fed with the steps of the run's lowest rank in the pass that makes its summary.
+
+    Args:
+        series: Of all hosts and attempts.
+    """
+
+    def __init__(self, series: Sequence[MachineSeries]) -> None:
+        self._series = series
+        self._stretches = [each for host in series for each in stretches_of(host)]
+        self._outside: Distribution | None = None
+        self._steady_s = 0.0
+        self._energies = [_energy_j(each) for each in series]
+        self._spent_j, self._metered = 0.0, 0
+
+    def observe(self, block: StepBlock, attempt: int) -> None:
+        """Take the next steps of an attempt, by its place in the run."""
+        steady = block.steady()
+        if not self._series or not len(steady):
+            return
+        begins, walls_ns = steady.start_ns, steady.wall_ns
+        middle, walls_s = begins + walls_ns / 2, walls_ns / 1e9
+        covered = np.zeros(len(steady), dtype=bool)
+        sampled = np.zeros(len(steady), dtype=bool)
+        for series in self._series:
+            if series.attempt == attempt:
+                sampled |= (middle >= series.at_ns[0]) & (middle <= series.at_ns[-1])
+        for stretches in self._stretches:
+            if stretches.series.attempt == attempt:
+                covered |= stretches.observe(middle, steady.index, walls_s)
+        outside = walls_s[sampled & ~covered]
+        if len(outside):
+            self._outside = merged(self._outside, outside)
+        self._steady_s += float(walls_s.sum())
+        self._meter(begins, begins + walls_ns, attempt)
+
+    def _meter(self, begins: Column, ends: Column, attempt: int) -> None:
+        """Add the energy of steps that every host has sampled to their ends."""
+        present = [
+            (series, joules)
+            for series, joules in zip(self._series, self._energies, strict=True)
+            if series.attempt == attempt and joules is not None
+        ]
+        if not present:
+            return
+        whole = np.ones(len(begins), dtype=bool)
+        spent = np.zeros(len(begins))
+        for series, joules in present:
+            whole &= (begins >= series.at_ns[0]) & (ends <= series.at_ns[-1])
+            at_end, at_begin = (np.interp(at, series.at_ns, joules) for at in (ends, begins))
+            spent += at_end - at_begin
+        self._spent_j += float(spent[whole].sum())
+        self._metered += int(whole.sum())
+
+    def facts(self, *, tokens_per_step: float | None) -> MachineFacts | None:
+        """What there is to say; `None` where nothing was sampled."""
+        if not self._series:
+            return None
+        causes = [each for each in map(self._cause, self._stretches) if each is not None]
+        causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
+        return MachineFacts(
+            hosts=tuple(map(_host, self._series)),
+            causes=tuple(causes),
+            energy=self._energy(tokens_per_step),
+        )
+
+    def _cause(self, stretches: CauseStretches) -> CauseFacts | None:
+        inside, outside = stretches.inside, self._outside
+        if inside is None or not self._steady_s:
+            return None
+        typical_s = None if outside is None or outside.n < LIMITS.steps else outside.value()
+        slower, shown, lost_s = None, False, 0.0
+        if typical_s and inside.n >= LIMITS.steps:
+            slower = (inside.value() or typical_s) / typical_s - 1
+            shown = inside.quantile(25.0) > typical_s
+            lost_s = max(0.0, float(stretches.seconds.sum()) - inside.n * typical_s)
+        return CauseFacts(
+            cause=stretches.cause,
+            host=stretches.series.header.host,
+            device=stretches.device,
+            fraction=min(1.0, float(stretches.seconds.sum()) / self._steady_s),
+            steps=inside.n,
+            slower=slower,
+            lost_fraction=min(lost_s / self._steady_s, 0.99),
+            shown=shown,
+            values=means_of(stretches, inside_of(stretches), outside=True),
+            who=who_is_in(stretches),
+            windows=tuple(windows_of(stretches, typical_s)),
+        )
+
+    def _energy(self, tokens_per_step: float | None) -> Energy | None:
+        spans = [
+            (float(joules[-1] - joules[0]), series)
+            for series, joules in zip(self._series, self._energies, strict=True)
+            if joules is not None
+        ]
+        if not spans:
+            return None
+        whole_j = sum(joules for joules, _ in spans)
+        seconds = sum({series.attempt: series.span_s for _, series in spans}.values())
+        step_j = self._spent_j / self._metered if self._metered else None
+        return Energy(
+            joules=whole_j,
+            mean_w=whole_j / seconds if seconds else 0.0,
+            step_j=step_j,
+            token_j=step_j / tokens_per_step if step_j and tokens_per_step else None,
+            devices=max(
+                sum(len(series.header.devices) for _, series in spans if series.attempt == attempt)
+                for attempt in {series.attempt for _, series in spans}
+            ),
+            counted=all(_counts(series) for _, series in spans),
+        )
+
+
+def tokens_per_step(readings: Mapping[str, Reading]) -> float | None:
+    """Effective tokens of a mean steady step; `None` where they were not counted."""
+    rate, step_s = readings[EFFECTIVE_TOKENS_PER_S].value, readings[STEP_MEAN_S].value
+    return rate * step_s if rate and step_s else None
+
+
+def _host(series: MachineSeries) -> HostFacts:
+    columns = {name: series.column(name) for name in HOST_COLUMNS if name != "sampler_s"}
+    columns["others_cpus"] = others_cpus(series)
+    sampled = {name: column[~np.isnan(column)] for name, column in columns.items()}
+    sampled = {name: column for name, column in sampled.items() if len(column)}
+    sampler = series.column("sampler_s")
+    header = series.header
+    return HostFacts(
+        rank=header.rank,
+        host=header.host,
+        cpus=header.cpus,
+        samples=len(series),
+        span_s=series.span_s,
+        sampler_cpus=float(sampler[-1] - sampler[0]) / series.span_s if series.span_s else None,
+        means={name: float(column.mean()) for name, column in sampled.items()},
+        worst={
+            name: float(column.min() if name == "memory_free" else column.max())
+            for name, column in sampled.items()
+        },
+        devices=tuple(_device(series, place) for place in range(len(header.devices))),
+        reasons=header.reasons,
+    )
+
+
+def _device(series: MachineSeries, place: int) -> DeviceFacts:
+    device = series.header.devices[place]
+    clocks, heat = series.device(place, "sm_mhz"), series.device(place, "celsius")
+    bits = {"thermal": THERMAL_BITS, "power brake": POWER_BRAKE_BIT, "power cap": POWER_CAP_BIT}
+    shares = {name: float(has_reason(series, place, bit).mean()) for name, bit in bits.items()}
+    return DeviceFacts(
+        name=device.name,
+        sm_mhz=mean_of(clocks),
+        least_mhz=None if np.isnan(clocks).all() else float(np.nanmin(clocks)),
+        most_mhz=device.most_mhz,
+        power_w=mean_of(series.device(place, "power_w")),
+        limit_w=device.limit_w,
+        celsius=mean_of(heat),
+        hottest=None if np.isnan(heat).all() else float(np.nanmax(heat)),
+        busy=mean_of(series.device(place, "busy")),
+        throttled={name: fraction for name, fraction in shares.items() if fraction},
+    )
+
+
+def _energy_j(series: MachineSeries) -> Column | None:
+    """Joules so far at each sample, of all devices; `None` where power is not always known."""
+    devices = range(len(series.header.devices))
+    if not devices or len(series) < 2:
+        return None
+    whole = np.zeros(len(series))
+    for device in devices:
+        if _counts(series):
+            whole[1:] += np.cumsum(series.device(device, "energy_j")[1:])
+            continue
+        watts = series.device(device, "power_w")
+        if np.isnan(watts).any():
+            return None
+        seconds = np.diff(series.at_ns) / 1e9
+        whole[1:] += np.cumsum(seconds * (watts[1:] + watts[:-1]) / 2)
+    return whole
+
+
+def _counts(series: MachineSeries) -> bool:
+    """Whether all its devices count energy, from the first sample to the last."""
+    devices = range(len(series.header.devices))
+    return not any(np.isnan(series.device(device, "energy_j")[1:]).any() for device in devices)

@@ -1,0 +1,256 @@
+"""Folds of a whole run: everything that is computed from its steps, fed in one pass over them."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trainperf.analysis.roofline.utilisation import UtilisationFold
+from trainperf.analysis.run.alignment import Alignment
+from trainperf.analysis.run.job_block import JobBlock
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summary.capture_aftermath import CaptureFold
+from trainperf.analysis.summary.levels import LevelsFold
+from trainperf.analysis.summary.lines import StepTimesFold
+from trainperf.analysis.summary.long_term import LongTerm, long_term
+from trainperf.analysis.summary.machine import MachineFold
+from trainperf.analysis.summary.rank_folds import (
+    JobSteps,
+    job_blocks,
+    measured_by_all,
+    read_ranks,
+)
+from trainperf.analysis.summary.run_facts import completed_info, diverged
+from trainperf.analysis.summary.stragglers import COLLECTIVES, LatenessFold, sync_points
+from trainperf.analysis.summary.trace_agreement import TraceAgreementFold
+from trainperf.analysis.summary.unread import unread_of
+from trainperf.analysis.summary.waits import typical_places
+from trainperf.core.artifacts.folder import Documents
+from trainperf.core.engines.base import Engine
+from trainperf.core.loop_kind import LIGHTNING, loop_of
+from trainperf.core.phases import DISQUALIFYING
+from trainperf.core.readings import ALLREDUCE_SKEW_S, LOSS
+from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.records import RunInfo
+from trainperf.core.steps.stretches import excluded
+from trainperf.meters import METERS
+from trainperf.meters.fold import NO_STEADY_STATE, Fold, Reading, readings
+from trainperf.meters.own import across
+from trainperf.traces.capture_files import CaptureReport
+
+
+FEW_RANKS = 16
+"""Up to so many ranks a run is read in one pass by one process."""
+
+
+MOST_SUSPECTS = 8
+"""Of more ranks, so many that were late most often are read again where the run changed."""
+
+
+class StepObserver(Protocol):
+    """Fed with the steps of a run in the same pass that makes its summary."""
+
+    def observe(self, job: JobBlock) -> None:
+        """Take the next steps of all ranks."""
+
+
+class RunFolds:
+    """Everything that is computed from the steps of a run, fed in one pass over them.
+
+    Args:
+        replay: The pass; one that can be gone on with, as of a run that is being written, may be
+            read again and again.
+        documents: Of the run.
+        captures: What its traces say.
+    """
+
+    def __init__(
+        self, replay: Replay, documents: Documents, captures: Sequence[CaptureReport]
+    ) -> None:
+        self.run = run = replay.run
+        self.documents, self.traced = documents, tuple(captures)
+        self._pass = replay
+        self.replay: Replay | Alignment = replay
+        self.meters = [Fold(METERS) for _ in run.ranks]
+        # Lightning makes its ranks wait for each other before every fetch.
+        self.loop_waits = loop_of(run.info.config) is LIGHTNING
+        self._tail = any("tail_ns" in each.info.columns for files in run.attempts for each in files)
+        self.lateness = LatenessFold(
+            run.ranks,
+            loop_waits=self.loop_waits,
+            collectives=self._collectives,
+            tail=self._tail,
+        )
+        self.traces = TraceAgreementFold(captures, run.ranks, restarted=len(run.attempts) > 1)
+        self.utilisation = UtilisationFold(documents)
+        self.captures = CaptureFold()
+        self.excluded = ExcludedFold()
+        self.times = StepTimesFold()
+        self.levels = LevelsFold(len(run.ranks))
+        machines, self.machine_problems = replay.machines
+        self.machine = MachineFold(machines)
+
+    def read(self, observers: Sequence[StepObserver]) -> None:
+        """Pass over all steps; the replay's journals are complete afterwards."""
+        of_all_ranks = (
+            self.lateness,
+            self.traces,
+            self.utilisation,
+            self.times,
+        )
+        for blocks in self._pass.blocks():
+            for fold, block in zip(self.meters, blocks, strict=True):
+                fold.observe(block)
+            for fold_of_all in of_all_ranks:
+                fold_of_all.observe(blocks)
+            # Half a megabyte per rank: of many ranks that are followed the first alone.
+            self.levels.observe(blocks if len(blocks) <= FEW_RANKS else blocks[:1])
+            if observers:
+                job = JobBlock.of(blocks)
+                for observer in observers:
+                    observer.observe(job)
+            present = [block for block in blocks if len(block)]
+            slowest_s = np.maximum.reduce([block.wall_ns for block in present]) / 1e9
+            self.captures.observe(present[0], slowest_s)
+            self.excluded.observe(present[0].tags)
+            self.machine.observe(present[0], self._pass.attempt)
+
+    def read_apart(self, observers: Sequence[StepObserver], engine: Engine | None) -> None:
+        """Read each file by itself, and what the ranks did together from what that gives."""
+        self.replay = aligned = Alignment(self.run, engine)
+        points = sync_points(
+            loop_waits=self.loop_waits, collectives=self._collectives(), tail=self._tail
+        )
+        whole = read_ranks(self.run, aligned, points, engine, observed=bool(observers))
+        self.meters = [whole.meters[rank] for rank in self.run.ranks]
+        for place in sorted(whole.steps):
+            self._add_job(aligned.attempts[place].block(), whole.steps[place])
+        self._read_chosen(aligned)
+        self._read_changed(aligned)
+        if observers:
+            for job in job_blocks(aligned, whole, FEW_RANKS):
+                for observer in observers:
+                    observer.observe(job)
+
+    def _add_job(self, block: StepBlock, steps: JobSteps) -> None:
+        """Take what is known of an attempt's steps over all ranks."""
+        self.captures.observe(block, steps.walls_ns / 1e9)
+        self.excluded.observe(block.tags)
+        steady = (block.tags & DISQUALIFYING) == 0
+        for point, waits in steps.waits.items():
+            if len(waits):
+                chosen = steady & measured_by_all(point, block.tags)
+                self.lateness.add(point, waits, steps.walls_ns[chosen], block.index[chosen])
+
+    def _read_chosen(self, aligned: Alignment) -> None:
+        """Read the ranks that have more to say: the first one, and those with a trace."""
+        places = {rank: place for place, rank in enumerate(self.run.ranks)}
+        for attempt, files in enumerate(self.run.attempts):
+            common = aligned.attempts[attempt]
+            for file in files:
+                lead, place = file is files[0], places[file.rank]
+                if not (lead or place in self.traces.places):
+                    continue
+                for block in common.of(file):
+                    self.traces.observe_rank(place, block)
+                    if place == 0:
+                        self.utilisation.observe([block])
+                    if lead:
+                        self.times.observe([block])
+                        self.levels.observe([block])
+                        self.machine.observe(block, attempt)
+
+    def _collectives(self) -> object:
+        """What the first rank's file has told of them by now."""
+        return self.replay.journals[self.run.ranks[0]].totals.config.get(COLLECTIVES)
+
+    def _read_changed(self, aligned: Alignment) -> None:
+        """Read the ranks that may be why, where the first one changed over the run.
+
+        Of many ranks those that were late most often, and as many that stand for the typical one:
+        so that of eight ranks of one host none is taken for all.
+        """
+        change = self.long_term()
+        if not change.levels and change.drift is None:
+            return
+        late = dict.fromkeys(rank for point in self.lateness.points() for rank in point.often_late)
+        places = {rank: place for place, rank in enumerate(self.run.ranks)}
+        suspects = [places[rank] for rank in late][:MOST_SUSPECTS]
+        typical = typical_places(len(places), len(suspects))
+        for place in sorted({*suspects, *typical} - {0}):
+            for attempt, files in enumerate(self.run.attempts):
+                for file in files:
+                    if places[file.rank] == place:
+                        for block in aligned.attempts[attempt].of(file):
+                            self.levels.observe_rank(place, block)
+
+    def long_term(self) -> LongTerm:
+        """How the run changed, by the ranks whose levels were read."""
+        journals = self.replay.journals
+        levels = {
+            rank: self.levels.levels(place, unread_of(journals[rank]))
+            for place, rank in enumerate(self.run.ranks)
+            if place == 0 or self.levels.has(place)
+        }
+        return long_term(levels, journals)
+
+    @property
+    def longest(self) -> Fold:
+        """The meters of the rank with the most steps."""
+        return max(self.meters, key=lambda fold: fold.steps)
+
+    def readings(self) -> dict[str, Reading]:
+        """All readings, those of the user's own meters included."""
+        info = completed_info(self.run.info, self.replay.journals[self.run.ranks[0]])
+        result = readings(self.meters, info)
+        result[ALLREDUCE_SKEW_S] = _skew(self.lateness, info, self.longest)
+        result |= _own_readings(self.replay, taken=frozenset(result))
+        since = diverged(self.replay)
+        if since:
+            result[LOSS] = Reading(value=None, unit="1", reason=since)
+        return result | self.utilisation.readings()
+
+
+class ExcludedFold:
+    """Counts the steps excluded from the steady statistics.
+
+    A step with several disqualifying tags is counted once, under the first in the order of `Tag`.
+    """
+
+    def __init__(self) -> None:
+        self.steps: dict[str, int] = {}
+        """Tag to steps."""
+
+    def observe(self, tags: npt.NDArray[np.int64]) -> None:
+        """Take the tags of the next steps."""
+        for label, steps in excluded(tags).items():
+            self.steps[label] = self.steps.get(label, 0) + steps
+
+
+def _skew(lateness: LatenessFold, info: RunInfo, fold: Fold) -> Reading:
+    """Median over steady steps of the largest skew at the all-reduce, seconds."""
+    skew = lateness.skew()
+    if skew is not None:
+        low, high = skew.interval() or (None, None)
+        return Reading(value=skew.value(), unit="s", n=skew.n, low=low, high=high)
+    if info.world_size == 1:
+        reason = "one rank: no other rank to wait for"
+    elif "tail_ns" in info.reasons:
+        reason = info.reasons["tail_ns"]
+    elif not fold.steady_steps:
+        reason = NO_STEADY_STATE
+    else:
+        reason = "not measured: needs the all-reduce tail of at least two ranks"
+    return Reading(value=None, unit="s", reason=reason)
+
+
+def _own_readings(replay: Replay | Alignment, taken: Collection[str]) -> dict[str, Reading]:
+    """Readings of the user's own meters in the latest attempt, written by the training itself."""
+    of_ranks = [journal.totals.readings for journal in replay.journals.values()]
+    names = dict.fromkeys(name for readings in of_ranks for name in readings)
+    return {
+        name: across([readings.get(name) for readings in of_ranks])
+        for name in names
+        if name not in taken
+    }

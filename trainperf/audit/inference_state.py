@@ -1,0 +1,158 @@
+"""State of a model that answers requests: train mode, a graph for gradients, numbers drawn.
+
+Looked at from outside, before and after one forward.  Nothing here waits for a device.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+
+from trainperf.audit.allocations import storage_of
+from trainperf.audit.nested import tensors
+from trainperf.core.machine.clocks import monotonic_ns
+
+
+MOST_NODES = 100_000
+"""Nodes of a graph that are counted."""
+
+_CALLS, _ROUNDS = 200, 5
+
+_SAVED = "_saved_"
+"""How torch's nodes call what they keep for backward."""
+
+
+def in_train_mode(model: nn.Module) -> Counter[str]:
+    """Kinds of its modules that answer otherwise in train mode, and are in it, with their number.
+
+    Dropout with a probability, normalisation with running statistics, recurrent layers and
+    attention with dropout, and modules whose forward reads `self.training` to drop something.
+    """
+    return Counter(
+        type(part).__name__ for part in model.modules() if part.training and _reads_mode(part)
+    )
+
+
+def _reads_mode(part: nn.Module) -> bool:
+    if isinstance(part, _DropoutNd):
+        return part.p > 0
+    if isinstance(part, _NormBase):
+        return part.running_mean is not None
+    if isinstance(part, nn.RNNBase):
+        return bool(part.dropout > 0) and part.num_layers > 1
+    if isinstance(part, nn.MultiheadAttention):
+        return bool(part.dropout > 0)
+    if type(part).__module__.startswith("torch."):
+        return isinstance(part, nn.RReLU)
+    return _drops(part)
+
+
+def _drops(part: nn.Module) -> bool:
+    """Whether its own code drops something by its mode, with a probability that is not 0."""
+    kinds = type(part).__mro__
+    own = (each for kind in kinds[: kinds.index(nn.Module)] for each in vars(kind).values())
+    codes = [each.__code__ for each in own if isinstance(each, FunctionType)]
+    names = {name for code in codes for name in (*code.co_names, *code.co_varnames)}
+    if "training" not in names or not any("drop" in name.lower() for name in names):
+        return False
+    held = {**vars(part), **dict(part.named_children())}
+    rates = [_rate(value) for name, value in held.items() if "drop" in name.lower()]
+    numbers = [rate for rate in rates if rate is not None]
+    return not numbers or max(numbers) > 0
+
+
+def _rate(value: object) -> float | None:
+    probability = value.p if isinstance(value, _DropoutNd) else value
+    if isinstance(probability, bool) or not isinstance(probability, int | float):
+        return None
+    return float(probability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSize:
+    """A graph that autograd has built, by its nodes and what they keep."""
+
+    nodes: int
+    """That compute; those that hold parameters are not counted."""
+    kept_bytes: int
+    """Of tensors that they keep for backward, each once, parameters excluded."""
+
+
+def has_graph(output: object) -> bool:
+    """Whether a tensor of *output* hangs on a graph."""
+    return any(tensor.grad_fn is not None for tensor in tensors(output))
+
+
+def graph_size(output: object) -> GraphSize | None:
+    """What hangs on the tensors of *output*; `None` without a graph.
+
+    Visits every node once and changes none: some milliseconds for a thousand.
+    """
+    waiting = [tensor.grad_fn for tensor in tensors(output) if tensor.grad_fn is not None]
+    if not waiting:
+        return None
+    nodes, kept, parameters = set(waiting), dict[int, int](), set[int]()
+    computing = 0
+    while waiting and len(nodes) < MOST_NODES:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if leaf is None:
+            computing += 1
+            kept |= {storage_of(each): each.untyped_storage().nbytes() for each in _saved(node)}
+        else:
+            parameters.add(storage_of(leaf))
+        further = {next_ for next_, _ in node.next_functions if next_ is not None} - nodes
+        nodes |= further
+        waiting += further
+    size = sum(amount for storage, amount in kept.items() if storage not in parameters)
+    return GraphSize(nodes=computing, kept_bytes=size)
+
+
+def _saved(node: object) -> Iterator[Tensor]:
+    names = [name for name in dir(node) if name.startswith(_SAVED)]
+    for name in (*names, "saved_tensors"):
+        try:
+            value = getattr(node, name, None)
+        except RuntimeError:  # written over since, or given up: it cannot be read any more
+            continue
+        for each in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(each, Tensor) and each.layout is torch.strided:
+                yield each
+
+
+def generator_state(device: torch.device) -> Tensor:
+    """Where the generator stands that a forward on *device* draws from; kept on the host."""
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        return torch.cuda.default_generators[index].get_state()
+    return torch.default_generator.get_state()
+
+
+def grad_mode() -> str:
+    """What autograd does here: `inference_mode`, `no_grad` or `on`."""
+    if torch.is_inference_mode_enabled():
+        return "inference_mode"
+    return "on" if torch.is_grad_enabled() else "no_grad"
+
+
+def node_s() -> float:
+    """What a node of a graph costs the host here: an operator with gradients on less one without.
+
+    The least of five rounds of 200 calls each, some milliseconds in all.
+    """
+    value = torch.ones(1, requires_grad=True)
+
+    def call_s(*, on: bool) -> float:
+        with torch.set_grad_enabled(on):
+            begun = monotonic_ns()
+            for _ in range(_CALLS):
+                value.neg()
+            return (monotonic_ns() - begun) / _CALLS / 1e9
+
+    rounds = [(call_s(on=True), call_s(on=False)) for _ in range(_ROUNDS)]
+    return max(0.0, min(on for on, _ in rounds) - min(off for _, off in rounds))

@@ -1,0 +1,72 @@
+"""`trainperf completion SHELL`: the script by which a shell completes commands and options.
+
+shtab writes it from the parsers, once: the shell runs nothing of ours when TAB is pressed.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from trainperf.commands.cli import Command, load
+from trainperf.core.errors import ConfigError
+
+
+_SHELLS = ("bash", "zsh", "fish")
+
+_DIRECTORIES = frozenset({"RUN", "DIR"})
+_FILES = frozenset({"FILE", "PATH", "SCRIPT", "...", "-- COMMAND"})
+"""Names of values by what they are; of others a shell has nothing to offer, or their choices."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
+
+
+def _run(given: argparse.Namespace) -> str:
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise ConfigError("shtab: not installed; pip install shtab") from None
+    from trainperf.commands import COMMANDS
+
+    top = argparse.ArgumentParser(prog="trainperf")
+    top.add_argument("--version", action="version", help="print the version")
+    commands = top.add_subparsers()
+    names = _names()
+    for command in load("trainperf.commands", COMMANDS):
+        parser = commands.add_parser(command.name, help=command.about)
+        command.add_arguments(parser)
+        for action in parser._actions:  # noqa: SLF001 argparse has no public way to list them
+            if action.metavar in _DIRECTORIES:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab's own
+            elif action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab's own
+            elif action.metavar in names:
+                action.choices = names[str(action.metavar)]
+    script: str = shtab.complete(top, given.shell)
+    return f"{script}\n"
+
+
+def _names() -> Mapping[str, Sequence[str]]:
+    """What values are called of which there is a list."""
+    from trainperf.analysis.run.trial_offers import OFFERS
+    from trainperf.commands.explain import documents
+    from trainperf.reports.explanations import explanations
+
+    return {
+        "NAME": sorted({entry.id for entry in explanations()}),
+        "ID": sorted(offer.id for offer in OFFERS),
+        "DOCUMENT": documents(),
+    }
+
+
+COMMAND = Command(
+    name="completion",
+    about="Print what makes a shell complete commands, options, names and paths with TAB.",
+    add_arguments=_add_arguments,
+    run=_run,
+    examples=(
+        "bash > ~/.local/share/bash-completion/completions/trainperf",
+        "zsh > ~/.zfunc/_trainperf",
+        "fish > ~/.config/fish/completions/trainperf.fish",
+    ),
+)

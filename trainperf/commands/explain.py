@@ -1,0 +1,93 @@
+"""`trainperf explain NAME`: what a finding, reading, check, phase or trial means."""
+
+import argparse
+import sys
+from importlib.resources import files
+
+from trainperf.commands._options import add_format_option
+from trainperf.commands.cli import Command
+from trainperf.core.errors import ConfigError
+from trainperf.core.places import path_of
+from trainperf.reports import NAMES
+
+
+_SCHEMAS = files("trainperf") / "schemas"
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="*",
+        help="id of a finding, reading, check, phase, gap or trial; without one all are listed",
+    )
+    parser.add_argument(
+        "--run",
+        metavar="RUN",
+        type=path_of,
+        help="of findings: what this run says: how much, how long, what return, what is better, "
+        "where the ceiling is and how far; without a name all of its findings (default: no run)",
+    )
+    add_format_option(parser, NAMES)
+    parser.add_argument(
+        "--schema",
+        metavar="DOCUMENT",
+        help="print the JSON Schema of what a command prints: summary, finding, comparison, trace, "
+        "doctor, trials, offers, explanation or bisection (default: no schema)",
+    )
+
+
+def _run(given: argparse.Namespace) -> str:
+    if given.schema is not None:
+        return _schema(given.schema)
+    from trainperf.reports.explanations import (
+        explained,
+        explained_in_run,
+        explanations,
+        explanations_markdown,
+        index,
+        lines,
+    )
+    from trainperf.reports.layout.json import explanations_json
+    from trainperf.reports.layout.terminal import styled, width_of
+
+    if given.run is not None:
+        from trainperf.analysis.run.directory import Run
+        from trainperf.analysis.summarize import summarize
+
+        entries = explained_in_run(given.name, summarize(Run.open(given.run)))
+    else:
+        entries = [entry for name in given.name for entry in explained(name)]
+    if given.format == "json":
+        return explanations_json(entries or explanations())
+    if given.format == "markdown":
+        return explanations_markdown(entries or explanations())
+    width = width_of(sys.stdout)
+    return styled(lines(entries, width) if entries else index(width), sys.stdout)
+
+
+def _schema(name: str) -> str:
+    """A schema as it is shipped."""
+    names = documents()
+    if name not in names:
+        raise ConfigError(f"--schema {name}: no such document; there are {', '.join(names)}")
+    return (_SCHEMAS / f"{name}.json").read_text(encoding="utf-8")
+
+
+def documents() -> list[str]:
+    """Of which a schema is shipped."""
+    return sorted(file.name.removesuffix(".json") for file in _SCHEMAS.iterdir())
+
+
+COMMAND = Command(
+    name="explain",
+    about="Say what a finding, reading, check, phase or trial means, and when not to believe it.",
+    examples=(
+        "data_wait",
+        "data_wait --run runs/a",
+        "mfu step_s --format markdown",
+        "--schema summary",
+    ),
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,63 @@
+"""`trainperf import FILE…`: a run directory from logs that a framework keeps anyway."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from trainperf.commands.cli import Command
+
+
+_FOLDER = Path("imported")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    from trainperf.importers import FORMATS
+
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        help="log of one run: one file per rank (torchtitan), or per restart (the others)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=[kind.name for kind in FORMATS],
+        help="what wrote the log (default: recognised by its lines)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help=f"folder for the run directory (default: {_FOLDER}/NAME, of the first file)",
+    )
+
+
+def _run(given: argparse.Namespace) -> str:
+    from trainperf.analysis.run.directory import Run
+    from trainperf.analysis.summarize import save_summary
+    from trainperf.core.formatting.units import plural
+    from trainperf.importers import recognise
+    from trainperf.importers.writing import write_run
+    from trainperf.reports.html.run import load_page_data, save
+    from trainperf.reports.run.formats import rendered
+
+    recognised = recognise(given.files, given.format)
+    kind = recognised.kind
+    base = given.out or _FOLDER / given.files[0].stem
+    run = Run.open(write_run(kind, given.files, base))
+    data = load_page_data(run)
+    save_summary(data.evidence.summary, run.path)
+    save(data, run.path)
+    by = f" ({plural(recognised.lines, 'line')} of that kind)" if recognised.lines else ""
+    how = f"  recognised as {kind.title}{by}\n  {run.path}\n"
+    return f"{rendered(data.evidence.summary, sys.stdout)}\n{how}"
+
+
+COMMAND = Command(
+    name="import",
+    about="Make a run of a log you have: torchtitan, DeepSpeed, Megatron, Hugging Face, MLPerf.",
+    examples=("train.log", "rank0.jsonl rank1.jsonl --out imported/titan"),
+    add_arguments=_add_arguments,
+    run=_run,
+)

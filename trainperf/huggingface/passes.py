@@ -1,0 +1,127 @@
+"""Forward and backward of the trained model: its own hook, and Accelerate's `backward`.
+
+The Trainer has no event between the two.  Forward goes from the model's call to `backward`, so that
+a loss computed outside the model is part of it; backward has what a parallel wrapper waits for.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from trainperf.core.phases import FIRST_GAP, Phase
+from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.recording.probes.audit import AuditProbe
+from trainperf.recording.probes.device_marks import Mark
+from trainperf.recording.process_objects import batch_of, living
+from trainperf.recording.recorder import Recorder
+from trainperf.recording.timeline import switch_to
+
+
+_NEITHER, _FORWARD, _BACKWARD = -1, int(Phase.FORWARD), int(Phase.BACKWARD)
+
+
+class Passes:
+    """The passes of each micro-batch, its batch and its loss.
+
+    Both run in every micro-batch and need no guard: each moves the timeline's slot.
+
+    Args:
+        recorder: Where the phases go.
+        brackets: The phases, with the device's marks and the tail where there are any.
+        audit: Which begins with a forward, if there is one.
+    """
+
+    def __init__(
+        self, recorder: Recorder, brackets: PhaseContexts, audit: AuditProbe | None
+    ) -> None:
+        self.backward_unseen = False
+        """Whether a forward was not followed by Accelerate's `backward`."""
+        self.now = _NEITHER
+        """The pass that goes on, as a phase."""
+        self.batch: object = None
+        """What the model was called with in this micro-batch."""
+        self.loss: object = None
+        """Of this micro-batch, as backward begins with it."""
+        self._recorder = recorder
+        self._brackets = brackets
+        self._audit = audit
+        self._watched = brackets.watches_backward
+        self._to_forward = switch_to(recorder, Phase.FORWARD)
+        self._to_backward = switch_to(recorder, Phase.BACKWARD)
+        self._to_loop = switch_to(recorder, Phase.LOOP)
+
+    def attach(self, module: object, optimizer: object) -> list[Callable[[], object]]:
+        """Hook the model as it is trained, and the Accelerator; returns what undoes that."""
+        undo: list[Callable[[], object]] = []
+        if isinstance(module, torch.nn.Module):
+            begins = self._forward_begins
+            hook = module.register_forward_pre_hook(begins, prepend=True, with_kwargs=True)
+            undo.append(hook.remove)
+        accelerator = accelerator_of(module, optimizer)
+        if accelerator is not None:
+            before = vars(accelerator).get("backward")
+            bracketed = self.bracketed(accelerator.backward)
+            setattr(accelerator, "backward", bracketed)  # noqa: B010 a method, on one object
+            undo.append(lambda: _restore(accelerator, before))
+        return undo
+
+    def end(self) -> None:
+        """Forward is over, and no backward was heard of."""
+        self.now = _NEITHER
+        self.backward_unseen = True
+        self._recorder.rest(Phase.OTHER)
+        self._brackets.mark(Mark.FORWARD_ENDS)
+
+    def bracketed(self, backward: Callable[..., object]) -> Callable[..., object]:
+        """Accelerate's `backward` with its phase around it.  Runs every micro-batch."""
+
+        def measured(loss: torch.Tensor, *args: Any, **options: Any) -> object:  # noqa: ANN401 its own
+            if self._recorder.draft is None or self._recorder.slot >= FIRST_GAP:
+                return backward(loss, *args, **options)
+            self.now = _BACKWARD
+            self._to_backward()
+            self.loss = loss.detach()
+            if self._watched:
+                self._brackets.mark(Mark.FORWARD_ENDS)
+            try:
+                return backward(loss, *args, **options)
+            finally:
+                if self._watched:
+                    self._brackets.mark(Mark.BACKWARD_ENDS)
+                    self._brackets.tail_ends()
+                self.now = _NEITHER
+                self._to_loop()
+
+        return measured
+
+    def _forward_begins(
+        self, module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        """A forward that is trained; further ones of the micro-batch are part of it."""
+        if self.now >= 0 or self._recorder.draft is None or not module.training:
+            return
+        if self._recorder.slot >= FIRST_GAP or not torch.is_grad_enabled():
+            return
+        self.now = _FORWARD
+        self.batch = batch_of(args, kwargs)
+        self._to_forward()
+        if self._audit is not None:
+            self._audit.begin_batch()
+
+
+def accelerator_of(module: object, optimizer: object) -> Accelerator | None:
+    """The Accelerator that has prepared them; a callback is not given it, so it is searched for."""
+    for each in living(Accelerator):
+        prepared = (*getattr(each, "_optimizers", ()), *getattr(each, "_models", ()))
+        if any(other is optimizer or other is module for other in prepared):
+            return each
+    return None
+
+
+def _restore(accelerator: Accelerator, before: object) -> None:
+    if before is None:
+        vars(accelerator).pop("backward", None)
+    else:
+        setattr(accelerator, "backward", before)  # noqa: B010 as above

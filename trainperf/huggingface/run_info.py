@@ -1,0 +1,137 @@
+"""Objects and settings of a Hugging Face training, as probes and comparisons look at them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import torch
+import transformers
+from torch.optim import Optimizer
+from transformers import TrainerState, TrainingArguments
+
+from trainperf.core.loop_kind import HUGGING_FACE
+from trainperf.core.steps.records import Scalar
+from trainperf.loop.framework_objects import optimizer_in
+from trainperf.loop.start import LoopFacts
+from trainperf.recording import run_settings
+from trainperf.recording.probes.selection import Objects
+from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.process_objects import living
+from trainperf.recording.sinks.base import Writer
+from trainperf.trials.batch_source import BatchSource
+from trainperf.trials.training import Training
+
+
+_WRAPPERS = ("torch.", "accelerate.", "deepspeed.")
+"""Packages whose modules stand for the model that they hold."""
+
+
+def objects(
+    given: Mapping[str, object], args: TrainingArguments, mask: MaskFunction | None
+) -> Objects:
+    """What probes look at.
+
+    Args:
+        given: What the Trainer gives its callbacks.
+        args: The Trainer's.
+        mask: The user's function.
+    """
+    optimizer = given.get("optimizer")
+    inner = optimizer_in(optimizer) if isinstance(optimizer, Optimizer) else None
+    scheduler = given.get("lr_scheduler")
+    return Objects(
+        device=torch.device(args.device),
+        module=outermost(given.get("model")),
+        optimizers=[inner] if isinstance(inner, Optimizer) else [],
+        schedulers=[scheduler] if scheduler is not None else [],
+        scaler=getattr(optimizer, "scaler", None),
+        world_size=int(args.world_size),
+        precision=f"precision {precision(args)}",
+        loss_divided=True,
+        mask=mask,
+    )
+
+
+def outermost(model: object) -> object:
+    """The model inside its wrappers (DDP, a compiled module): a callback is given it without.
+
+    Wrappers know what they hold, and not the other way round, so they are searched for.  A fit
+    begins with this once.
+    """
+    if not isinstance(model, torch.nn.Module):
+        return model
+    holders = [
+        module
+        for module in living(torch.nn.Module)
+        if type(module).__module__.startswith(_WRAPPERS)
+        and not type(module).__module__.startswith("torch.nn.modules")
+    ]
+    current = model
+    while True:
+        above = [module for module in holders if current in module._modules.values()]  # noqa: SLF001 named children change
+        if len(above) != 1:
+            return current
+        current = above[0]
+
+
+def precision(args: TrainingArguments) -> str:
+    """Mixed precision as Lightning names it."""
+    return "bf16-mixed" if args.bf16 else "16-mixed" if args.fp16 else "32"
+
+
+def described(
+    args: TrainingArguments,
+    watched: Objects,
+    training: Callable[[Objects, BatchSource | None], Training],
+) -> LoopFacts:
+    """What comparisons of runs will need to know, beyond what every loop tells.
+
+    Args:
+        args: The Trainer's.
+        watched: What is trained.
+        training: Makes of it what trials may touch.
+    """
+    config: dict[str, Scalar] = {
+        "loop": HUGGING_FACE.name,
+        "precision": precision(args),
+        "accumulate_grad_batches": args.gradient_accumulation_steps,
+        "max_steps": args.max_steps,
+        "max_epochs": float(args.num_train_epochs),
+        "log_every_n_steps": str(args.logging_steps),
+        "gradient_clip_val": args.max_grad_norm,
+        "eval_strategy": str(getattr(args.eval_strategy, "value", args.eval_strategy)),
+        "eval_steps": str(args.eval_steps),
+        "save_strategy": str(getattr(args.save_strategy, "value", args.save_strategy)),
+        "save_steps": str(args.save_steps),
+        "loggers": ", ".join(args.report_to or ()),
+        "optimizer_name": str(getattr(args.optim, "value", args.optim)),
+        "compile_option": bool(args.torch_compile),
+        "logging_nan_inf_filter": bool(args.logging_nan_inf_filter),
+        "average_tokens_across_devices": bool(args.average_tokens_across_devices),
+        "group_by_length": group_by_length(args),
+        "schedulers": run_settings.names(watched.schedulers),
+    }
+    software = {"transformers": transformers.__version__}
+    return LoopFacts(config=config, software=software, training=training)
+
+
+def group_by_length(args: TrainingArguments) -> bool:
+    """Whether batches are drawn by length, which sorts the whole dataset before the first step."""
+    strategy = getattr(args, "train_sampling_strategy", None)
+    return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
+
+
+def writer_of(args: TrainingArguments, state: TrainerState) -> Writer | None:
+    """A TensorBoard writer beside the Trainer's own, on rank 0, if it writes there."""
+    if "tensorboard" not in (args.report_to or ()) or not state.is_world_process_zero:
+        return None
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 it takes a second to load
+
+    newest = _newest_events(Path(args.output_dir or "."))
+    return cast("Writer", SummaryWriter(log_dir=str(newest)))
+
+
+def _newest_events(directory: Path) -> Path:
+    """Where the Trainer writes its events; its callbacks run before ours."""
+    files = sorted(directory.glob("runs/*/events.out.tfevents.*"), key=lambda f: f.stat().st_mtime)
+    return files[-1].parent if files else directory / "runs" / "trainperf"

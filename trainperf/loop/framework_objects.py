@@ -1,0 +1,64 @@
+"""Optimizers and schedulers that Accelerate or Fabric has prepared: the user's, which they wrap.
+
+Hooks and counters are on those.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from trainperf.core.errors import ConfigError
+
+
+_FRAMEWORKS = ("accelerate.", "lightning.fabric.", "lightning_fabric.")
+
+
+def optimizers_in(given: Optimizer | Iterable[Optimizer]) -> list[Optimizer]:
+    """One or several of the user's, each without what a framework put around it."""
+    several = cast("list[Optimizer]", _several(given))
+    return [optimizer_in(each) for each in several]
+
+
+def optimizer_in(given: Optimizer) -> Optimizer:
+    """The user's, without what a framework put around it."""
+    return cast("Optimizer", _inside(given, "optimizer"))
+
+
+def stepped_optimizer(given: Optimizer | None, watched: Sequence[Optimizer]) -> Optimizer:
+    """Which of the *watched* is stepped under a scaler: the *given* one, else the only one.
+
+    Raises:
+        ConfigError: It is not among them, or there are several to choose from.
+    """
+    optimizer = given and optimizer_in(given)
+    if optimizer is not None and not any(optimizer is other for other in watched):
+        raise ConfigError(
+            "phase('optimizer', optimizer): not one of those that watch() was given; name it there"
+        )
+    if optimizer is None and len(watched) != 1:
+        raise ConfigError(
+            f"phase('optimizer') under a scaler with {len(watched)} optimizers: say which, as in "
+            "phase('optimizer', optimizer)"
+        )
+    return optimizer or watched[0]
+
+
+def schedulers_in(given: LRScheduler | Iterable[LRScheduler]) -> list[LRScheduler]:
+    """As `optimizers_in`."""
+    return [cast("LRScheduler", _inside(each, "scheduler")) for each in _several(given)]
+
+
+def _several(given: object) -> list[object]:
+    return list(given) if isinstance(given, Iterable) else [given]
+
+
+def _inside(wrapper: object, name: str) -> object:
+    """What the frameworks' wrappers hold under a name, through all of them."""
+    while type(wrapper).__module__.startswith(_FRAMEWORKS):
+        inner = getattr(wrapper, name, None)
+        if inner is None:
+            break
+        wrapper = inner
+    return wrapper

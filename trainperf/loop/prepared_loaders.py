@@ -1,0 +1,177 @@
+"""Loaders that a framework has prepared: they copy each batch to the device by themselves.
+
+Accelerate's take their batches from `base_dataloader` and hold one ahead: the copy of a batch comes
+first when they are asked for it, then the wait for the next one.  Fabric's copy each as it comes.
+What stands between such a loader and the one underneath tells the copy from the wait.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from trainperf.trials.batch_source import BatchSource
+
+
+Copies = AbstractContextManager[None]
+Mover = Callable[..., object]
+
+ACCELERATED, OF_FABRIC = "base_dataloader", "_dataloader"
+"""Under which name a prepared loader has the one underneath."""
+
+
+class BracketedBatches:
+    """A loader that says when a batch is fetched, and when it has come.
+
+    Everything but iteration is the loader's own.
+
+    Args:
+        loader: The one underneath.
+        begins: Called when a batch is fetched.
+        ends: Called when it has come, or when there is no other.
+        carry: Makes what is handed on in its place.
+        source: Through which the batches come, where changes are tried.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[object],
+        begins: Callable[[], object],
+        ends: Callable[[], object],
+        carry: Callable[[object], object] | None = None,
+        source: BatchSource | None = None,
+    ) -> None:
+        self.loader = loader
+        self.in_use = False
+        """Whether an epoch has begun, or goes on, that takes its batches here."""
+        self.silent = False
+        """Whether nobody is to be told any more."""
+        self._begins = begins
+        self._ends = ends
+        self._carry = carry
+        self._source = source
+
+    def __iter__(self) -> Iterator[object]:
+        self.in_use = True
+        iterator = iter(self.loader)
+        if self._source is not None:
+            iterator = self._source.over(iterator)
+        begins, ends, carry = self._begins, self._ends, self._carry
+        while True:
+            if self.silent:
+                yield from iterator
+                return
+            begins()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                ends()
+            yield batch if carry is None else carry(batch)
+
+    def __len__(self) -> int:
+        return len(self.loader)  # type: ignore[arg-type]  # it raises where there is no length
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 whatever the loader has
+        if name == "loader":  # while it is copied or unpickled there is none
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+
+class CarriedBatch:
+    """A batch on its way to the device: `to` is what the framework calls, and gives the user's own.
+
+    Args:
+        batch: The user's.
+        move: The framework's function, which moves it.
+        copies: Around that.
+    """
+
+    __slots__ = ("_batch", "_copies", "_move")
+
+    def __init__(self, batch: object, move: Mover, copies: Copies) -> None:
+        self._batch = batch
+        self._move = move
+        self._copies = copies
+
+    def to(self, device: torch.device, **options: bool) -> object:
+        """The batch itself, moved by the framework."""
+        with self._copies:
+            return self._move(self._batch, device, **options)
+
+
+def carried(loader: object, copies: Copies) -> Callable[[object], object] | None:
+    """What to hand to a prepared loader in place of a batch; `None` if it copies nothing."""
+    move = _mover(loader)
+    if move is None:
+        return None
+    return lambda batch: CarriedBatch(batch, move, copies)
+
+
+def batches_of(loader: Iterable[Any], copies: Copies, source: BatchSource | None) -> Iterator[Any]:
+    """The batches of an epoch, whose copy is bracketed where the loader makes it.
+
+    Args:
+        loader: The user's, prepared or not.
+        copies: Around each copy.
+        source: Through which they come, where changes are tried.
+    """
+    name = next((name for name in (ACCELERATED, OF_FABRIC) if name in _attributes(loader)), "")
+    carry = carried(loader, copies) if name else None
+    if not name or (carry is None and source is None):
+        iterator = iter(loader)
+        return iterator if source is None else source.over(iterator)
+    return _prepared(loader, name, carry, source)
+
+
+def loader_under(loader: object) -> object:
+    """The loader that a prepared one takes its batches from; any other as it is."""
+    for name in (ACCELERATED, OF_FABRIC):
+        if name in _attributes(loader):
+            return getattr(loader, name)
+    return loader
+
+
+def holds_ahead(loader: object) -> int:
+    """Batches that it has fetched when it hands one on."""
+    return int(ACCELERATED in _attributes(loader))
+
+
+def _prepared(
+    loader: Iterable[Any],
+    name: str,
+    carry: Callable[[object], object] | None,
+    source: BatchSource | None,
+) -> Iterator[Any]:
+    inner = getattr(loader, name)
+    setattr(loader, name, BracketedBatches(inner, _nothing, _nothing, carry, source))
+    try:
+        yield from loader
+    finally:
+        setattr(loader, name, inner)
+
+
+def _mover(loader: object) -> Mover | None:
+    """What copies its batches to a device; `None` for one that stays on the host."""
+    device = getattr(loader, "device", None)  # a dispatcher has none: it cuts batches up first
+    if device is None or torch.device(device).type == "cpu":
+        return None
+    # Whoever has prepared it has loaded them.
+    if ACCELERATED in _attributes(loader):
+        from accelerate.utils import send_to_device  # noqa: PLC0415 see above
+
+        mover: Mover = send_to_device
+        return mover
+    from lightning.fabric.utilities.apply_func import move_data_to_device  # noqa: PLC0415 see above
+
+    return lambda batch, device, **_: move_data_to_device(batch, device)
+
+
+def _attributes(loader: object) -> dict[str, Any]:
+    return getattr(loader, "__dict__", {})
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,352 @@
+"""Recording of a plain loop from outside: the phases that hooks of PyTorch can tell, coarsely.
+
+A step is one update of the optimizer.  What lies between an update and the next forward is counted
+as data wait: nothing in PyTorch tells from outside when a loader is asked.
+"""
+
+import atexit
+import os
+import sys
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch.optim import Optimizer
+
+from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.loop_kind import OUTSIDE
+from trainperf.core.machine.clocks import wall_clock_anchor
+from trainperf.core.phases import FIRST_GAP, Gap, Phase
+from trainperf.core.places import storage
+from trainperf.core.steps.records import FINISHED, INTERRUPTED, Scalar
+from trainperf.loop.finish import finish_rank
+from trainperf.loop.phase_contexts import PhaseContexts
+from trainperf.loop.start import LoopFacts, LoopOptions, StartedFit, device_of, start
+from trainperf.plugins import outside_objects
+from trainperf.plugins.fabric_setup import PRECISIONS
+from trainperf.plugins.outside_passes import OutsidePasses
+from trainperf.plugins.outside_trials import offered, trial_options
+from trainperf.recording.extensions import Extensions
+from trainperf.recording.monitor import Monitor
+from trainperf.recording.probes.device_marks import Mark
+from trainperf.recording.probes.plain_loop import PlainLoopProbe
+from trainperf.recording.probes.selection import Chosen, Objects
+from trainperf.recording.timeline import switch_to
+from trainperf.recording.upload import Upload
+from trainperf.trials.batch_source import TrialsOver
+
+
+_DATA_WAIT, _FORWARD = int(Phase.DATA_WAIT), int(Phase.FORWARD)
+
+COARSE = (
+    "coarse: recorded from outside. Data wait is everything between an update and the next "
+    "forward: the loader, the copy to the device, logging, the loop's own code; "
+    "trainperf.loop.LoopMonitor tells them apart"
+)
+FORWARD_UNSEEN = (
+    "no forward of a trained module was seen: a step has no phases but its update, and the rest is "
+    "other"
+)
+
+
+class OutsideProbe(PlainLoopProbe):
+    """The loop's autocast and accumulation, as for a plain one, where nobody brackets anything."""
+
+    name: ClassVar[str] = "loop from outside"
+
+    def reasons(self) -> dict[str, str]:
+        """Why a phase has no time."""
+        return dict.fromkeys(super().reasons(), "not measured: not to be told from outside")
+
+
+class OutsideLoop:
+    """One fit, from the end of its first update on.
+
+    Args:
+        options: The command's.
+        optimizer: Whose update it was.
+    """
+
+    part = "start of the fit"
+    hooks = "hooks from outside"
+
+    def __init__(self, options: LaunchOptions, optimizer: Optimizer) -> None:
+        self.monitor = Monitor()
+        self.recorder = self.monitor.recorder
+        self.optimizers = [optimizer]
+        """In the order of their first updates."""
+        self._closer = id(optimizer)
+        """The optimizer whose update ends a step."""
+        self._formed = False
+        """Whether the first optimizer came round again, so that all are known."""
+        self._launch = options
+        self._fit: StartedFit | None = None
+        guard = self.monitor.guard
+        self._brackets = PhaseContexts(self.recorder, guard, Chosen())
+        self._watched = False
+        """Whether there is anything to be told around backward but its time."""
+        self._to_forward = switch_to(self.recorder, Phase.FORWARD)
+        self._to_backward = switch_to(self.recorder, Phase.BACKWARD)
+        self._to_optimizer = switch_to(self.recorder, Phase.OPTIMIZER)
+        self._to_other = switch_to(self.recorder, Phase.OTHER)
+        self.passes = OutsidePasses(self, lambda function: guard.wrap(self.hooks, function))
+        self._objects = Objects(device=torch.device("cpu"))
+        self._waiting = self._pending = self._updated = False
+        self._between = False
+        """Whether what goes on since backward may have been the wait for another micro-batch."""
+        self._tried = False
+        """Whether the process ends, which was started for trials."""
+        self._evaluated_in = -2
+        """The last step in which something was evaluated."""
+        self._pid = os.getpid()
+        self.update_begins = guard.wrap(self.hooks, self._update_begins)
+        self.update_ends = guard.wrap(self.hooks, self._update_ends)
+        guard.when_faulty(self.hooks, self._give_up)
+        self._fit = guard.run(self.part, self._start)
+        atexit.register(self._at_exit)
+        if self._fit is not None:
+            self._await_forward()
+
+    # -- updates ------------------------------------------------------------------------------
+
+    def knows(self, optimizer: Optimizer) -> bool:
+        """Whether it belongs to this loop."""
+        return optimizer in self.optimizers
+
+    def join(self, optimizer: Optimizer) -> None:
+        """Another optimizer of this loop."""
+        self.optimizers.append(optimizer)
+        self._attach([optimizer], outside_objects.trained_modules([optimizer]))
+        if not self._formed:
+            self._closer = id(optimizer)
+
+    @property
+    def forms(self) -> bool:
+        """Whether another optimizer may still belong to it."""
+        return not self._formed
+
+    def _update_begins(self, optimizer: Optimizer) -> None:
+        """`optimizer.step()` of a member is called."""
+        if optimizer is self.optimizers[0]:
+            self._formed = True
+        if self._fit is None:
+            return
+        recorder = self.recorder
+        self._between = False
+        self.passes.end()
+        slot = recorder.slot
+        if self._watched and slot == _FORWARD:  # no gradient of it was seen
+            self._brackets.mark(Mark.FORWARD_ENDS)
+        if self._waiting or slot >= FIRST_GAP:
+            # Where nothing was called since then, nothing tells what the time was for.
+            recorder.rest(Phase.OTHER, since_last=self._waiting)
+            self._waiting = False
+        scaler = self._fit.chosen.scaler
+        if scaler is not None:
+            scaler.attempt(optimizer)
+        self._to_optimizer()
+
+    def _update_ends(self, optimizer: Optimizer) -> None:
+        """It has returned."""
+        if self._fit is None:
+            return
+        self._to_other()
+        if id(optimizer) == self._closer:
+            self._step_ends()
+        else:
+            self._updated = True
+
+    # -- passes -------------------------------------------------------------------------------
+
+    def forward_begins(self) -> None:
+        """The batch is there."""
+        recorder = self.recorder
+        if self._fit is None or recorder.draft is None:
+            return
+        if self._between:
+            self._between = False
+            recorder.rest(Phase.DATA_WAIT, since_last=True)
+            self._brackets.mark(Mark.FETCH_ENDS)
+        if self._pending and not self._updated:
+            self._micro_batch_over()
+        self._pending = True
+        slot = recorder.slot
+        if self._waiting and slot == _DATA_WAIT:
+            self._brackets.fetch_ends()
+        elif slot >= FIRST_GAP:
+            recorder.rest(Phase.OTHER)
+        self._waiting = False
+        self._to_forward()
+        if self._fit.audit is not None:
+            self._fit.audit.begin_batch()
+
+    def forward_ends(self) -> None:
+        """What goes on until backward is the loop's own code."""
+        self._to_other()
+
+    def forward_goes_on(self) -> None:
+        """Of another module."""
+        self._to_forward()
+
+    def evaluates(self) -> None:
+        """Between two steps it is a validation; in each step it is part of the training."""
+        if self._fit is None or not (self._waiting or self._between):
+            return
+        self._waiting = self._between = False
+        step = self.recorder.index
+        if step > self._evaluated_in + 1:
+            self.recorder.rest(Gap.VALIDATION, since_last=True)
+        else:
+            self.recorder.rest(Phase.OTHER)
+        self._evaluated_in = step
+
+    def backward_begins(self) -> None:
+        """The loss is there."""
+        if self._watched:
+            self._brackets.mark(Mark.FORWARD_ENDS)
+        self._to_backward()
+
+    def backward_ends(self) -> None:
+        """An update follows, or another micro-batch."""
+        if self._watched:
+            self._brackets.mark(Mark.BACKWARD_ENDS)
+            self._brackets.tail_ends()
+            self._brackets.mark(Mark.FETCH_BEGINS)
+        self._between = True
+        self._to_other()
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def finish(self, reason: str = FINISHED) -> None:
+        """Close the files, write the summary, print the report on rank 0.  Safe to call twice."""
+        atexit.unregister(self._at_exit)
+        if self.monitor.finished:
+            return
+        self.monitor.guard.last(self.hooks, self.passes.detach)
+        self.monitor.finish(reason)
+        fit = self._fit
+        if fit is None:
+            return
+        finish_rank(
+            self.monitor.guard,
+            fit.run if fit.rank == 0 else None,
+            ranks=self._objects.world_size,
+            reason=reason,
+            aloud=True,
+            writer=None,
+        )
+        if fit.upload is not None:
+            self.monitor.guard.run(Upload.part, fit.upload.end)
+
+    @property
+    def records(self) -> bool:
+        """Whether it could be started."""
+        return self._fit is not None
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _start(self) -> StartedFit:
+        modules = outside_objects.trained_modules(self.optimizers)
+        module = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
+        loader = outside_objects.loader_in_use()
+        device = device_of(None, module)
+        self._objects = Objects(
+            device=device,
+            module=module,
+            optimizers=self.optimizers,
+            schedulers=outside_objects.schedulers_of(self.optimizers),
+            scaler=outside_objects.scaler_of(self.optimizers[0]),
+        )
+        probe = OutsideProbe(modules[0], device.type)
+        options = LoopOptions(
+            base=storage(self._launch.dirpath or "runs"),
+            writer=None,
+            log_every=50,
+            aloud=True,
+            lines=True,
+            started_at=wall_clock_anchor(),
+            extensions=Extensions(probes=(probe,)),
+            audit_at=self._launch.audit_at,
+            loader_anatomy=self._launch.loader_anatomy,
+            trials=trial_options(self._launch),
+        )
+        config: dict[str, Scalar] = {"loop": OUTSIDE.name}
+        if modules[0] in PRECISIONS:
+            config["precision"] = PRECISIONS[modules[0]]
+        training = offered(module, self._end_trials)
+        facts = LoopFacts(config=config, software={}, training=training)
+        fit = start(self.monitor, self._objects, options, loader, self._notes, facts)
+        self._brackets = PhaseContexts(self.recorder, self.monitor.guard, fit.chosen)
+        self._watched = self._brackets.watches_backward
+        self._attach(self.optimizers, modules)
+        return fit
+
+    def _attach(self, optimizers: Sequence[Optimizer], modules: Sequence[torch.nn.Module]) -> None:
+        self.passes.attach(modules, outside_objects.updated_by(optimizers))
+
+    def _micro_batch_over(self) -> None:
+        """Another one follows in this step, unless the scaler has skipped the update."""
+        skipped = self._update_skipped()
+        if skipped and self._fit is not None and self._fit.chosen.scaler is not None:
+            self._fit.chosen.scaler.attempt(self.optimizers[0])
+        self._tell(complete=skipped)
+        if skipped:
+            self._brackets.fetch_begins()
+            self._waiting = True
+
+    def _update_skipped(self) -> bool:
+        """Whether the gradients are gone although nothing was updated: an overflow."""
+        if self._objects.scaler is None:
+            return False
+        groups = self.optimizers[0].param_groups
+        return all(parameter.grad is None for group in groups for parameter in group["params"])
+
+    def _step_ends(self) -> None:
+        self._tell(complete=True)
+        self._await_forward()
+        if self._tried:
+            raise TrialsOver
+
+    def _end_trials(self) -> None:
+        self._tried = True
+
+    def _tell(self, *, complete: bool) -> None:
+        fit = self._fit
+        if fit is None:
+            return
+        if fit.audit is not None:
+            fit.audit.pause()
+        batch, loss = self.passes.batch, self.passes.loss
+        self.passes.batch = self.passes.loss = None
+        self._pending = self._updated = False
+        self.monitor.micro_batch(batch, loss, complete=complete)
+        if fit.audit is not None:
+            fit.audit.settle()
+
+    def _await_forward(self) -> None:
+        """A step is over, and the next one begins with whatever comes before its forward."""
+        self._waiting = True
+        self._brackets.fetch_begins()
+
+    def _give_up(self) -> None:
+        """After a fault of ours no step is measured any more: a part of one would be no step."""
+        self.passes.detach()
+        self.recorder.abandon()
+
+    def _notes(self) -> dict[str, str]:
+        notes = {"data_wait": COARSE}
+        if not self.passes.forwards:
+            notes["forward"] = FORWARD_UNSEEN
+        return notes
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._pid:  # a forked child has inherited us
+            self.finish(ending())
+
+
+def ending() -> str:
+    """How the process ends, as far as Python tells: an uncaught error is kept in `sys`."""
+    kind: type[BaseException] | None = getattr(sys, "last_type", None)
+    if kind is None:
+        return FINISHED
+    return INTERRUPTED if issubclass(kind, KeyboardInterrupt) else kind.__name__

@@ -1,0 +1,214 @@
+"""Forward and backward of a loop that nobody has prepared, heard through PyTorch's hooks.
+
+Forward goes from the call of a trained module to the first gradient, so that a loss computed
+outside is part of it; where the module returns its loss, to its return.  A hook common to all
+modules waits for that call alone: inside a forward it is gone, so layers cost nothing and no
+compiled code has it; models keep no hook that could be saved, copied or scripted with them.  A
+compiled model, of which PyTorch would warn, has its own.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from threading import get_ident
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.compiler import is_compiling
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from trainperf.recording.process_objects import SwitchedHook, batch_of
+
+
+class PassListener(Protocol):
+    """Is told of the passes."""
+
+    def forward_begins(self) -> None:
+        """A forward that is trained."""
+
+    def forward_ends(self) -> None:
+        """The model has returned its loss."""
+
+    def forward_goes_on(self) -> None:
+        """Another trained module is called before backward."""
+
+    def evaluates(self) -> None:
+        """A forward that is not trained begins."""
+
+    def backward_begins(self) -> None:
+        """The first gradient."""
+
+    def backward_ends(self) -> None:
+        """Autograd is done, and so is what a parallel wrapper does then."""
+
+
+class OutsidePasses:
+    """The passes of the modules that are trained.
+
+    Args:
+        listener: Who is told.
+        guarded: Makes of a function one that cannot hurt the training.
+    """
+
+    def __init__(
+        self,
+        listener: PassListener,
+        guarded: Callable[[Callable[..., None]], Callable[..., None]],
+    ) -> None:
+        self.forwards = self.backwards = 0
+        """How many there were."""
+        self.batch: object = None
+        """What the last forward was called with."""
+        self.loss: torch.Tensor | None = None
+        """What it returned, if that is a single number."""
+        self._listener = listener
+        self._thread = get_ident()
+        self._trained: set[int] = set()
+        self._call, self._return = guarded(self._called), guarded(self._returned)
+        self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
+        handle = register_module_forward_pre_hook(self._call)
+        self._next_call = SwitchedHook(handle, self._call)
+        """Waits for the next call of a trained module."""
+        self._next_call.take()
+        self._returns: dict[int, tuple[nn.Module, SwitchedHook]] = {}
+        """By the identity of a module that was called: waits for its return."""
+        self._returning: SwitchedHook | None = None
+        self._permanent: list[RemovableHandle] = []
+        self._common = self._modes = True
+        self._forwarding = self._backwarding = False
+        self._complete = False
+        """Whether the loss is there, so that what goes on until backward is no forward."""
+        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
+        several = dist.is_available() and dist.is_initialized()
+        self._at_end = self._queue_end if several else self._ends
+        # As torch's own parallel wrappers do: there is no public way.
+        self._queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
+
+    def attach(self, outermost: Collection[nn.Module], parameters: Iterable[object]) -> None:
+        """Listen to modules, and to those inside them with one of *parameters*."""
+        # A model that is trained in evaluation mode says nothing by its mode.
+        self._modes = self._modes and all(module.training for module in outermost)
+        updated = {id(parameter) for parameter in parameters}
+        inside = [module for root in outermost for module in root.modules()]
+        compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
+        in_place = any(module._compiled_call_impl is not None for module in inside)  # noqa: SLF001 a hook would be compiled
+        self._common = self._common and not compiled and not in_place
+        self._trained |= {
+            id(module) for module in inside if any(id(p) in updated for p in module.parameters())
+        }
+        self._trained |= {id(module) for module in outermost}
+        self._permanent += [module.register_forward_pre_hook(self._call) for module in compiled]
+        self.listen()
+
+    def listen(self) -> None:
+        """Wait for the next call of a trained module."""
+        if self._common:
+            self._next_call.put()
+
+    def detach(self) -> None:
+        """Leave no hook behind."""
+        self._common = False
+        self._next_call.take()
+        if self._returning is not None:
+            self._returning.take()
+        self._returns.clear()
+        for handle in self._permanent:
+            handle.remove()
+        self._permanent.clear()
+
+    def end(self) -> None:
+        """Passes are over, whatever was heard of them."""
+        if self._forwarding or self._backwarding:
+            self._forwarding = self._complete = False
+            self._backward_ends()
+
+    def _called(self, module: nn.Module, args: object) -> None:
+        del args
+        if is_compiling() or id(module) not in self._trained:
+            return
+        if self._backwarding or get_ident() != self._thread:
+            return
+        self._next_call.take()
+        if self._returning is not None:  # of a call that has raised
+            self._returning.take()
+        self._await_return(module)
+        if self._forwarding:
+            if self._complete:
+                self._complete = False
+                self._listener.forward_goes_on()
+            return
+        if not torch.is_grad_enabled() or (self._modes and not module.training):
+            self._listener.evaluates()
+            return
+        self._forwarding = True
+        self.forwards += 1
+        self._listener.forward_begins()  # it takes what the last one left
+        self.batch = self.loss = None
+
+    def _await_return(self, module: nn.Module) -> None:
+        entry = self._returns.get(id(module))
+        if entry is None:
+            handle = module.register_forward_hook(self._return, with_kwargs=True)
+            self._returning = SwitchedHook(handle, self._return)
+            self._returns[id(module)] = module, self._returning
+        else:
+            self._returning = entry[1]
+            self._returning.put()
+
+    def _returned(
+        self, module: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
+    ) -> None:
+        """The first gradient of what is returned is where backward begins."""
+        del module
+        if self._returning is not None:
+            self._returning.take()
+            self._returning = None
+        self.listen()
+        if not self._forwarding:
+            return
+        if self.batch is None:
+            self.batch = batch_of(args, kwargs)
+        loss = self._loss_of(output)
+        self.loss = None if loss is None else loss.detach()
+        if loss is not None and loss.requires_grad:
+            self._complete = True
+            self._listener.forward_ends()
+
+    def _loss_of(self, output: object) -> torch.Tensor | None:
+        """The first single number that was returned; all that was is heard in backward."""
+        loss = None
+        for head in (output,) if isinstance(output, torch.Tensor) else _heads(output):
+            if isinstance(head, torch.Tensor):
+                if loss is None and head.numel() == 1:
+                    loss = head
+                if head.requires_grad:
+                    head.register_hook(self._begins)  # type: ignore[no-untyped-call]
+        return loss
+
+    def _backward_begins(self, gradient: object) -> None:
+        del gradient
+        if not self._forwarding:
+            return
+        self._forwarding, self._backwarding = False, True
+        self._complete = False
+        self._next_call.take()  # checkpointed layers are called once more
+        self.backwards += 1
+        self._listener.backward_begins()
+        self._queue(self._at_end)
+
+    def _queue_end(self) -> None:
+        self._queue(self._ends)
+
+    def _backward_ends(self) -> None:
+        if self._backwarding:
+            self._backwarding = False
+            self._listener.backward_ends()
+        self.listen()
+
+
+def _heads(output: object) -> tuple[object, ...]:
+    """What a module returns: of several values the first three."""
+    if isinstance(output, tuple | list):
+        return tuple(output[:3])
+    return tuple(output.values())[:3] if isinstance(output, Mapping) else ()

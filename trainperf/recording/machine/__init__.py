@@ -1,0 +1,1 @@
+"""The machine beside the loop, sampled by a child process of low priority."""

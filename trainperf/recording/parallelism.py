@@ -1,0 +1,54 @@
+"""The way a module is spread over ranks, by its class and its parameters.
+
+DDP, FSDP (`FullyShardedDataParallel`), FSDP2 (`fully_shard`), DeepSpeed's engine, tensor
+parallelism (parameters that are `DTensor`), or none of these.
+"""
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+SHARDED = {
+    "FullyShardedDataParallel": "FSDP",
+    "FSDPModule": "FSDP2 (fully_shard)",
+    "DeepSpeedEngine": "DeepSpeed",
+}
+"""Class of a wrapper that reduces gradients in a way of its own, to what people call it."""
+
+_TENSOR_PARALLEL = "tensor parallelism (DTensor)"
+
+
+def data_parallel(module: object) -> list[DistributedDataParallel]:
+    """Every DDP wrapper: the module itself, one inside a compiled module, or several of its parts.
+
+    A wrapper inside a wrapper is part of that.
+    """
+    if isinstance(module, DistributedDataParallel):
+        return [module]
+    children = module.children() if isinstance(module, nn.Module) else ()
+    wrappers = [wrapper for child in children for wrapper in data_parallel(child)]
+    return list(dict.fromkeys(wrappers))
+
+
+def not_covered(module: object, strategy: str) -> str:
+    """Why there is no all-reduce tail on several ranks; *strategy* is the framework's own name."""
+    kind = sharding(module)
+    if kind is None and not strategy:
+        name = type(module).__name__
+        return f"not covered: {name} is not DistributedDataParallel, and has none inside"
+    names = f"{strategy}, {kind}" if strategy and kind else strategy or kind
+    return (
+        f"not covered: {names}; only DistributedDataParallel has a point at which the last "
+        "gradient is ready. A capture (profiler) shows its exposed communication"
+    )
+
+
+def sharding(module: object) -> str | None:
+    """What the module is spread with other than DDP; `None` for nothing of the kind."""
+    parts = list(module.modules()) if isinstance(module, nn.Module) else [module]
+    bases = (base.__name__ for part in parts for base in type(part).__mro__)
+    kind = next((SHARDED[name] for name in bases if name in SHARDED), None)
+    if kind is not None or not isinstance(module, nn.Module):
+        return kind
+    spread = any(type(parameter).__name__ == "DTensor" for parameter in module.parameters())
+    return _TENSOR_PARALLEL if spread else None

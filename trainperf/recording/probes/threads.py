@@ -1,0 +1,90 @@
+"""Processor time of Python's other threads: loggers that write in a thread of their own, and such.
+
+A callback that hands its work to a thread has not got rid of it: what runs Python there keeps the
+interpreter from the training, and what does not may take a core from it.  TensorBoard's writer
+computes its checksums byte by byte in Python.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainperf.core.machine.clocks import HostClock, monotonic_ns
+from trainperf.recording.probes.base import Probe
+from trainperf.recording.recorder import Recorder
+from trainperf.recording.schedule import CostLimit
+
+
+TASKS = Path("/proc/self/task")
+"""Of every thread of this process a folder; its `schedstat` begins with the nanoseconds it ran."""
+OWN = "trainperf"
+"""Our threads' names begin with it."""
+LEAST_NS = 500_000_000
+"""Between two readings; what a thread does after the last one before it ends is not counted."""
+
+_NUMBERED = re.compile(r"^Thread-\d+(?: \((.+)\))?$")
+
+
+class ThreadsProbe(Probe):
+    """Reads how long each thread of Python but the training one has computed since the fit began.
+
+    Linux only: elsewhere nothing is read.
+
+    Args:
+        tasks: What the kernel says of the threads.
+        clock: Of its own cost.
+    """
+
+    name = "threads"
+
+    def __init__(self, tasks: Path = TASKS, clock: HostClock = monotonic_ns) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._limit = CostLimit(least_ns=LEAST_NS)
+        self._before_ns: dict[int, int] = {}
+        self._busy_ns: dict[int, tuple[str, int]] = {}
+
+    def attach(self, recorder: Recorder) -> None:
+        """Begin with what the threads have done by now."""
+        super().attach(recorder)
+        self._trains = threading.get_native_id()
+        self._before_ns = {number: busy_ns for number, _, busy_ns in self._read()}
+
+    def seal(self) -> None:
+        """Read, if it is due.  Every flush."""
+        begun = self._clock()
+        if begun >= self._limit.next_ns:
+            self.read()
+            self._limit.done(begun, self._clock() - begun)
+
+    def read(self) -> dict[str, int]:
+        """Thread to the nanoseconds it computed since the fit began; those of one name together."""
+        for number, name, busy_ns in self._read():
+            self._busy_ns[number] = name, busy_ns - self._before_ns.get(number, 0)
+        total: dict[str, int] = {}
+        for name, busy_ns in self._busy_ns.values():
+            total[name] = total.get(name, 0) + max(0, busy_ns)
+        return total
+
+    def _read(self) -> Iterator[tuple[int, str, int]]:
+        for thread in threading.enumerate():
+            number = thread.native_id
+            if number is None or number == self._trains or thread.name.startswith(OWN):
+                continue
+            try:
+                text = (self._tasks / str(number) / "schedstat").read_bytes()
+            except OSError:  # it has ended, or this system does not count
+                continue
+            yield number, named(thread), int(text.split()[0])
+
+
+def named(thread: threading.Thread) -> str:
+    """The package whose class it is; of Python's own class its name, or that of its function."""
+    package = type(thread).__module__.partition(".")[0]
+    if package not in ("threading", "__main__"):
+        return package
+    numbered = _NUMBERED.match(thread.name)
+    return (
+        (numbered[1] or "a thread") if numbered else re.sub(r"[-_]?\d+(?:_\d+)?$", "", thread.name)
+    )

@@ -1,0 +1,98 @@
+"""The run directory that ranks share: rank 0 chooses, the others ask.
+
+Ranks agree without a collective: a rank on which trainperf is not attached would never enter it,
+and the others would hang.  The store of the process group, which every backend has, keeps rank 0's
+answer until it is asked for.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import torch.distributed as dist
+
+from trainperf.core import run_directory, spool
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.core.places import AnyPath, path_of
+
+
+log = logging.getLogger("trainperf")
+
+P = TypeVar("P", Path, AnyPath)
+
+PATIENCE_NS = 30_000_000_000
+"""How long another rank waits for rank 0's answer before it goes on alone."""
+
+NONE = "-"
+"""Rank 0's answer where it writes no run directory."""
+
+_POLL_S = 0.02
+
+
+def shared_run_directory(
+    base: AnyPath | None, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
+) -> AnyPath | None:
+    """The run directory of this rank: rank 0's, or one of its own if rank 0 publishes none.
+
+    The k-th run of a rank shares the directory of rank 0's k-th run.
+    """
+    if ranks == 1:
+        return written(base, spool.choose)
+    try:
+        return _shared(base, rank, patience_ns)
+    except RuntimeError as error:  # the store is gone, e.g. with rank 0's process
+        return _alone(base, rank, f"the process group's store failed ({error})")
+
+
+def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None:
+    store = dist.distributed_c10d._get_default_store()  # noqa: SLF001 there is no public way
+    number = store.add(f"trainperf/runs/{rank}", 1)
+    key = f"trainperf/run/{number}"
+    if rank == 0:
+        run = written(base, spool.choose)
+        store.set(key, str(run.resolve()) if run is not None else NONE)
+        return run
+    deadline = monotonic_ns() + patience_ns
+    while not store.check([key]):
+        if monotonic_ns() > deadline:
+            waited_s = patience_ns // 1_000_000_000
+            return _alone(base, rank, f"rank 0 has begun no run in {waited_s} seconds")
+        time.sleep(_POLL_S)
+    path = store.get(key).decode()
+    if path == NONE:
+        return None
+    run = path_of(path)
+    first = run_directory.record_file(spool.local(run), 0, run_directory.attempt())
+    if run_directory.has_ended(first):
+        return _alone(base, rank, f"rank 0's run number {number} has ended already")
+    return run
+
+
+def _alone(base: AnyPath | None, rank: int, why: str) -> AnyPath | None:
+    run = written(base, spool.create)
+    if base is not None:
+        log.warning(
+            "trainperf: %s, so rank %s writes a run of its own (%s): attach trainperf on every "
+            "rank, as often on each",
+            why,
+            rank,
+            run,
+        )
+    return run
+
+
+def written(base: AnyPath | None, make: Callable[[AnyPath], P]) -> P | None:
+    """What *make* makes of it; `None` with a warning where that cannot be written."""
+    if base is None:
+        return None
+    try:
+        return make(base)
+    except OSError as error:
+        log.warning(
+            "trainperf: no run directory can be written (%s): there will be no records and "
+            "no report",
+            error,
+        )
+        return None

@@ -1,0 +1,143 @@
+"""Sink for Prometheus: the latest readings of each rank, served where a Prometheus server scrapes.
+
+Nothing is pushed: a reading is converted when somebody asks for it, on the server's own thread.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+
+from trainperf.core.errors import ConfigError
+from trainperf.core.steps.records import Row, RunInfo
+from trainperf.meters.fold import Reading
+from trainperf.recording.sinks.base import Sink
+
+
+PORT = 9464
+"""Usual port of exporters that are no server of their own."""
+
+_UNITS = {"s": "seconds", "B": "bytes", "J": "joules", "W": "watts", "Hz": "hertz"}
+_ENDINGS = {"s": "_s", "B": "_bytes", "1/s": "_per_s", "B/s": "_bytes_per_s"}
+
+
+class PrometheusSink(Sink):
+    """Serves readings at `http://ADDRESS:PORT/metrics` while the fit runs.
+
+    A gauge `trainperf_<reading>` in base units, e.g. `trainperf_step_seconds`, for each reading
+    that has a value now; `trainperf_steps_total` counts finished steps, and stands still where a
+    training hangs.  Readings are those of the last log interval, as in TensorBoard.
+
+    Args:
+        port: Of the first rank of a host; the host's next rank has the next port.  0 chooses a
+            free one, see `port` of the running sink.
+        address: Interface to listen on; the default is this machine only.  There is no password.
+        labels: Added to every metric, e.g. `{"job": "pretraining"}`; `rank` is always there.
+
+    Raises:
+        ConfigError: `prometheus-client` is not installed, or the port is none.
+    """
+
+    name = "Prometheus"
+
+    def __init__(
+        self,
+        port: int = PORT,
+        address: str = "127.0.0.1",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        if not 0 <= port < 2**16:
+            raise ConfigError(f"port={port}: must be between 0 and 65535")
+        self._client = _client()
+        self.port = port
+        """Where it is served, once the fit has begun."""
+        self._first_port = port
+        self._address = address
+        self._own_labels = dict(labels or {})
+        self._labels = dict[str, str]()
+        self._readings: Mapping[str, Reading] = {}
+        self._of_all_ranks: Mapping[str, Reading] = {}
+        self._steps = 0
+        self._stop: Callable[[], None] = _nothing
+
+    def begin(self, info: RunInfo) -> None:
+        """Listen; a port that is taken switches this sink off, and the log says so."""
+        self.close()
+        self._labels = {**self._own_labels, "rank": str(info.rank)}
+        self._readings, self._of_all_ranks, self._steps = {}, {}, 0
+        registry = self._client.CollectorRegistry()
+        registry.register(self)
+        on_host = int(info.hardware.get("local_world_size") or 1)
+        wanted = self._first_port and self._first_port + info.rank % on_host
+        server, thread = self._client.start_http_server(wanted, self._address, registry)
+        self.port = server.server_port
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join(1.0)
+
+        self._stop = stop
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """Count them."""
+        self._steps += len(rows)
+
+    def readings(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """Keep the latest."""
+        self._readings = dict(readings)
+
+    def all_ranks(self, step: int, readings: Mapping[str, Reading]) -> None:
+        """Keep the latest over all ranks, as `trainperf_all_ranks_<reading>`."""
+        self._of_all_ranks = dict(readings)
+
+    def close(self) -> None:
+        """Listen no more: a scraper then sees that the training is over."""
+        stop, self._stop = self._stop, _nothing
+        stop()
+
+    def collect(self) -> Iterator[object]:
+        """Metrics of this moment, as `prometheus_client` asks a collector for them."""
+        families = self._client.metrics_core
+        names = list(self._labels)
+        values = list(self._labels.values())
+        steps = families.CounterMetricFamily("trainperf_steps", "finished steps", labels=names)
+        steps.add_metric(values, self._steps)
+        yield steps
+        for prefix, readings in (
+            ("trainperf_", self._readings),
+            ("trainperf_all_ranks_", self._of_all_ranks),
+        ):
+            for name, reading in readings.items():
+                if reading.value is not None:
+                    about = reading.title or name.replace("_", " ")
+                    gauge = families.GaugeMetricFamily(
+                        prefix + metric_name(name, reading.unit), about, labels=names
+                    )
+                    gauge.add_metric(values, float(reading.value))
+                    yield gauge
+
+
+def metric_name(name: str, unit: str) -> str:
+    """A reading's name as Prometheus wants it, with its base unit in full at the end.
+
+    E.g. `step_s` is `step_seconds`, `samples_per_s` is `samples_per_second`.
+    """
+    ending = _ENDINGS.get(unit, "")
+    stem = name.removesuffix(ending) if ending else name
+    if unit in ("1/s", "B/s"):
+        return f"{stem}{'_bytes' if unit == 'B/s' else ''}_per_second"
+    whole = _UNITS.get(unit)
+    return name if whole is None else f"{stem}_{whole}"
+
+
+def _nothing() -> None:
+    """Not listening."""
+
+
+def _client() -> ModuleType:
+    try:
+        return import_module("prometheus_client")
+    except ImportError as error:
+        raise ConfigError(
+            "PrometheusSink needs prometheus-client: pip install 'trainperf[prometheus]'"
+        ) from error

@@ -1,0 +1,133 @@
+"""A bisection in words: the first slow state and what it costs, then what was measured."""
+
+from trainperf.comparison.bisection import Bisection, BisectionStep, PackageDifference, State
+from trainperf.core.formatting.escape import markdown as safe
+from trainperf.core.formatting.table import Table, markdown_table, text_table
+from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.wrap import WIDTH, wrapped
+from trainperf.reports.comparison import speed
+from trainperf.reports.layout.finding_view import NEXT
+
+
+_HASH = 10
+"""Letters of a commit's hash."""
+
+_HEAD = ("", "", "against good", "pairs")
+
+
+def answer(bisection: Bisection) -> str:
+    """What came of it, in a sentence."""
+    good, bad = (name_of(bisection, state) for state in (bisection.good, bisection.bad))
+    if bisection.end == "not slower":
+        return f"{bad} is not slower than {good}: {_measured(bisection.steps[0])}."
+    if bisection.end == "several":
+        names = ", ".join(name_of(bisection, state) for state in bisection.candidates)
+        number = len(bisection.candidates)
+        return f"The first slow {_noun(bisection)} is one of {number}: {names}."
+    first = bisection.first_slow
+    if first is None:
+        why = _why(bisection)
+        return f"Cannot tell which {_noun(bisection)} made {bad} slower than {good}: {why}."
+    cost = ""
+    if bisection.change is not None and bisection.verdict is not None:
+        cost = f": {bisection.verdict}, {speed(bisection.change)} as the one before it"
+    return f"{name_of(bisection, first)} is the first slow {_noun(bisection)}{cost}."
+
+
+def _why(bisection: Bisection) -> str:
+    if bisection.note:
+        return bisection.note
+    return _measured(bisection.steps[0]) if bisection.steps else "nothing was measured"
+
+
+def _noun(bisection: Bisection) -> str:
+    return "commit" if bisection.kind == "commits" else "package"
+
+
+def name_of(bisection: Bisection, state: State) -> str:
+    """E.g. `1f0c2d3e4a “Sort the batches”`, `torch 2.5.1 → 2.6.0`, `/envs/new/bin/python`."""
+    if bisection.kind == "commits":
+        return f"{state.id[:_HASH]} “{state.title}”"
+    return state.id if state in (bisection.good, bisection.bad) else state.title
+
+
+def step_sentence(bisection: Bisection, step: BisectionStep) -> str:
+    """E.g. `1f0c2d3e4a “Sort the batches”: slow, 0.668× as fast (95 % CI 0.65–0.69), 2 pairs`."""
+    pairs = f", {plural(step.pairs, 'pair')}" if step.pairs else ""
+    return f"{name_of(bisection, step.state)}: {step.pace}, {_measured(step)}{pairs}"
+
+
+def _measured(step: BisectionStep) -> str:
+    if step.speedup is None:
+        return step.reason or "not measured"
+    return speed(step.speedup) + (f"; {step.reason}" if step.reason else "")
+
+
+def notes(bisection: Bisection) -> list[str]:
+    """How it was judged, what else differs, and what to do now."""
+    sentences = []
+    if bisection.clock is not None and bisection.end != "not slower":
+        sentences.append(
+            f"judged by the {bisection.clock}, against {name_of(bisection, bisection.good)}: more "
+            f"than {share(bisection.limit or 0.0)} slower is slow"
+        )
+    if bisection.note and bisection.end == "several":
+        sentences.append(bisection.note)
+    if bisection.differences:
+        listed = ", ".join(map(_difference, bisection.differences))
+        sentences.append(f"{plural(len(bisection.differences), 'package')} differ: {listed}")
+    sentences += [
+        f"skipped: {name_of(bisection, step.state)}: {step.reason}"
+        for step in bisection.steps
+        if step.pace in ("broken", "cannot tell") and step.reason
+    ]
+    sentences += bisection.warnings
+    step = _next(bisection)
+    return [*sentences, *([f"{NEXT}: {step}"] if step else [])]
+
+
+def _difference(difference: PackageDifference) -> str:
+    absent = "not installed"
+    return f"{difference.name} {difference.good or absent} → {difference.bad or absent}"
+
+
+def _next(bisection: Bisection) -> str:
+    if bisection.kind == "commits" and bisection.first_slow is not None:
+        return f"git show {bisection.first_slow.id[:_HASH]}"
+    if bisection.end == "several" or (bisection.end == "cannot tell" and bisection.steps):
+        return "more pairs (--pairs), longer trainings (--to-the-end), or a quieter machine"
+    return ""
+
+
+def _table(bisection: Bisection) -> Table:
+    rows = tuple(
+        (
+            name_of(bisection, step.state),
+            step.pace,
+            speed(step.speedup) if step.speedup is not None else "",
+            str(step.pairs or ""),
+        )
+        for step in bisection.steps
+    )
+    return Table(head=_HEAD, rows=rows, words=2)
+
+
+def bisection_text(bisection: Bisection) -> str:
+    """For a terminal."""
+    lines = ["", *wrapped(answer(bisection), WIDTH, "  "), ""]
+    lines += [line for note in notes(bisection) for line in wrapped(note, WIDTH, "  - ")]
+    table = _table(bisection)
+    if table.rows:
+        lines += ["", *(f"  {line}" for line in text_table(table, WIDTH - 2))]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def bisection_markdown(bisection: Bisection) -> str:
+    """For issues and pull requests."""
+    table = _table(bisection)
+    blocks = [
+        f"**{safe(answer(bisection))}**",
+        "\n".join(f"- {safe(note)}" for note in notes(bisection)),
+        markdown_table(table) if table.rows else "",
+    ]
+    return "\n\n".join(block for block in blocks if block) + "\n"

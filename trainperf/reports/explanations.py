@@ -1,0 +1,369 @@
+"""Explanations of what reports name: findings, readings, checks, phases, gaps and trials.
+
+The text is that of the reference pages: the docstring of the rule, meter or check, where it is
+written once.
+"""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import cache
+from typing import Literal
+
+import msgspec
+from rich.text import Text
+
+from trainperf.analysis.doctor import CHECKS, title_of
+from trainperf.analysis.rules import RULES
+from trainperf.analysis.rules.gains import gain_table
+from trainperf.analysis.run.trial_offers import OFFERS, trials_of_finding
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.docstrings import CONFIRM, WRONG, documented
+from trainperf.core.errors import ConfigError
+from trainperf.core.findings import Finding
+from trainperf.core.formatting.escape import markdown as safe
+from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.wrap import WIDTH, wrapped
+from trainperf.core.phases import GAPS, PHASES, Gap, Phase
+from trainperf.core.readings import ALLREDUCE_SKEW_S, FLOPS_PER_S, HFU, MFU
+from trainperf.core.steps.records import FACTS
+from trainperf.meters import METERS, Meter
+from trainperf.meters.phases import PhaseTime
+from trainperf.reports.layout.finding_view import FindingRow
+from trainperf.reports.run.effort_view import answers
+from trainperf.traces.findings import TRACE_RULES
+
+
+Subject = Literal["finding", "trace_finding", "reading", "check", "phase", "gap", "trial"]
+
+_HEADINGS: dict[Subject, str] = {
+    "finding": "a finding of a run",
+    "trace_finding": "a finding of a trace",
+    "reading": "a reading",
+    "check": "a check of the doctor",
+    "phase": "a phase of a step",
+    "gap": "a gap between steps",
+    "trial": "a trial of trainperf try",
+}
+
+_TRIAL = documented(
+    """A change is switched on and off in blocks of steps of one training, in turns.
+
+    Wrong where: it acts only over an epoch, at a loader's start or in validation, which the blocks
+    do not contain.
+    To confirm: make the change; `trainperf prove` with the training before it and after it.
+    """
+)
+
+
+_DERIVED: dict[str, tuple[str, str, str]] = {
+    ALLREDUCE_SKEW_S: (
+        "s",
+        "lower",
+        """Median over steady steps of the largest skew at the all-reduce, in seconds.
+
+        The skew of a rank is what it waits there beyond the rank that comes last.
+
+        Wrong where: the ranks meet elsewhere first, e.g. in a reduced metric: the skew is there.
+        To confirm: `synchronisation` of the summary, point by point; `trainperf trace` of all.
+        """,
+    ),
+    FLOPS_PER_S: (
+        "1/s",
+        "higher",
+        """FLOPs of the audited step's contractions over the mean wall time of steady steps.
+
+        Of one device; what repeats forward work is not counted.  Needs an audited step
+        (`TrainPerf(audit_at=20)`) whose batch is within 10 % of the average size.
+
+        Wrong where: lengths differ: attention's FLOPs grow with their square; one step is counted.
+        To confirm: a formula of the model, e.g. 6 × parameters × tokens.
+        """,
+    ),
+    MFU: (
+        "1",
+        "higher",
+        """FLOPs per second over the chip's dense peak in the precision of the products.
+
+        The peak is from the table of chips, or measured where the table has no such chip.
+
+        Wrong where: the device clocks lower than its data sheet: the peak is out of reach then.
+        To confirm: the same step on its own, `trainperf.benchmark`; the formula of the model.
+        """,
+    ),
+    HFU: (
+        "1",
+        "higher",
+        """The same with the FLOPs that repeat forward work, as activation checkpointing does.
+
+        It says what the device does, `mfu` what of it trains.
+
+        Wrong where: as `mfu`; higher is no better where the extra work could be left out.
+        To confirm: `trainperf try --only no_checkpointing SCRIPT`.
+        """,
+    ),
+}
+"""Readings that stand on several records, which no meter makes: unit, what is better, meaning."""
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """What one name means."""
+
+    kind: Subject
+    id: str
+    means: str
+    """When a finding is made, what a reading or a phase is, what a check promises."""
+    measured: str = ""
+    """How it is measured or judged, and what it is not; of a finding also what bounds its gain."""
+    wrong: str = ""
+    """When not to believe it."""
+    confirm: str = ""
+    """What shows it by other means."""
+    unit: str = ""
+    """Of a reading, in SI; `1` is a pure number."""
+    better: str = ""
+    """Of a reading: `lower` or `higher`; empty where neither is."""
+    trials: tuple[str, ...] = ()
+    """Of a finding: built-in trials that measure its change or its bound, for `trainperf try
+    --only`; what is in capitals stands for a name or a number."""
+    usually: str = ""
+    """Of a finding: what its change saved in scripts in which it was made."""
+    answers: tuple[FindingRow, ...] = ()
+    """Of a finding of a given run, label and text: how much, how long, what return, what is better,
+    where the ceiling is and how far."""
+    rules: tuple[str, ...] = ()
+    """Of a trial: findings whose advice it is, or whose bound it measures."""
+    page: str
+    """Of the documentation, below `docs/`."""
+
+    @property
+    def prose(self) -> str:
+        """Meaning, method and limits as one text."""
+        limits = ((WRONG, self.wrong), (CONFIRM, self.confirm))
+        marked = [f"*{name}:* {text}" for name, text in limits if text]
+        return " ".join(filter(None, (self.means, self.measured, *marked)))
+
+
+@cache
+def explanations() -> tuple[Explanation, ...]:
+    """All of them; names are unique within a kind."""
+    return (
+        *(_rule("finding", rule.__name__, rule.__doc__) for rule in RULES),
+        *(_rule("trace_finding", rule.__name__, rule.__doc__) for rule in TRACE_RULES),
+        *map(_reading, METERS),
+        *derived_readings(),
+        *_checks(),
+        *_slots(),
+        *_trials(),
+    )
+
+
+def explained(name: str) -> tuple[Explanation, ...]:
+    """All that bears a name.
+
+    Raises:
+        ConfigError: Nothing does; the nearest names are in the message.
+    """
+    entries = tuple(entry for entry in explanations() if entry.id == name) or _family(name)
+    if entries:
+        return entries
+    names = sorted({entry.id for entry in explanations()})
+    near = get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), names, cutoff=0.5)
+    parts = [each for each in names if name in each and each not in near] if len(name) > 2 else []
+    nearest = ", ".join([*near, *parts][:5])
+    hint = f"did you mean {nearest}?" if nearest else "`trainperf explain` lists all names"
+    raise ConfigError(f"{name}: nothing is named so; {hint}")
+
+
+def _family(name: str) -> tuple[Explanation, ...]:
+    """The trial that a name such as `workers_2` is one of."""
+    ids = [offer.id for offer in OFFERS if offer.covers(name)]
+    return tuple(entry for entry in explanations() if entry.kind == "trial" and entry.id in ids)
+
+
+def derived_readings() -> Iterator[Explanation]:
+    """Those of several records."""
+    for name, (unit, better, docstring) in _DERIVED.items():
+        text = documented(docstring)
+        yield Explanation(
+            kind="reading",
+            id=name,
+            means=text.means,
+            measured=text.measured,
+            wrong=text.wrong,
+            confirm=text.confirm,
+            unit=unit,
+            better=better,
+            page="reference/readings.md",
+        )
+
+
+def _rule(kind: Subject, name: str, docstring: str | None) -> Explanation:
+    text = documented(docstring)
+    return Explanation(
+        kind=kind,
+        id=name,
+        means=text.means,
+        measured=text.measured,
+        wrong=text.wrong,
+        confirm=text.confirm,
+        trials=trials_of_finding(name),
+        usually=_usually(name) if kind == "finding" else "",
+        page="reference/findings.md",
+    )
+
+
+def _usually(rule: str) -> str:
+    """E.g. `workers: saves 76–94 % of the lost time (3 scripts)`."""
+    parts = []
+    for name, part in gain_table().rules.items():
+        of, _, change = name.partition(": ")
+        if of == rule:
+            saves = (
+                f"saves {share(part.low).removesuffix(' %')}–{share(part.high)} of the lost time"
+            )
+            how = f"{change}: {saves}" if change else saves
+            parts.append(f"{how} ({plural(part.scripts, 'script')})")
+    return "; ".join(parts)
+
+
+def explained_in_run(names: Sequence[str], summary: Summary) -> list[Explanation]:
+    """The findings of those names, with the answers for a run; without names all that it has.
+
+    Raises:
+        ConfigError: None of them is a finding, or the run has none.
+    """
+    findings = {finding.id: finding for finding in summary.findings}
+    named = [entry for name in names or findings for entry in explained(name)]
+    entries = [entry for entry in named if entry.kind == "finding"]
+    if not entries:
+        none = f"{', '.join(names)}: no finding" if names else "the run has no finding"
+        raise ConfigError(f"{none}; `trainperf explain` lists all names")
+    return [
+        msgspec.structs.replace(entry, answers=_answers(findings.get(entry.id), summary))
+        for entry in entries
+    ]
+
+
+def _answers(finding: Finding | None, summary: Summary) -> tuple[FindingRow, ...]:
+    rows = [] if finding is None else answers(summary, finding)
+    nothing = "not found" if finding is None else "nothing to change"
+    return tuple(rows) or (FindingRow("in this run", nothing),)
+
+
+def _reading(meter: Meter) -> Explanation:
+    text = documented(meter.__doc__)
+    page = "concepts/steps.md" if isinstance(meter, PhaseTime) else "reference/readings.md"
+    needs = [FACTS[fact].meaning.rstrip(".") for fact in meter.needs if fact in FACTS]
+    steps = f"Over {meter.scope.value} steps."
+    computed = f"From: {'; '.join(needs)}." if needs else ""
+    return Explanation(
+        kind="reading",
+        id=meter.name,
+        means=text.means,
+        measured=" ".join(filter(None, (text.measured, steps, computed))),
+        wrong=text.wrong,
+        confirm=text.confirm,
+        unit=meter.unit,
+        better=meter.better or "",
+        page=page,
+    )
+
+
+def _checks() -> Iterator[Explanation]:
+    for check in CHECKS:
+        text = documented(check.__doc__)
+        yield Explanation(
+            kind="check",
+            id=check.__name__,
+            means=f"{title_of(check)}.",
+            measured=text.measured,
+            wrong=text.wrong,
+            confirm=text.confirm,
+            page="reference/checks.md",
+        )
+
+
+def _slots() -> Iterator[Explanation]:
+    slots: tuple[Phase | Gap, ...] = (*PHASES, *GAPS)
+    for slot in slots:
+        is_phase = slot in PHASES
+        text = slot.about
+        yield Explanation(
+            kind="phase" if is_phase else "gap",
+            id=slot.label,
+            means=f"{'Host time' if is_phase else 'Wall time of no step:'} {text.means}.",
+            measured="Exclusive: what is nested in it pauses it; phases add up to the step."
+            if is_phase
+            else "Cut out of the steps; steps and gaps add up to the fit.",
+            wrong=text.wrong,
+            confirm=text.confirm,
+            page="concepts/steps.md",
+        )
+
+
+def _trials() -> Iterator[Explanation]:
+    for offer in OFFERS:
+        kind = "A change" if offer.kind == "change" else "A ceiling, no change to keep"
+        yield Explanation(
+            kind="trial",
+            id=offer.id,
+            means=f"{kind}: {offer.does}.",
+            measured=_TRIAL.means,
+            wrong=_TRIAL.wrong,
+            confirm=_TRIAL.confirm,
+            rules=offer.rules,
+            page="concepts/trials.md",
+        )
+
+
+def rows(entry: Explanation) -> list[tuple[str, str]]:
+    """Label and text, in the order of every renderer, without those that say nothing."""
+    better = f"; {entry.better} is better" if entry.better else ""
+    tries = " ".join(f"--only {trial}" for trial in entry.trials)
+    lines = (
+        ("means", entry.means),
+        ("unit", f"{entry.unit}{better}" if entry.unit else ""),
+        ("measured", entry.measured),
+        (WRONG.lower(), entry.wrong),
+        (CONFIRM.lower(), entry.confirm),
+        ("usually", entry.usually),
+        *((row.label, row.text) for row in entry.answers),
+        ("try", f"trainperf try {tries} SCRIPT" if tries else ""),
+        ("findings", ", ".join(entry.rules)),
+        ("page", f"docs/{entry.page}"),
+    )
+    return [(label, text) for label, text in lines if text]
+
+
+_LABEL = 13
+
+
+def lines(entries: Sequence[Explanation], width: int = WIDTH) -> list[Text]:
+    """For a terminal; styles are Rich's."""
+    out: list[Text] = []
+    for entry in entries:
+        out += [Text()] if out else []
+        out.append(Text(f"{entry.id} · {_HEADINGS[entry.kind]}", style="bold cyan"))
+        for label, text in rows(entry):
+            out += map(Text, wrapped(text, width, f"  {label:<{_LABEL}}"))
+    return out
+
+
+def explanations_markdown(entries: Sequence[Explanation]) -> str:
+    """For issues and pull requests."""
+    blocks = []
+    for entry in entries:
+        listed = [f"- **{label}**: {safe(text)}" for label, text in rows(entry)]
+        heading = f"### {safe(entry.id)} · {_HEADINGS[entry.kind]}"
+        blocks.append("\n".join([heading, "", *listed]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def index(width: int = WIDTH) -> list[Text]:
+    """All names, by kind."""
+    out = [Text("trainperf explain · names", style="bold cyan")]
+    for kind, heading in _HEADINGS.items():
+        names = [entry.id for entry in explanations() if entry.kind == kind]
+        out += [Text(), Text(f"  {heading}")]
+        out += map(Text, wrapped(", ".join(names), width, "    "))
+    return out

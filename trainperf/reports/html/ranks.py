@@ -1,0 +1,112 @@
+"""Ranks on the page: all of them at a glance, those that matter, and who was late when."""
+
+from collections.abc import Iterator
+
+from trainperf.analysis.summary.schema import Summary, SyncPoint
+from trainperf.core.formatting.html.figures import HeatLane, heat_lanes, keys
+from trainperf.core.formatting.html.markup import Markup, bullets, paragraph, table, tag, text
+from trainperf.core.formatting.units import duration, plural
+from trainperf.core.readings import ALLREDUCE_TAIL_S
+from trainperf.reports.html.components import heading, missing, shown
+from trainperf.reports.run.ranks_lost import of_job
+from trainperf.reports.run.ranks_view import HeatCell, LateTimeline, RanksView
+from trainperf.reports.run.run_view import RunView
+
+
+_POINTS = {"backward": "at the all-reduce, in backward", "loop": "before every fetch, in the loop"}
+
+
+_DEEPEST = 0.6
+"""Of a colour behind a figure, so that it can be read."""
+
+
+def ranks(summary: Summary, view: RunView) -> Markup:
+    """What each rank does and waits for; for a single rank why there is nothing."""
+    if len(summary.run.ranks) < 2 and summary.run.world_size < 2:
+        return paragraph("One rank: no waiting for other ranks.", "soft")
+    why = summary.readings[ALLREDUCE_TAIL_S].reason or "not measured in this run"
+    nothing = "" if summary.synchronisation else missing([("All-reduce tail", why)])
+    return Markup(
+        bullets([*view.late, *view.ranks_lost])
+        + "".join(map(_point, summary.synchronisation))
+        + nothing
+        + ("" if view.rank_map is None else _map(summary, view.rank_map))
+        + "".join(map(shown, of_job(summary)))
+    )
+
+
+def _point(point: SyncPoint) -> Markup:
+    where = _POINTS.get(point.point, f"at {point.point}")
+    # Elsewhere a phase's own work is in the least time that any rank spends there.
+    least = "waits" if point.point in _POINTS else "spends"
+    what = " for the transfer" if point.point in _POINTS else " there, waiting or not"
+    return paragraph(
+        f"Wait {where}: every rank {least} {duration(point.transfer_s)}{what}; the first "
+        f"to arrive waits another {duration(point.lost_s)} for the last, on average over "
+        f"{plural(point.n, 'steady step')}."
+    )
+
+
+def _map(summary: Summary, view: RanksView) -> Markup:
+    overview = list(_overview(view))
+    every = plural(len(summary.run.ranks), "rank")
+    title = "The ranks that differ most" if view.groups else "A steady step, rank by rank"
+    rows = [(row.label, *map(_cell, row.cells)) for row in view.ranks]
+    colours = keys([("more than the typical rank", "hot"), ("waits longer", "waits")])
+    return Markup(
+        (heading(f"All {every}") + heat_lanes(overview, f"{every} at a glance") if overview else "")
+        + (colours if overview else "")
+        + heading(title)
+        + table(("rank", *view.columns), [("typical", *view.typical), *rows])
+        + paragraph(
+            ". ".join(note[:1].upper() + note[1:] for note in view.notes) + ".", "soft small"
+        )
+        + "".join(map(_timeline, view.timelines))
+    )
+
+
+def _overview(view: RanksView) -> Iterator[HeatLane]:
+    """A row per figure, a cell per group of neighbours: the largest among them."""
+    for place, name in enumerate(view.columns):
+        cells = [group.cells[place] for group in view.groups]
+        hints = [
+            f"ranks {group.label}: {name} up to {cell.value} (rank {cell.rank:,})"
+            for group, cell in zip(view.groups, cells, strict=True)
+        ]
+        if cells:
+            yield HeatLane(
+                name=name,
+                kind="waits" if cells[0].waits else "hot",
+                cells=tuple((cell.heat, hint) for cell, hint in zip(cells, hints, strict=True)),
+            )
+
+
+def _cell(cell: HeatCell) -> Markup | str:
+    if not cell.heat:
+        return cell.value
+    colour = f"var(--{'accent' if cell.waits else 'bad'}) {cell.heat * _DEEPEST:.0%}"
+    style = f"background:color-mix(in srgb, {colour}, transparent)"
+    return Markup(f'<span class="heat" style="{style}">{text(cell.value)}</span>')
+
+
+def _timeline(timeline: LateTimeline) -> Markup:
+    lanes = [
+        HeatLane(
+            name=f"{row.label} {row.total}",
+            kind="hot",
+            cells=tuple(
+                (share, f"{row.label}: late in {share:.0%} of {steps}")
+                for share, steps in zip(row.shares, timeline.steps, strict=True)
+            ),
+        )
+        for row in timeline.rows
+    ]
+    caption = (
+        f"{timeline.span[:1].upper()}{timeline.span[1:]}: the share of them in which it was late."
+    )
+    return tag(
+        "div",
+        heading(timeline.title),
+        heat_lanes(lanes, timeline.title),
+        paragraph(caption, "soft small"),
+    )

@@ -1,0 +1,104 @@
+"""Display of a run and of a comparison in a notebook, in the look of the report's page.
+
+    from trainperf.reports.notebook import compare, report
+
+    report("runs/a")
+    compare("runs/before", "runs/after")
+
+The last value of a cell is shown; `print` shows the text of the command of that name.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.run.joining import joined
+from trainperf.analysis.summarize import summarize
+from trainperf.analysis.summary.schema import Summary
+from trainperf.comparison import compare as comparing
+from trainperf.comparison.clocks import decision_of
+from trainperf.comparison.results import Comparison
+from trainperf.core.errors import ConfigError
+from trainperf.core.formatting.html.markup import fragment, section
+from trainperf.core.places import RemotePath, path_of
+from trainperf.reports.comparison import comparison_text
+from trainperf.reports.html.compare import Pair, read, sections
+from trainperf.reports.html.run import breakdown, findings, first, fit
+from trainperf.reports.html.tried import tried
+from trainperf.reports.run import text
+from trainperf.reports.run.run_view import run_view
+
+
+Place = str | Path | RemotePath
+
+
+class RunReport:
+    """A run, shown by a notebook as the top of its `report.html`."""
+
+    def __init__(self, summary: Summary) -> None:
+        self.summary = summary
+
+    def __repr__(self) -> str:
+        return text.render(self.summary)
+
+    def _repr_html_(self) -> str:
+        view, running = run_view(self.summary), self.summary.run.state == "running"
+        return fragment(
+            first(view),
+            section("Where a step goes", breakdown(view)),
+            section("What to change", findings(view)),
+            section("What was tried", tried(self.summary.trials, running=running)),
+            section("The whole fit", fit(view)),
+        )
+
+
+class ComparisonReport:
+    """Two sides of a comparison, shown by a notebook as the page of `trainperf compare`."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+
+    @property
+    def comparison(self) -> Comparison:
+        """Verdict, intervals and readings."""
+        return self._pair.comparison
+
+    def __repr__(self) -> str:
+        return comparison_text([self.comparison])
+
+    def _repr_html_(self) -> str:
+        return fragment(*sections(self._pair))
+
+
+def report(*runs: Place) -> RunReport:
+    """Read a run, by path or URL; several are the restarts of one job, as for `trainperf report`.
+
+    Raises:
+        RunError: There is no run.
+        ConfigError: No run was given.
+    """
+    if not runs:
+        raise ConfigError('no run: give its directory, as in report("runs/a")')
+    opened = [Run.open(path_of(run)) for run in runs]
+    run = opened[0] if len(opened) == 1 else joined(opened, None)
+    return RunReport(summarize(run, now_s=datetime.now(tz=timezone.utc).timestamp()))
+
+
+def compare(before: Place | Sequence[Place], after: Place | Sequence[Place]) -> ComparisonReport:
+    """Compare two runs, or the repeats of each, as `trainperf compare` does by default.
+
+    Raises:
+        RunError: There is no run.
+    """
+    sides = read([_repeats(before), _repeats(after)])
+    comparison = comparing.compare(sides[0].runs, sides[1].runs)
+    decided = replace(comparison, decision=decision_of(comparison))
+    return ComparisonReport(Pair(comparison=decided, before=sides[0], after=sides[1]))
+
+
+def _repeats(side: Place | Sequence[Place]) -> list[Run]:
+    runs = [side] if isinstance(side, str | Path | RemotePath) else side
+    return [Run.open(path_of(run)) for run in runs]

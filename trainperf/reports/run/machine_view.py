@@ -1,0 +1,191 @@
+"""The machine beside the loop, in words: its numbers, its table, and what the run cost."""
+
+from collections.abc import Iterable, Iterator
+
+from trainperf.analysis.summary.cost import Cost, cost_of_energy, cost_of_time
+from trainperf.analysis.summary.machine_facts import CauseFacts, DeviceFacts, HostFacts
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.formatting.escape import plain
+from trainperf.core.formatting.table import UNKNOWN, Table
+from trainperf.core.formatting.units import count, fine_share, plural, rate, share, size
+from trainperf.reports.run.rows import NamedValue
+
+
+_MOST_HOSTS = 8
+"""That have rows of their own."""
+_MOST_WINDOWS = 8
+"""Stretches that are listed."""
+_ROWS: tuple[tuple[str, str, str], ...] = (
+    ("cpu_busy", "CPUs busy", "number"),
+    ("cpu_own", "of them with this training", "number"),
+    ("others_cpus", "with others", "number"),
+    ("waited", "training thread without a CPU", "share"),
+    ("cpu_pressure", "some task waits for a CPU", "share"),
+    ("memory_pressure", "some task waits for memory", "share"),
+    ("io_pressure", "some task waits for a disk", "share"),
+    ("memory_free", "memory free", "bytes"),
+    ("swapped", "swapped", "rate"),
+    ("disk_read", "read from disks", "rate"),
+    ("disk_written", "written to disks", "rate"),
+    ("net_received", "received", "rate"),
+    ("net_sent", "sent", "rate"),
+)
+"""Column of the host, its label, and its kind."""
+
+
+def joules(amount: float) -> str:
+    """E.g. `37.2 J`, `1.20 MJ`."""
+    for unit, name in ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"), (1.0, "J")):
+        if amount >= unit:
+            return f"{count(amount / unit)} {name}"
+    return f"{count(amount * 1e3)} mJ"
+
+
+def energy_facts(summary: Summary) -> list[NamedValue]:
+    """Power, energy and cost, as far as they are known."""
+    energy = None if summary.machine is None else summary.machine.energy
+    facts = []
+    if energy is not None:
+        facts.append(NamedValue(name="power", value=f"{energy.mean_w:,.0f} W"))
+        per = [f"{joules(energy.step_j)}/step"] if energy.step_j else []
+        per += [f"{joules(energy.token_j)}/token"] if energy.token_j else []
+        facts += [NamedValue(name="energy", value=", ".join(per))] if per else []
+    for what, cost in (("cost", cost_of_time(summary)), ("electricity", cost_of_energy(summary))):
+        if cost is not None:
+            facts.append(NamedValue(name=what, value=_cost(cost)))
+    return facts
+
+
+def _cost(cost: Cost) -> str:
+    parts = {"the fit": cost.fit, "1,000 steps": cost.steps, "1M tokens": cost.tokens}
+    each = [f"{_price(price)} for {what}" for what, price in parts.items() if price is not None]
+    return ", ".join(each)
+
+
+def _price(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.3g}"
+
+
+def machine_line(summary: Summary) -> str:
+    """What the machines do, over all hosts and devices; empty without samples."""
+    hosts = () if summary.machine is None else summary.machine.hosts
+    devices = [device for host in hosts for device in host.devices]
+    means = [host.means for host in hosts]
+    parts = {
+        "CPUs busy": _span([each.get("cpu_busy") for each in means], "{:.2f}"),
+        "with others": _span([each.get("others_cpus") for each in means], "{:.2f}"),
+        "memory free": _sizes([each.get("memory_free") for each in means]),
+        "GPU clock": _span([device.sm_mhz for device in devices], "{:,.0f}", " MHz"),
+        "power": _span([device.power_w for device in devices], "{:.0f}", " W"),
+        "temperature": _span([device.celsius for device in devices], "{:.0f}", " °C"),
+    }
+    number = f"{plural(len(hosts), 'host')}: " if len(hosts) > 1 else ""
+    return number + " · ".join(f"{name} {value}" for name, value in parts.items() if value)
+
+
+def _span(values: Iterable[float | None], form: str, unit: str = "") -> str:
+    """The least and the most of what is known, once where both read the same."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return ""
+    ends = dict.fromkeys(form.format(end) for end in (min(present), max(present)))
+    return "–".join(ends) + unit
+
+
+def _sizes(values: Iterable[float | None]) -> str:
+    present = [value for value in values if value is not None]
+    return "–".join(dict.fromkeys(map(size, (min(present), max(present))))) if present else ""
+
+
+def of_machine(summary: Summary) -> list[Table]:
+    """What the devices and hosts did, and which steps that made slower; empty without samples."""
+    machine = summary.machine
+    if machine is None:
+        return []
+    several = len(machine.hosts) > 1
+    rows = [
+        (f"{plain(host.host)}: {label}" if several else label, *values)
+        for host in machine.hosts[:_MOST_HOSTS]
+        for label, *values in _host_rows(host)
+    ]
+    beside = Table(
+        title="The machine beside the loop",
+        head=("", "mean", "worst"),
+        rows=tuple(rows),
+        notes=tuple(_notes(summary)),
+    )
+    stretches = [row for cause in machine.causes for row in _stretches(cause)]
+    if not stretches:
+        return [beside]
+    slower = Table(
+        title="When something else was going on",
+        head=("steps", "what", "slower by"),
+        rows=tuple(stretches[:_MOST_WINDOWS]),
+        words=2,
+        notes=("against the median of steps outside of all such stretches",),
+    )
+    return [beside, slower]
+
+
+def _host_rows(host: HostFacts) -> Iterator[tuple[str, str, str]]:
+    for place, device in enumerate(host.devices):
+        name = f"GPU {place}" if len(host.devices) > 1 else "GPU"
+        yield from ((f"{name} {label}", mean, worst) for label, mean, worst in _device_rows(device))
+    for column, label, kind in _ROWS:
+        if column in host.means and (host.worst[column] or kind in ("number", "share")):
+            yield label, _worded(host.means[column], kind), _worded(host.worst[column], kind)
+
+
+def _device_rows(device: DeviceFacts) -> Iterator[tuple[str, str, str]]:
+    if device.sm_mhz is not None and device.least_mhz is not None:
+        yield "clock", f"{device.sm_mhz:,.0f} MHz", f"{device.least_mhz:,.0f} MHz"
+    if device.power_w is not None:
+        yield "power", f"{device.power_w:.0f} W", UNKNOWN
+    if device.celsius is not None and device.hottest is not None:
+        yield "temperature", f"{device.celsius:.0f} °C", f"{device.hottest:.0f} °C"
+    if device.busy is not None:
+        yield "busy", share(device.busy), UNKNOWN
+    for reason, fraction in device.throttled.items():
+        yield f"clock lowered: {reason}", share(fraction), UNKNOWN
+
+
+def _worded(value: float, kind: str) -> str:
+    if kind == "share":
+        return fine_share(value)
+    if kind == "bytes":
+        return size(value)
+    return rate(value) if kind == "rate" else f"{value:.2f}"
+
+
+def _notes(summary: Summary) -> Iterator[str]:
+    machine = summary.machine
+    if machine is None:
+        return
+    for host in machine.hosts[:1]:
+        cpus = f", {host.cpus} CPUs" if host.cpus else ""
+        cost = (
+            f"; sampling took {fine_share(host.sampler_cpus)} of a CPU" if host.sampler_cpus else ""
+        )
+        yield f"{plural(host.samples, 'sample')} on {plain(host.host)}{cpus}{cost}"
+        for device in host.devices:
+            limits = [f"{device.most_mhz:,.0f} MHz at most"] if device.most_mhz else []
+            limits += [f"power limit {device.limit_w:.0f} W"] if device.limit_w else []
+            yield ", ".join([plain(device.name), *limits])
+        for why in dict.fromkeys(host.reasons.values()):
+            yield f"not sampled: {plain(why)}"
+    if len(machine.hosts) > _MOST_HOSTS:
+        yield f"{len(machine.hosts) - _MOST_HOSTS} further hosts are in summary.json"
+    if machine.energy is not None:
+        how = "counted by the devices" if machine.energy.counted else "power over time"
+        yield f"energy {joules(machine.energy.joules)} in all, {how}; of the boards alone"
+
+
+def _stretches(cause: CauseFacts) -> Iterator[tuple[str, str, str]]:
+    device = f" (GPU {cause.device})" if cause.device is not None else ""
+    who = f": {', '.join(map(plain, cause.who))}" if cause.who else ""
+    for window in sorted(cause.windows, key=lambda window: -window.seconds):
+        yield (
+            f"{window.first_step:,}–{window.last_step:,}",
+            f"{cause.cause}{device}{who}",
+            UNKNOWN if window.slower is None else share(window.slower),
+        )

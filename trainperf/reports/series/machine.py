@@ -1,0 +1,126 @@
+"""Charts of the machine beside the loop: what it did at each step, over all hosts and devices.
+
+A step has the value that was sampled around its middle.  Of several devices the lowest clock and
+the highest temperature are drawn, and the power of all; of several hosts the one that is worst off.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from trainperf.analysis.run.machine import MachineSeries
+from trainperf.analysis.run.replay import Replay
+from trainperf.analysis.summary.machine_causes import others_cpus
+from trainperf.analysis.summary.schema import Summary
+from trainperf.core.steps.block import Column, StepBlock
+from trainperf.reports.series.charts import Chart, mean_line
+from trainperf.reports.series.columns import Groups
+
+
+_CHARTS = (
+    (
+        "machine_clock",
+        "GPU clock",
+        "Of the multiprocessors, MHz; of several GPUs the lowest.",
+        "",
+        {"sm_mhz": "MHz"},
+    ),
+    (
+        "machine_heat",
+        "GPU temperature",
+        "Degrees Celsius; of several GPUs the hottest.",
+        "",
+        {"celsius": "°C"},
+    ),
+    ("machine_power", "GPU power", "Of all sampled GPUs, watts.", "", {"power_w": "W"}),
+    (
+        "machine_cpus",
+        "CPUs busy",
+        "Of the host, with this training and with others.",
+        "",
+        {"cpu_own": "this training", "others_cpus": "others"},
+    ),
+    (
+        "machine_waits",
+        "Waiting on the host",
+        "Share of the time in which the training thread had no CPU, or some task waited.",
+        "1",
+        {
+            "waited": "training thread without a CPU",
+            "memory_pressure": "some task waits for memory",
+            "io_pressure": "some task waits for a disk",
+        },
+    ),
+)
+"""Key, title, what is drawn, unit, and the columns with their labels."""
+
+MACHINE_KEYS = frozenset(key for key, *_ in _CHARTS)
+_OF_DEVICES: dict[str, Callable[[list[Column]], Column]] = {
+    "sm_mhz": np.fmin.reduce,
+    "celsius": np.fmax.reduce,
+    "power_w": lambda columns: np.sum(columns, axis=0),
+}
+_OF_HOSTS = ("cpu_own", "others_cpus", "waited", "memory_pressure", "io_pressure")
+
+
+class MachineTracks:
+    """What the machine did at each step, as columns for `SeriesFold`.
+
+    Args:
+        replay: The pass that the steps come from: it knows their attempt.
+    """
+
+    def __init__(self, replay: Replay) -> None:
+        self._series, _ = replay.machines
+        self._replay = replay
+        self._restarts, self._last_ns = 0, -np.inf
+
+    def columns(self, block: StepBlock) -> dict[str, Column]:
+        """Values at these steps, NaN where nothing was sampled."""
+        # Of many ranks the steps come from elsewhere: their times begin anew with an attempt.
+        self._restarts += int(block.start_ns[0] < self._last_ns)
+        self._last_ns = float(block.start_ns[-1])
+        attempt = max(self._replay.attempt, self._restarts)
+        present = [each for each in self._series if each.attempt == attempt]
+        if not present:
+            return {}
+        middle = block.start_ns + block.wall_ns / 2
+        columns: dict[str, Column] = {}
+        for name in _OF_HOSTS:
+            each = [_at(middle, series, _host(series, name)) for series in present]
+            columns[f"machine:{name}"] = np.fmax.reduce(each)
+        for name, combined in _OF_DEVICES.items():
+            of_devices = [
+                _at(middle, series, series.device(device, name))
+                for series in present
+                for device in range(len(series.header.devices))
+            ]
+            if of_devices:
+                columns[f"machine:{name}"] = combined(of_devices)
+        return columns
+
+
+def machine_charts(groups: Groups, summary: Summary) -> Iterable[Chart]:
+    """Those for which something was sampled; none of a run without a machine."""
+    if summary.machine is None:
+        return
+    for key, title, what, unit, columns in _CHARTS:
+        lines = [
+            line
+            for name, label in columns.items()
+            if (line := mean_line(groups, f"machine:{name}", label, spread=False)) is not None
+        ]
+        if lines:
+            yield Chart(key=key, title=title, what=what, unit=unit, lines=lines)
+
+
+def _host(series: MachineSeries, name: str) -> Column:
+    return others_cpus(series) if name == "others_cpus" else series.column(name)
+
+
+def _at(moments_ns: Column, series: MachineSeries, values: Column) -> Column:
+    there = ~np.isnan(values)
+    if not there.any():
+        return np.full(len(moments_ns), np.nan)
+    sampled = series.at_ns[there]
+    return np.interp(moments_ns, sampled, values[there], left=np.nan, right=np.nan)

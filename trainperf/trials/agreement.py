@@ -1,0 +1,66 @@
+"""Agreement of ranks on what they decide trials by, over their store and without a collective.
+
+A rank whose trials were switched off would not enter a collective: the others would hang in it, or
+it would be matched with one of the training's own.  Over the store a rank that does not answer ends
+the trials of the others, and their training goes on.
+"""
+
+import time
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+
+from trainperf.core.machine.clocks import monotonic_ns
+
+
+PATIENCE_NS = 600_000_000_000
+"""How long the slowest rank may take, e.g. if it alone writes a checkpoint between two steps."""
+
+_POLL_S = 0.001
+
+
+class RanksApartError(Exception):
+    """A rank has not answered: it may have no trials any more."""
+
+
+class Agreement:
+    """Exchanges values with the other ranks, the k-th of this rank with their k-th.
+
+    Args:
+        store: Where all ranks meet.
+        rank: Of this process.
+        ranks: How many there are.
+        patience_ns: How long an answer may take.
+    """
+
+    def __init__(
+        self, store: c10d.Store, rank: int, ranks: int, patience_ns: int = PATIENCE_NS
+    ) -> None:
+        self._store, self._rank, self._ranks = store, rank, ranks
+        self._patience_ns = patience_ns
+        self._fit = store.add(f"trainperf/trials/{rank}", 1)
+        self._number = 0
+
+    @classmethod
+    def of_job(cls) -> "Agreement":
+        """Of the ranks of the process group."""
+        store = c10d._get_default_store()  # noqa: SLF001 there is no public way
+        return cls(store, dist.get_rank(), dist.get_world_size())
+
+    def largest(self, value: float) -> float:
+        """The largest of a value over all ranks.
+
+        Raises:
+            RanksApartError: A rank has not answered in time.
+        """
+        self._number += 1
+        place = f"trainperf/agreed/{self._fit}/{self._number}"
+        self._store.set(f"{place}/{self._rank}", repr(value))
+        answers = [f"{place}/{rank}" for rank in range(self._ranks)]
+        deadline_ns = monotonic_ns() + self._patience_ns
+        while not self._store.check(answers):
+            if monotonic_ns() > deadline_ns:
+                missing = [rank for rank, key in enumerate(answers) if not self._store.check([key])]
+                raise RanksApartError(f"no answer from rank {', '.join(map(str, missing))}")
+            time.sleep(_POLL_S)
+        return max(float(self._store.get(key)) for key in answers)
