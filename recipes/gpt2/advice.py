@@ -12,20 +12,18 @@ from typing import Literal
 import msgspec
 
 from recipes.gpt2.stages import Stage
-from trainperf.analysis.rules.base import REFILL_S, Evidence, warm_bound
+from trainperf.analysis.rules.base import Evidence, warm_bound
 from trainperf.analysis.summary.schema import Summary
-from trainperf.core.findings import CAUTION, LIMITS, Finding, amdahl
+from trainperf.core.findings import LIMITS, Finding, amdahl
 from trainperf.core.formatting.units import share
-from trainperf.core.readings import (
-    DATA_WAIT_FRACTION,
-    PHASE_BACKWARD_S,
-    PHASE_FORWARD_S,
-    STEP_MEAN_S,
-)
 
 
 WORTH = 1.03
 """Gain that is worth a stage."""
+
+LEAST_SAVED = 1 / 3
+"""Part of what a finding says is lost that its change saves at least: in 19 of 20 scripts of the
+corpus it did, none of which is a walkthrough (docs/research/walkthrough.md)."""
 
 Source = Literal["trial", "report", "silence"]
 """Where an expectation comes from; the last: no finding is about the change."""
@@ -116,39 +114,14 @@ def _advised(evidence: Evidence, stages: Sequence[Stage]) -> Iterator[Advice]:
                 )
 
 
-_HANDED_ON = 2.0
-"""Callbacks that log hand their values to a thread of Python (TensorBoard's writer), which keeps
-the interpreter from the training for as long again at most."""
-
-
 def _expected(finding: Finding, summary: Summary) -> tuple[float | None, float | None]:
-    """From half of what is lost, as findings are ranked, to all of it with caches that stay warm.
-
-    Padding: the report's bound is that of a batch filled up with more documents.  Here an update
-    keeps its documents, so only forward and backward get shorter.
-    """
+    """From a third of what is lost to all of it with warm caches."""
     lost = finding.fraction
     if lost is None:
         return None, None
-    if finding.id == "padding":
-        lost *= _passes_fraction(summary)
-    most = msgspec.structs.replace(finding, fraction=lost, gain_upper_bound=amdahl(lost))
-    bounds = [warm_bound(most, summary).gain_upper_bound]
-    if finding.id == "callbacks":
-        twice = _HANDED_ON * lost + REFILL_S / (summary.value(STEP_MEAN_S) or 1.0)
-        bounds.append(amdahl(min(twice, 0.9)))
-    else:
-        bounds.append(finding.gain_upper_bound if finding.id != "padding" else None)
-    return amdahl(CAUTION * lost), max(filter(None, bounds), default=None)
-
-
-def _passes_fraction(summary: Summary) -> float:
-    """Share of forward and backward in what is not waited; 1 where they were not told apart."""
-    step_s = summary.value(STEP_MEAN_S)
-    passes = [summary.value(name) for name in (PHASE_FORWARD_S, PHASE_BACKWARD_S)]
-    if not step_s or None in passes:
-        return 1.0
-    return sum(filter(None, passes)) / step_s / (1 - (summary.value(DATA_WAIT_FRACTION) or 0.0))
+    most = msgspec.structs.replace(finding, gain_upper_bound=amdahl(lost))
+    bounds = [warm_bound(most, summary).gain_upper_bound, finding.gain_upper_bound]
+    return amdahl(LEAST_SAVED * lost), max(filter(None, bounds), default=None)
 
 
 def _middle(advice: Advice) -> float:

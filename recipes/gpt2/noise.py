@@ -1,14 +1,26 @@
-"""The gains that this machine can show, by the noise that the first stage measured."""
+"""Noise of this machine: the gains that it can show, and how a gain is read in its runs."""
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import NormalDist, mean
 
 from recipes.gpt2.outcomes import StageOutcome
+from trainperf.comparison.compared_run import read_run
 from trainperf.core.formatting.units import share, times
-from trainperf.core.stats.sequential import Looks, pairs_to_decide
+from trainperf.core.readings import STEP_MEAN_S
+from trainperf.core.stats.sequential import (
+    ASSUMED_SPREAD,
+    Looks,
+    pairs_to_decide,
+    reach_in_spreads,
+)
 
 
 SHOWN = 1.10
 """A gain that the pairs planned must be able to show; else the machine is too noisy for them."""
+
+_QUANTILE = NormalDist().inv_cdf(0.975)
 
 _GAINS = tuple(1 + percent / 100 for percent in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 100))
 
@@ -49,3 +61,42 @@ def warning(outcome: StageOutcome, least: float, planned: int, allowed: tuple[in
         f"{pairs} pairs per stage, and only stages that are expected to bring {times(shown)} or "
         "more. For all stages: a quiet machine, or more time (--minutes)."
     )
+
+
+def pair_spread(outcomes: Sequence[StageOutcome], out: Path) -> float:
+    """Standard deviation of the log ratio of two runs in turns, as known before the next stage.
+
+    From the stages so far, pooled; before the first of them what `prove` assumes of two processes,
+    and what the mean step of the baseline scatters.
+
+    Args:
+        outcomes: Of all stages so far.
+        out: Folder of the walkthrough.
+    """
+    noises = [each.noise for each in outcomes if each.noise is not None]
+    if noises:
+        return math.sqrt(2 * mean(noise**2 for noise in noises))
+    runs = [read_run(out / each.runs[0]) for each in outcomes if each.status == "baseline"]
+    sampled = [run.estimates[STEP_MEAN_S].sampling for run in runs if STEP_MEAN_S in run.estimates]
+    return math.sqrt(ASSUMED_SPREAD**2 + 2 * sum(sampled))
+
+
+def as_measured(gain: float, spread: float, looks: Looks) -> tuple[float, float]:
+    """Between which figures 95 % of measurements of a true *gain* lie.
+
+    They are means of as many pairs as it takes to show one: of few where the gain is large, or the
+    first ones are lucky.  Up to a spread of 5 % it is 90 % at least.
+
+    Args:
+        gain: Times faster.
+        spread: Standard deviation of the log ratio of a pair.
+        looks: The plan.
+    """
+    reaches = {pairs: _QUANTILE * spread / math.sqrt(pairs) for pairs in range(1, looks.most + 1)}
+    enough = (
+        reach
+        for pairs, reach in reaches.items()
+        if abs(math.log(gain)) + reach > reach_in_spreads(pairs, looks) * spread
+    )
+    factor = math.exp(next(enough, reaches[looks.most]))
+    return gain / factor, gain * factor

@@ -39,10 +39,15 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     """The finding's words about this change, or that there is none."""
     where: str = ""
     """`file:line` of the code that the finding is about."""
+    expected: tuple[float | None, float | None] = (None, None)
+    """Least and largest gain expected; `None` where it may as well slow the training, and where no
+    bound is known."""
+    spread: float | None = None
+    """Standard deviation of the log ratio of a pair of runs, as known then."""
     low: float | None = None
-    """Least gain expected; `None`: it may as well slow the training."""
+    """Least gain that is expected to be measured: the least one, less what runs scatter."""
     high: float | None = None
-    """Largest gain expected; `None` where no bound is known."""
+    """Largest gain that is expected to be measured."""
     source: Source
     """Where the expectation comes from."""
     at_most: float | None = None

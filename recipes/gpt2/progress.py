@@ -6,7 +6,7 @@ from textwrap import fill
 from recipes.gpt2.outcomes import Prediction, StageOutcome
 from recipes.gpt2.text import DocumentSpan
 from recipes.gpt2.train import Recipe
-from trainperf.core.formatting.units import times
+from trainperf.core.formatting.units import share, times
 
 
 WIDTH = 98
@@ -59,17 +59,25 @@ def advice(prediction: Prediction) -> str:
 
 
 BASES = {
-    "trial": "a trial of it in this training",
-    "report": "from half of what the finding says is lost to all of it, with warm caches",
+    "trial": "the interval of a trial of it in this training",
+    "report": "from a third of what the finding says is lost to all of it with warm caches",
     "silence": "the report has no finding about it",
 }
 
 
 def expectation(prediction: Prediction) -> str:
-    """The range that the gain is expected in, and its basis."""
+    """The range that the measured gain is expected in, and its basis."""
     if prediction.high is None:
         return f"no range: {prediction.why}"
-    return f"{expected(prediction)}: {BASES[prediction.source]}"
+    basis = f"{expected(prediction)}: {_gain(*prediction.expected)}{BASES[prediction.source]}"
+    if prediction.spread is None:
+        return basis
+    return f"{basis}, and what runs in turns scatter ({share(prediction.spread)} a pair)"
+
+
+def _gain(low: float | None, high: float | None) -> str:
+    """What is expected before runs scatter."""
+    return "" if low is None or high is None else f"a gain of {_range(low, high)}, "
 
 
 def expected(prediction: Prediction) -> str:
@@ -78,7 +86,11 @@ def expected(prediction: Prediction) -> str:
         return "–"
     if prediction.low is None:
         return f"≤ {times(prediction.high)}"
-    return f"{times(prediction.low).removesuffix('×')}–{times(prediction.high)}"
+    return _range(prediction.low, prediction.high)
+
+
+def _range(low: float, high: float) -> str:
+    return f"{times(low).removesuffix('×')}–{times(high)}"
 
 
 def verdict(tried: StageOutcome) -> str:

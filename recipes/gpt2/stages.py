@@ -181,6 +181,22 @@ class Stage:
         return finding.id in self.findings and self.words in finding.action
 
 
+def _rarer(what: str, reason: str, *, finding: str) -> Stage:
+    """The stage in which *what* is made every 50th step, where it is made at all."""
+    setting = f"{what}_every"
+    return Stage(
+        name=what,
+        change=f"{what} every 50th step",
+        reason=reason,
+        apply=lambda kept: replace(
+            kept,
+            **{setting: 50 if getattr(kept, setting) else 0},  # type: ignore[arg-type] # a field
+        ),
+        bound=bounds.of_product(finding, otherwise=bounds.little),
+        findings=(finding,),
+    )
+
+
 STAGES: tuple[Stage, ...] = (
     Stage(
         name="baseline",
@@ -188,13 +204,10 @@ STAGES: tuple[Stage, ...] = (
         reason="one document per row, read and tokenised when it is asked for, fp32, eager "
         "attention; the small model also has what beginners compute and log in every step",
     ),
-    Stage(
-        name="histograms",
-        change="histograms every 50th step",
-        reason="a histogram of every weight and gradient reads them all and writes them to a file",
-        apply=lambda kept: replace(kept, histograms_every=50 if kept.histograms_every else 0),
-        bound=bounds.of_product("callbacks", otherwise=bounds.little),
-        findings=("callbacks",),
+    _rarer(
+        "histograms",
+        "a histogram of every weight and gradient reads them all and writes them to a file",
+        finding="callbacks",
     ),
     Stage(
         name="cached",
@@ -303,13 +316,10 @@ STAGES: tuple[Stage, ...] = (
         findings=("optimizer_not_fused",),
         trials=("optimizer_fused",),
     ),
-    Stage(
-        name="metrics",
-        change="metrics every 50th step",
-        reason="accuracy, top-5 accuracy and perplexity of every training batch are read by nobody",
-        apply=lambda kept: replace(kept, metrics_every=50 if kept.metrics_every else 0),
-        bound=bounds.of_product("metrics_every_batch", otherwise=bounds.little),
-        findings=("metrics_every_batch",),
+    _rarer(
+        "metrics",
+        "accuracy, top-5 accuracy and perplexity of every training batch are read by nobody",
+        finding="metrics_every_batch",
     ),
     Stage(
         name="logging",

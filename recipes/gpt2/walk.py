@@ -11,7 +11,7 @@ from recipes.gpt2 import progress
 from recipes.gpt2.advice import WORTH, Advice, MeasuredTrial, next_change
 from recipes.gpt2.machine import Machine, this_machine, unsupported
 from recipes.gpt2.micro_batch import with_swept_batch
-from recipes.gpt2.noise import SHOWN, least_gain, warning
+from recipes.gpt2.noise import SHOWN, as_measured, least_gain, pair_spread, warning
 from recipes.gpt2.outcomes import (
     AFTER,
     OUTCOME,
@@ -34,7 +34,7 @@ from trainperf.analysis.summarize import examine
 from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import Trials
 from trainperf.core.machine.clocks import wall_clock_anchor
-from trainperf.core.stats.sequential import Looks
+from trainperf.core.stats.sequential import ASSUMED_SPREAD, Looks
 from trainperf.reports.run.run_view import headline
 
 
@@ -189,7 +189,8 @@ class _Walk:
         return read(StageOutcome, self._work.out / stage.name / OUTCOME)
 
     def _trial(self, share: float) -> "Trial":
-        return Trial(self._work, self._order, self._training, self._budget, share)
+        spread = pair_spread(self.outcomes, self._work.out)
+        return Trial(self._work, self._order, self._training, self._budget, share, spread)
 
     def _add(self, outcome: StageOutcome) -> None:
         kept = self.kept if self.outcomes else None
@@ -221,12 +222,15 @@ class Trial:
         training: Training,
         budget: TimeBudget,
         share: float,
+        spread: float = ASSUMED_SPREAD,
     ) -> None:
         self._work = work
         self._order = order
         self._training = training
         self._budget = budget
         self._share = share
+        self._spread = spread
+        """Of a pair of runs."""
 
     def baseline(self, stage: Stage) -> StageOutcome:
         """The first stage, which has nothing to be compared with."""
@@ -246,7 +250,7 @@ class Trial:
         tried = skipped(stage, kept, settings, why)
         if why:
             return tried
-        tried = msgspec.structs.replace(tried, prediction=self._predicted(advice, kept))
+        tried = msgspec.structs.replace(tried, prediction=self._predicted(advice, kept, turns))
         print(progress.prediction(tried), flush=True)
         try:
             tried = self._in_turns(tried, kept, Looks(most=turns))
@@ -258,7 +262,7 @@ class Trial:
             return skipped(stage, kept, settings, TIME_IS_UP)
         return self._written(tried)
 
-    def _predicted(self, advice: Advice, kept: StageOutcome) -> Prediction:
+    def _predicted(self, advice: Advice, kept: StageOutcome, turns: int) -> Prediction:
         """From the run kept last; the one that was written before, if the stage was begun once."""
         path = self._work.out / advice.stage.name / PREDICTION
         written = read(Prediction, path)
@@ -266,6 +270,10 @@ class Trial:
             return written
         evidence = examine(Run.open(self._work.out / kept.runs[0]))
         bound = advice.stage.bound(evidence)
+        low, high = (
+            None if gain is None else as_measured(gain, self._spread, Looks(most=turns))[end]
+            for end, gain in enumerate((advice.low, advice.high))
+        )
         prediction = Prediction(
             stage=advice.stage.name,
             change=advice.stage.change,
@@ -274,8 +282,10 @@ class Trial:
             report=headline(evidence.summary),
             finding=advice.words,
             where=advice.where,
-            low=advice.low,
-            high=advice.high,
+            expected=(advice.low, advice.high),
+            spread=self._spread,
+            low=low,
+            high=high,
             source=advice.source,
             at_most=bound.at_most,
             why=bound.why,

@@ -159,7 +159,7 @@ def test_a_prediction_says_what_the_report_found_and_bounds_what_is_measured(
     assert "waiting for data" in waiting.prediction.finding
     assert padded.prediction is not None
     assert padded.prediction.at_most == pytest.approx(1 / (1 - 10 / 12 * 0.25), rel=0.01)
-    assert padded.prediction.low == pytest.approx(1 / (1 - 10 / 12 * 0.125), rel=0.01)
+    assert padded.prediction.expected[0] == pytest.approx(1 / (1 - 10 / 12 * 0.25 / 3), rel=0.01)
     assert [each.inside for each in (waiting, padded)] == [True, True]
     assert [each.bounded for each in (waiting, padded)] == [True, True]
 

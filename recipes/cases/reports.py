@@ -1,0 +1,61 @@
+"""Lines of trainperf's own output, as a case shows them before its change."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainperf.analysis.run.directory import Run
+from trainperf.analysis.summarize import summarize
+from trainperf.benchmark import BenchmarkComparison, StepBenchmark
+from trainperf.core.formatting.table import text_table
+from trainperf.core.formatting.wrap import WIDTH, paragraphs
+from trainperf.reports.layout.finding_view import finding_text, finding_view
+from trainperf.reports.run.tables import tables
+from trainperf.reports.run.text import render
+
+
+_PACKAGES = re.compile(r"/\S*?/site-packages/")
+
+
+def finding_lines(run: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """What the full report says of these findings, by id, in the report's own words.
+
+    Where the report has none of them: its first lines, which say what it had instead.
+    """
+    summary = summarize(Run.open(run))
+    lines: list[str] = []
+    for finding in summary.findings:
+        if finding.id in names:
+            title, rest = finding_text(1, finding_view(finding), WIDTH - 4)
+            lines += [*title, *rest]
+    return tuple(map(_portable, lines)) or report_lines(run)[:8]
+
+
+def finding_ids(run: Path) -> tuple[str, ...]:
+    """Findings of a run, the first first."""
+    return tuple(finding.id for finding in summarize(Run.open(run)).findings)
+
+
+def report_lines(run: Path) -> tuple[str, ...]:
+    """The report of a run as `trainperf report` prints it, without empty lines."""
+    return tuple(line for line in render(summarize(Run.open(run))).splitlines() if line.strip())
+
+
+def table_lines(run: Path, title: str) -> tuple[str, ...]:
+    """The tables of the full report whose title begins so."""
+    lines: list[str] = []
+    for table in tables(summarize(Run.open(run))):
+        if table.title.startswith(title):
+            lines += [table.title, *text_table(table, WIDTH - 4)]
+            lines += paragraphs(table.notes, WIDTH - 4)
+    return tuple(lines)
+
+
+def benchmark_lines(benchmark: StepBenchmark | BenchmarkComparison) -> tuple[str, ...]:
+    """One function, or several against a baseline, as `trainperf.benchmark` prints them."""
+    return tuple(str(benchmark).splitlines())
+
+
+def _portable(line: str) -> str:
+    """Packages by their names alone: where they are installed differs from machine to machine."""
+    return _PACKAGES.sub("", line)
