@@ -36,9 +36,10 @@ def run(name: str, out: Path) -> Case:
 @pytest.mark.filterwarnings("ignore")
 def test_a_claim_is_run_measured_and_judged(name: str, tmp_path: Path) -> None:
     """With the change it is about; versions that are compared give the same result."""
+    before = set(multiprocessing.active_children())
     case = run(name, tmp_path)
 
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= before
     assert case.name == name
     assert case.claim.endswith(".")
     if name in ON_A_GPU and not torch.cuda.is_available():
@@ -64,7 +65,8 @@ def test_without_a_compiler_a_claim_says_so_or_does_without(
     monkeypatch.setenv("PATH", "")
     case = run(name, tmp_path)
 
-    assert case.verdict == "needs CUDA" or case.decided_by == "library"
+    answer = (case.verdict, case.reason)
+    assert answer == ("cannot tell", "no C++ compiler here") or case.decided_by == "library"
 
 
 def test_the_bytes_of_a_chain_are_predicted_as_they_are_counted(tmp_path: Path) -> None:
