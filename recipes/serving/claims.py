@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
 import torch
 
 from recipes.cases.case import Case, MeasuredRow, PublishedFigure
@@ -14,7 +15,8 @@ from recipes.serving.model import requests
 from recipes.serving.points import ALONE, DYNAMIC, FIXED, POLICIES, SIZE, WAIT_S, Bench
 from trainperf.benchmark import Sweep, sweep
 from trainperf.benchmark.steps import ratio_interval
-from trainperf.core.formatting.units import count, duration
+from trainperf.core.formatting.units import count, duration, plural
+from trainperf.core.stats.bootstrap import resamples
 
 
 LOADED, RARE = 0.7, 0.05
@@ -23,6 +25,11 @@ LOADED, RARE = 0.7, 0.05
 ALLOWED = 3
 """Times of a batch that the slowest hundredth may take in addition to the wait: the batch that
 runs when a request comes, the one that is due before its own, and its own."""
+
+BLOCKS = 32
+"""Stretches of a long load; neighbouring requests share their batches and their stalls."""
+
+RESAMPLES = 1000
 
 LEAST = 20
 """Requests of a round, about: a percentile of fewer says nothing, however slow the machine is."""
@@ -52,6 +59,8 @@ class Effort:
     round_s: float
     rounds: int
     """At least 6, or there is no interval."""
+    tail_s: float
+    """Of the load whose slowest hundredth is judged."""
     point_s: float
     """Of every point of the curves."""
     rates: tuple[float, ...]
@@ -116,12 +125,10 @@ def _tail(bench: Bench, capacity: Capacities, effort: Effort) -> Case:
     batch_s = _batch_s(capacity)
     limit_s = ALLOWED * batch_s + WAIT_S
     rate = LOADED * capacity.batched_per_s
-    worst_s = [
-        bench.point(DYNAMIC, rate, effort.seconds(rate), seed).latency_s(99) or 0.0
-        for seed in range(effort.rounds)
-    ]
+    seconds = max(effort.tail_s, BLOCKS * LEAST / rate)
+    load = bench.point(DYNAMIC, rate, seconds, seed=0).load
     name = f"p99 at {LOADED:.0%} of the load it can answer".replace("%", " %")
-    row = row_of(name, worst_s, "limit", [limit_s] * effort.rounds)
+    row = tail_row(name, load, limit_s)
     return Case(
         name="tail",
         claim=(
@@ -221,6 +228,32 @@ def row_of(
         high=high,
         against=against,
         rounds=len(ratios),
+    )
+
+
+def tail_row(what: str, load: LoadResult, limit_s: float) -> MeasuredRow:
+    """p99 of all of a load, and how many times the limit is of it.
+
+    The interval is a bootstrap of whole blocks: a round of its own for each would show what a
+    usual second is like, and leave out the stall that comes every ten.
+    """
+    latencies_s = np.asarray(load.latencies_s)
+    worst_s = float(np.percentile(latencies_s, 99))
+    block = max(1, len(latencies_s) // BLOCKS)
+    drawn_s = [
+        float(np.percentile(latencies_s[places], 99))
+        for places in resamples(len(latencies_s), block, RESAMPLES)
+    ]
+    least_s, most_s = (float(end) for end in np.percentile(drawn_s, (2.5, 97.5)))
+    return MeasuredRow(
+        what=what,
+        value=worst_s,
+        ratio=limit_s / worst_s,
+        low=limit_s / most_s,
+        high=limit_s / least_s,
+        against="limit",
+        rounds=len(latencies_s) // block,
+        note=f"{plural(load.sent, 'request')}, {count(load.refused)} refused; rounds are blocks",
     )
 
 
