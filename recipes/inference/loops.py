@@ -282,7 +282,7 @@ def _traces(size: Size, run: Path) -> Table:
         ),
         notes=(
             *(f"{rank.file}: {answer}" for rank, answer in ranks),
-            f"{count(size.long)} batches of {plural(size.batch, 'request')}, {ACTIVE} in each trace.",
+            f"{count(size.long)} batches of {plural(size.batch, 'request')}, {ACTIVE} in a trace.",
             "Recorded with `monitor.profile(ScheduledProfile(…))`, read by `trainperf trace`.",
         ),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from recipes.cases.measuring import paired
 from recipes.cases.processor import threads
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.watched import WatchedLoop, watched_calls
 
 
 PARTS, WORKERS = 8, 2
@@ -49,6 +51,18 @@ def in_turn(work: Work, parts: Sequence[Tensor]) -> Tensor:
 def side_by_side(pool: ThreadPoolExecutor, work: Work, parts: Sequence[Tensor]) -> Tensor:
     """Parts on the threads of a pool."""
     return list(pool.map(work, parts))[-1]
+
+
+def watch(folder: Path, effort: OverlapEffort) -> tuple[WatchedLoop, ...]:
+    """The first claim's work with the monitor attached, in turn and on threads."""
+    torch.manual_seed(0)
+    parts = [torch.randn(effort.matrix, effort.matrix) for _ in range(PARTS)]
+    with threads(1), ThreadPoolExecutor(WORKERS) as pool:
+        versions = {
+            f"{PARTS} parts in turn": partial(in_turn, products),
+            f"{PARTS} parts on {WORKERS} threads": partial(side_by_side, pool, products),
+        }
+        return watched_calls(folder, versions, parts, effort.steps, "cpu")
 
 
 def cases(effort: OverlapEffort) -> Iterator[Case]:

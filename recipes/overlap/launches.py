@@ -48,10 +48,10 @@ class SmallOperators(nn.Module):
         return chain(rows * self.scale).mean()
 
 
-def watch(folder: Path, effort: OverlapEffort, device: str = "cpu") -> WatchedLoop:
+def watch(folder: Path, effort: OverlapEffort) -> WatchedLoop:
     """Training of small operators, with the monitor attached."""
-    model = SmallOperators().to(device)
-    rows = torch.randn(64, 64, device=device)
+    model = SmallOperators()
+    rows = torch.randn(64, 64)
 
     def step(monitor: LoopMonitor, batch: Tensor) -> Tensor:
         model.zero_grad()
@@ -62,7 +62,7 @@ def watch(folder: Path, effort: OverlapEffort, device: str = "cpu") -> WatchedLo
         return loss.detach()
 
     with threads(1):
-        return watched(folder, f"small operators on {device}", [rows] * effort.steps, step, model)
+        return watched(folder, "small operators", [rows] * effort.steps, step, model)
 
 
 def cases(before: WatchedLoop, effort: OverlapEffort) -> Iterator[Case]:

@@ -47,7 +47,7 @@ TRITON = PublishedFigure(
     source="https://github.com/triton-inference-server/server/blob/main/docs/user_guide/"
     "optimization.md",
     differs="a GPU, an image model, a server with its own protocol, and clients that wait for each "
-    "answer; here a core of a CPU, a small transformer, and no network",
+    "answer; here a small transformer and no network",
 )
 
 
