@@ -17,7 +17,7 @@ from recipes.overlap.effort import CUDA, OverlapEffort, usable
 from recipes.overlap.watched import HOST_TOO_SLOW, WatchedLoop, watched_calls
 
 
-STREAMS, ONE = 4, "one stream"
+STREAMS, ALONE = 4, "one stream"
 
 NO_STREAMS = "a CPU has no streams; its threads are measured above"
 
@@ -109,7 +109,7 @@ def cases(
         if usable(device):
             with torch.inference_mode():
                 rows = paired(_versions(work), _parts(shape, device), seconds=effort.paired_s)
-            lines = reports.get(_name(claim, ONE), ())
+            lines = reports.get(_name(claim, ALONE), ())
             yield replace(claim, before=lines).decided(rows)
         else:
             yield claim.without_cuda(NO_STREAMS)
@@ -121,7 +121,7 @@ def _parts(shape: tuple[int, int], device: str) -> list[Tensor]:
 
 
 def _versions(work: Work) -> dict[str, Callable[[Sequence[Tensor]], Tensor]]:
-    return {ONE: partial(in_turn, work), f"{STREAMS} streams": OnStreams(work)}
+    return {ALONE: partial(in_turn, work), f"{STREAMS} streams": OnStreams(work)}
 
 
 def _name(claim: OverlapClaim, version: str) -> str:
