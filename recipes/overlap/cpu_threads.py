@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recipes.cases.case import Case, MeasuredRow
-from recipes.cases.measuring import paired
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
 from recipes.cases.processor import threads
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.published import FULL_CORES, TWO_THREADS
 from recipes.overlap.watched import WatchedLoop, watched_calls
+from trainperf.benchmark import BenchmarkComparison
 
 
 PARTS, WORKERS = 8, 2
@@ -72,14 +74,14 @@ def cases(effort: OverlapEffort) -> Iterator[Case]:
     for claim, work, inside in CLAIMS:
         # A thread keeps the number of threads that it was started with: a pool for each claim.
         with threads(inside), ThreadPoolExecutor(WORKERS) as pool:
-            rows = _measured(pool, work, parts, effort)
-        yield claim.decided(rows)
+            comparison = _measured(pool, work, parts, effort)
+        yield claim.decided(comparison)
 
 
 def _measured(
     pool: ThreadPoolExecutor, work: Work, parts: Sequence[Tensor], effort: OverlapEffort
-) -> tuple[MeasuredRow, ...]:
-    return paired(
+) -> BenchmarkComparison:
+    return turns(
         {"in turn": partial(in_turn, work), "two threads": partial(side_by_side, pool, work)},
         parts,
         seconds=effort.paired_s,
@@ -94,6 +96,7 @@ CLAIMS: tuple[tuple[OverlapClaim, Work, int], ...] = (
             expected="faster",
             change=CHANGE,
             why_not="there is no second core",
+            published=TWO_THREADS,
         ),
         products,
         1,
@@ -106,6 +109,7 @@ CLAIMS: tuple[tuple[OverlapClaim, Work, int], ...] = (
             change=CHANGE,
             why_not="operators that share the cores wait for each other at the end of each one, or "
             "fill the gaps that one alone leaves",
+            published=FULL_CORES,
         ),
         products,
         WORKERS,

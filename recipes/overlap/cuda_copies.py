@@ -7,12 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from recipes.cases.case import Case, MeasuredRow
-from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import CUDA, OverlapEffort, usable
+from recipes.overlap.published import COPIES, PAGEABLE_COPIES
 from recipes.overlap.watched import WatchedLoop, watched
+from trainperf.benchmark import BenchmarkComparison
 from trainperf.loop import LoopMonitor
 from trainperf.remedies import DevicePrefetcher
 
@@ -86,7 +88,7 @@ def cases(
         effort: How long is measured.
         device: Where to.
     """
-    reports = {loop.name: finding_lines(loop.run, ("transfer",)) for loop in before}
+    reports = {loop.name: report_before(loop.run, "transfer") for loop in before}
     pinned = OverlapClaim(
         name="DevicePrefetcher",
         claim="A pinned batch copied on a stream of its own while the step before computes takes "
@@ -94,7 +96,8 @@ def cases(
         expected="faster",
         change=CHANGE,
         why_not="the copy is short against the step, or the step against the copy",
-        before=reports.get("copies in turn", ()),
+        before=reports.get("copies in turn"),
+        published=COPIES,
     )
     pageable = OverlapClaim(
         name="DevicePrefetcher, not pinned",
@@ -103,7 +106,8 @@ def cases(
         expected="equal",
         change=CHANGE,
         why_not="the host still copies into the driver's buffer while the GPU computes",
-        before=reports.get("copies in turn, not pinned", ()),
+        before=reports.get("copies in turn, not pinned"),
+        published=PAGEABLE_COPIES,
     )
     for claim, host in ((pinned, True), (pageable, False)):
         if usable(device):
@@ -112,7 +116,7 @@ def cases(
             yield claim.without_cuda(NO_COPIES)
 
 
-def _measured(effort: OverlapEffort, device: str, *, pinned: bool) -> tuple[MeasuredRow, ...]:
+def _measured(effort: OverlapEffort, device: str, *, pinned: bool) -> BenchmarkComparison:
     host = batches(WIDTH, BATCHES, pinned=pinned)
     weights = torch.randn(WIDTH, WIDTH, device=device)
 
@@ -127,4 +131,4 @@ def _measured(effort: OverlapEffort, device: str, *, pinned: bool) -> tuple[Meas
         "copies prefetched": partial(epoch, partial(DevicePrefetcher, device=device)),
     }
     with torch.inference_mode():
-        return paired(versions, host, seconds=effort.paired_s)
+        return turns(versions, host, seconds=effort.paired_s)

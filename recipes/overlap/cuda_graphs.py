@@ -6,13 +6,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from recipes.cases.case import Case, MeasuredRow, PublishedFigure
-from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.case import Case
+from recipes.cases.measuring import turns
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import CUDA, OverlapEffort, usable
 from recipes.overlap.launches import chain, large
+from recipes.overlap.published import LARGE_KERNELS, MLPERF, REDUCE_OVERHEAD
 from recipes.overlap.watched import HOST_TOO_SLOW, WatchedLoop, watched_calls
+from trainperf.benchmark import BenchmarkComparison
 
 
 NO_GRAPHS = "CUDA graphs are of CUDA; what a CPU gains by launching less is measured above"
@@ -26,15 +28,6 @@ BY_HAND = (
 BY_MODE = (
     "- result = chain(rows)",
     '+ result = torch.compile(chain, mode="reduce-overhead")(rows)',
-)
-
-MLPERF = PublishedFigure(
-    figure="MLPerf training v1.0: Mask R-CNN on 272 GPUs trains 1.70× as fast with CUDA graphs, "
-    "BERT on 4096 GPUs 1.12×",
-    source="https://github.com/pytorch/pytorch.github.io/blob/master/_posts/"
-    "2021-10-26-accelerating-pytorch-with-cuda-graphs.md",
-    differs="whole trainings on many GPUs with one image or few sequences on each; here a chain of "
-    "elementwise kernels on one",
 )
 
 SMALL, BIG = 64, 8192
@@ -100,14 +93,14 @@ def cases(
         effort: How long is measured.
         device: Where.
     """
-    reports = {loop.name: finding_lines(loop.run, HOST_TOO_SLOW) for loop in before}
-    lines = reports.get("small kernels launched", ())
+    reports = {loop.name: report_before(loop.run, *HOST_TOO_SLOW) for loop in before}
+    report = reports.get("small kernels launched")
     by_hand = OverlapClaim(
         name="CUDA graph",
         claim="Small kernels replayed as one graph take less time than launched each",
         expected="faster",
         change=BY_HAND,
-        before=lines,
+        before=report,
         published=MLPERF,
     )
     by_mode = OverlapClaim(
@@ -115,14 +108,16 @@ def cases(
         claim='`mode="reduce-overhead"` fuses the chain and replays it: less time than launching',
         expected="faster",
         change=BY_MODE,
-        before=lines,
+        published=REDUCE_OVERHEAD,
+        before=report,
     )
     of_large = OverlapClaim(
         name="CUDA graph of a large kernel",
         claim="A graph gains nothing where one kernel takes the time: there is no launch to save",
         expected="equal",
         change=BY_HAND,
-        before=reports.get("large kernel launched", ()),
+        before=reports.get("large kernel launched"),
+        published=LARGE_KERNELS,
     )
     for claim, function, other, size in (
         (by_hand, chain, captured, SMALL),
@@ -146,10 +141,10 @@ def _measured(
     other: Callable[[Function, Tensor], Function],
     rows: Tensor,
     effort: OverlapEffort,
-) -> tuple[MeasuredRow, ...]:
+) -> BenchmarkComparison:
     with torch.inference_mode():
         versions = {"launched": function, "replayed": other(function, rows)}
-        return paired(versions, rows, seconds=effort.paired_s)
+        return turns(versions, rows, seconds=effort.paired_s)
 
 
 def _rows(size: int, device: str) -> Tensor:

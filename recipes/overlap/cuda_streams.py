@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from recipes.cases.case import Case
-from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.measuring import turns
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.cpu_threads import in_turn
 from recipes.overlap.effort import CUDA, OverlapEffort, usable
@@ -104,13 +104,13 @@ def cases(
         effort: How long is measured.
         device: Where.
     """
-    reports = {loop.name: finding_lines(loop.run, HOST_TOO_SLOW) for loop in before}
+    reports = {loop.name: report_before(loop.run, *HOST_TOO_SLOW) for loop in before}
     for claim, work, shape in CLAIMS:
         if usable(device):
             with torch.inference_mode():
-                rows = paired(_versions(work), _parts(shape, device), seconds=effort.paired_s)
-            lines = reports.get(_name(claim, ALONE), ())
-            yield replace(claim, before=lines).decided(rows)
+                comparison = turns(_versions(work), _parts(shape, device), seconds=effort.paired_s)
+            report = reports.get(_name(claim, ALONE))
+            yield replace(claim, before=report).decided(comparison)
         else:
             yield claim.without_cuda(NO_STREAMS)
 

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from recipes.cases.case import Case
-from recipes.cases.measuring import paired
+from recipes.cases.measuring import turns
 from recipes.cases.processor import compiler, threads
-from recipes.cases.reports import finding_lines
+from recipes.cases.reports import before as report_before
 from recipes.overlap.claim import OverlapClaim
 from recipes.overlap.effort import OverlapEffort
+from recipes.overlap.published import COMPILED
 from recipes.overlap.watched import WatchedLoop, watched
 from trainperf.loop import LoopMonitor
 
@@ -82,7 +83,8 @@ def cases(before: WatchedLoop, effort: OverlapEffort) -> Iterator[Case]:
             expected="faster",
             change=CHANGE,
             why_not=OWN_COST,
-            before=finding_lines(before.run, ("launch_bound",)),
+            before=report_before(before.run, "launch_bound"),
+            published=COMPILED,
         ),
         lambda: {"operator by operator": chain, "compiled": torch.compile(chain)},
         small,
@@ -128,7 +130,7 @@ def _case(
     if missing:
         return claim.unmeasured(missing)
     with threads(1), torch.inference_mode():
-        return claim.decided(paired(versions(), batch, seconds=effort.paired_s))
+        return claim.decided(turns(versions(), batch, seconds=effort.paired_s))
 
 
 def _missing(effort: OverlapEffort) -> str:

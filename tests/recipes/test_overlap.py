@@ -121,6 +121,7 @@ def test_what_needs_cuda_is_watched_reported_and_decided_elsewhere_with_stand_in
         assert [row[0] for row in figures(watched).rows] == names
         assert all(each is not None for each in map(timeline, watched))
         assert all(case.before and case.deciding is not None for case in cases)
+        assert not any("decides it" in case.before_note for case in cases)
         assert [row.differs for case in cases for row in case.measured if row.differs] == []
 
 
@@ -137,6 +138,8 @@ def test_the_recipe_leaves_a_verdict_on_every_claim_its_runs_and_its_page(tmp_pa
     assert len({case.name for case in run.cases}) == 17
     assert len(on_cuda) >= 6
     assert not undecided or {case.verdict for case in on_cuda} == undecided
+    assert all(case.before or case.before_note for case in run.cases)
+    assert sum(case.published is not None for case in run.cases) >= 8
     for name in ("two threads", "prefetch on a thread", "DevicePrefetcher on a CPU"):
         (case,) = (case for case in run.cases if case.name == name)
         assert case.deciding is not None

@@ -209,6 +209,7 @@ def test_the_recipe_leaves_its_cases_its_tables_and_its_page(
     names = [case.name for case in run.cases]
     assert names == ["throughput", "tail", "rare requests", "fixed batches", "coordinated omission"]
     assert all(case.deciding is not None for case in run.cases)
+    assert all(case.before_note for case in run.cases)
     assert all(row.rounds is None or row.rounds >= 6 for case in run.cases for row in case.measured)
     (curves,) = run.tables
     ways = {"one by one", "fixed batches", "DynamicBatcher"}
