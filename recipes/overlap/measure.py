@@ -62,14 +62,19 @@ def measured(out: Path, *, small: bool, also: Path | None = None) -> RecipeRun:
         tables=(figures(loops, () if torch.cuda.is_available() else (NO_LOOPS,)),),
         timelines=tuple(filter(None, map(timeline, loops))),
     )
-    for case in chain(
+    anywhere = (
         cpu_threads.cases(effort),
         prefetching.cases(loading[0], effort),
         launches.cases(launching, effort),
+    )
+    on_cuda = (
         cuda_streams.cases(streaming, effort),
         cuda_copies.cases(copying, effort),
         cuda_graphs.cases(replaying, effort),
-    ):
+    )
+    # What may be cut short begins with what it was run for.
+    order = (*on_cuda, *anywhere) if torch.cuda.is_available() else (*anywhere, *on_cuda)
+    for case in chain.from_iterable(order):
         took_s = time.perf_counter() - begun_s
         run = msgspec.structs.replace(run, cases=(*run.cases, case), took_s=took_s)
         if also is not None:

@@ -156,7 +156,7 @@ PARTS: tuple[Part, ...] = (
     Part(name="accuracy", limit_s=60, command=_accuracy, results=figures("accuracy")),
     Part(name="claims", limit_s=90, command=_recipe("claims"), results=figures("claims")),
     Part(name="inference", limit_s=60, command=_recipe("inference"), results=figures("inference")),
-    Part(name="overlap", limit_s=75, command=_recipe("overlap"), results=figures("overlap")),
+    Part(name="overlap", limit_s=90, command=_recipe("overlap"), results=figures("overlap")),
     # Small: most of its minute is a load that says nothing of the device.
     Part(
         name="serving", limit_s=30, command=_recipe("serving", "small"), results=figures("serving")
