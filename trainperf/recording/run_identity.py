@@ -124,8 +124,9 @@ def loader(source: object) -> dict[str, Scalar]:
 
 def _samples(dataset: object) -> int | None:
     """How many it has; `None` where nothing has counted them before, such as a sampler."""
-    counted = isinstance(dataset, Sized) and not isinstance(dataset, IterableDataset)
-    return len(dataset) if counted else None
+    if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
+        return None
+    return len(dataset)
 
 
 def _cudnn() -> int | None:
