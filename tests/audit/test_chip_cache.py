@@ -12,7 +12,10 @@ from trainperf.audit.chip_benchmark import cpu_name
 from trainperf.audit.chip_cache import CACHE, PROBES, CachedChip, cache_file, chip_for, note_chip
 from trainperf.core.artifacts import read_document, write_document
 from trainperf.core.artifacts.audit import MeasuredChip, OperatorUse, StepAudit
+from trainperf.core.interleaving.wire import Participant
 from trainperf.core.machine.chips import Chip
+from trainperf.loop.finish import finish_rank
+from trainperf.recording.guard import Guard
 
 
 SLOW = Chip(
@@ -160,6 +163,21 @@ def test_a_run_with_an_audit_gets_its_chip(tmp_path: Path) -> None:
     note_chip(tmp_path, measure=True)
 
     assert read_document(MeasuredChip, tmp_path) == MeasuredChip(chip=SLOW)
+
+
+@pytest.mark.parametrize("ended_by", ["prove", "a person"])
+def test_a_fit_that_prove_has_ended_has_time_for_the_benchmark(
+    ended_by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it; whoever interrupts a training does.  Without limits no rule speaks."""
+    write_document(audit(), tmp_path)
+    monkeypatch.setattr(chip_cache, "probe", lambda *_, **__: SLOW)
+    if ended_by == "prove":
+        for name, text in Participant(address="nowhere", side=0).variable().items():
+            monkeypatch.setenv(name, text)
+    finish_rank(Guard(), tmp_path, ranks=1, reason="interrupted", aloud=False, writer=None)
+
+    assert (read_document(MeasuredChip, tmp_path) is not None) == (ended_by == "prove")
 
 
 def test_a_damaged_audit_gets_none(tmp_path: Path) -> None:

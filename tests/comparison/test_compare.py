@@ -228,6 +228,23 @@ def test_what_is_another_experiment_is_not_compared(
     assert found.speedup is None
 
 
+@pytest.mark.parametrize(
+    ("samples", "verdict"), [(4096, "faster"), (5000, "not comparable"), (None, "not comparable")]
+)
+def test_a_dataset_of_as_many_samples_is_the_same_data(
+    samples: int | None, verdict: str, tmp_path: Path
+) -> None:
+    """Who follows *cache what it computes* writes another class; that it differs is said."""
+    one = run(tmp_path / "a", steps(10), config={"dataset": "Readings", "dataset_samples": 4096})
+    kept = {"dataset": "list", "dataset_samples": samples}
+    answer = compare([one], [run(tmp_path / "b", steps(5, seed=1), config=kept)])
+
+    assert answer.verdict == verdict
+    assert ("dataset", "Readings", "list") in [
+        (each.name, each.before, each.after) for each in answer.differences
+    ]
+
+
 def test_a_padded_vocabulary_is_still_the_same_model(tmp_path: Path) -> None:
     """Four per cent more parameters."""
     one = run(tmp_path / "a", steps(10))

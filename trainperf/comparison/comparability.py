@@ -33,6 +33,7 @@ _CHANGES: dict[str, str] = {
         "optimizer": "optimizers optimizer_fused optimizer_foreach",
         "precision": "precision autocast grad_scaler",
         "matmul precision": "float32_matmul_precision matmul_allow_tf32 cudnn_allow_tf32",
+        "dataset": "dataset dataset_samples",
         "batch": "batch_size accumulate_grad_batches micro_batches_per_step sequence_length",
         "ranks": "world_size local_world_size strategy wrapper allreduces_per_step collectives",
         "torch": "torch cuda cudnn nccl triton torchvision torchaudio",
@@ -41,7 +42,9 @@ _CHANGES: dict[str, str] = {
 }
 """Fact to the change it belongs to: facts that go together are one change."""
 
-_NEW_FACTS = frozenset({"local_world_size", "collectives", *NEW_FACTS, *VARIABLES})
+_NEW_FACTS = frozenset(
+    {"local_world_size", "collectives", "dataset_samples", *NEW_FACTS, *VARIABLES}
+)
 """Which older runs lack: what one side does not say is no change."""
 
 UNSET = "not set"
@@ -177,7 +180,8 @@ def obstacle(before: Summary, after: Summary) -> str | None:
     """Why the two are not runs of one experiment; `None` if they are."""
     for name, what in (("device_name", "hardware"), ("model", "model"), ("dataset", "task")):
         old, new = _facts(before).get(name), _facts(after).get(name)
-        if old != new and None not in (old, new):
+        same = name == "dataset" and _as_many_samples(before, after)
+        if old != new and None not in (old, new) and not same:
             return f"the {what} differs: {old} and {new}"
     if before.run.device != after.run.device:
         return f"the hardware differs: {before.run.device} and {after.run.device}"
@@ -186,6 +190,12 @@ def obstacle(before: Summary, after: Summary) -> str | None:
     if len(counted) == 2 and counted[1] > counted[0] * (1 + SAME_SIZE):
         return f"the model differs: {counted[0]:,} and {counted[1]:,} parameters"
     return None
+
+
+def _as_many_samples(before: Summary, after: Summary) -> bool:
+    """Whether a dataset of another class is taken as the same data, e.g. kept in memory now."""
+    old, new = (_facts(run).get("dataset_samples") for run in (before, after))
+    return old is not None and old == new
 
 
 def _token_obstacle(before: Summary, after: Summary) -> str | None:

@@ -18,7 +18,7 @@ from trainperf.audit.chip_cache import note_chip
 from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.lightning.session import Auditing, Session
 from trainperf.lightning.trials import FitTrials
-from trainperf.loop.finish import close_run, first_answer, of_all_ranks, show
+from trainperf.loop.finish import close_run, first_answer, nobody_waits, of_all_ranks, show
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
 from trainperf.recording.extensions import Extensions
@@ -266,7 +266,7 @@ def _close(session: Session, trainer: "pl.Trainer", *, aloud: bool, wait: bool) 
     run = session.run
     if run is None or not trainer.is_global_zero:
         return
-    session.monitor.guard.run("chip", lambda: note_chip(run, measure=wait))
+    session.monitor.guard.run("chip", lambda: note_chip(run, measure=nobody_waits(finished=wait)))
     ranks = trainer.world_size if wait else 1
     session.monitor.guard.run("report", lambda: _report(run, trainer, ranks, aloud=aloud))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from trainperf.analysis.summary.schema import Summary
 from trainperf.audit.chip_cache import note_chip
 from trainperf.core.formatting.units import confidence_interval, duration, share
+from trainperf.core.interleaving import this_participant
 from trainperf.core.machine.clocks import monotonic_ns
 from trainperf.core.readings import DATA_WAIT_FRACTION, STEP_S
 from trainperf.core.run_directory import attempt, has_ended, record_file
@@ -121,8 +122,13 @@ def finish_rank(
         finished = reason == FINISHED
         awaited = ranks if finished else 1
         close = partial(close_run, run, ranks=awaited, aloud=aloud, writer=writer)
-        guard.run("chip", lambda: note_chip(run, measure=finished))
+        guard.run("chip", lambda: note_chip(run, measure=nobody_waits(finished=finished)))
         guard.run("report", close)
+
+
+def nobody_waits(*, finished: bool) -> bool:
+    """Whether there is time for a benchmark: of a fit that ended, or that `prove` has ended."""
+    return finished or this_participant() is not None
 
 
 def of_all_ranks(summary: Summary) -> dict[str, float]:

@@ -2,10 +2,12 @@
 
 import platform
 from collections import Counter
+from collections.abc import Sized
 
 import torch
 import torch.distributed as dist
 from torch.nn.parameter import is_lazy
+from torch.utils.data import IterableDataset
 
 import trainperf
 from trainperf.audit.loader.probe_loader import loaders
@@ -111,12 +113,20 @@ def loader(source: object) -> dict[str, Scalar]:
     return {
         "loader": type(first).__name__,
         "dataset": type(first.dataset).__qualname__,
+        "dataset_samples": _samples(first.dataset),
         "batch_size": first.batch_size,
         "num_workers": first.num_workers,
         "pin_memory": bool(first.pin_memory),
         "prefetch_factor": first.prefetch_factor,
         "persistent_workers": first.persistent_workers,
     }
+
+
+def _samples(dataset: object) -> int | None:
+    """How many it has; `None` where nothing has counted them before, such as a sampler."""
+    if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
+        return None
+    return len(dataset)
 
 
 def _cudnn() -> int | None:

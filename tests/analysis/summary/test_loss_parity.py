@@ -1,6 +1,7 @@
 """Losses of two runs at equal work, planted."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,56 @@ def test_noise_larger_than_the_difference_decides_nothing() -> None:
     )
 
     assert compare_losses([first], [second]).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "repeats", "level", "verdict"),
+    [
+        ((1, 2), 1, 0.1, "unknown"),
+        ((1, 1), 1, 0.1, "differs"),
+        ((1, 2), 1, 3.0, "differs"),
+        ((1, 2), 3, 0.1, "differs"),
+    ],
+)
+def test_single_runs_of_unlike_seeds_differ_only_by_much_of_what_was_learned(
+    seeds: tuple[int, int], repeats: int, level: float, verdict: str
+) -> None:
+    """0.05 and 0.1 of a loss that began at 4 are nothing, unless it is repeated; 3 is no chance."""
+    sides = [
+        [replace(curve(value), seed=seed) for _ in range(repeats)]
+        for value, seed in zip((level, 0.05), seeds, strict=True)
+    ]
+    answer = compare_losses(*sides)
+
+    assert answer.verdict == verdict
+    assert ("seeds differ" in answer.why) == (verdict == "unknown")
+
+
+def test_two_repeats_show_little_of_how_much_runs_scatter() -> None:
+    """Student's factor for their few degrees of freedom; 0.3 apart, 0.1 from repeat to repeat."""
+    ours, theirs = (
+        [curve(2.0 + more, drop=0.0) for more in side] for side in ([0.3, 0.4], [0.0, 0.1])
+    )
+    answer = compare_losses(ours, theirs)
+
+    assert answer.verdict == "unknown"
+    assert answer.noise == pytest.approx(4.303 * 0.05 * 2**0.5 / 2.05, rel=1e-3)
+
+
+def test_a_difference_that_one_comparison_in_twenty_shows_is_no_difference() -> None:
+    """Four repeats a side, 1.2 times the noise apart: it overrules any gain, so it must be sure."""
+    scatter = np.array([-0.3, -0.1, 0.1, 0.3])
+    theirs = [curve(2.0 + more, drop=0.0) for more in scatter]
+    noise = compare_losses(theirs, theirs).noise
+    assert noise is not None
+    verdicts = [
+        compare_losses(
+            [curve(2.0 + 2.0 * noise * times + more, drop=0.0) for more in scatter], theirs
+        )
+        for times in (1.2, 1.7)
+    ]
+
+    assert [answer.verdict for answer in verdicts] == ["unknown", "differs"]
 
 
 def test_a_loss_that_has_vanished_is_compared_with_where_it_began() -> None:

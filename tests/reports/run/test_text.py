@@ -58,6 +58,19 @@ def test_the_first_line_after_the_title_is_the_answer(tmp_path: Path) -> None:
     assert "at most 1.79× faster" in report[2]
 
 
+def test_all_of_the_wait_is_named_though_the_advice_leaves_a_part(tmp_path: Path) -> None:
+    """A worker takes 30 ms of a CPU that the model needs, too: its 60 % are waited for before."""
+    info = make_info(config={"num_workers": 0}, hardware={"cpu_count": 2, "threads": 2})
+    steps = make_steps(100, data_wait=30, forward=20)
+    summary = summary_of(tmp_path, [RankSpec(steps=steps, info=info)])
+    (first, *_) = summary.findings
+
+    assert first.id == "data_wait"
+    assert first.fraction is not None
+    assert first.fraction < 0.55
+    assert "60 % of it is data wait" in headline(summary)
+
+
 def test_when_steps_vary_the_answer_says_the_mean_too(tmp_path: Path) -> None:
     """The phases are means: where those do not add up to the median, a reader must know why."""
     fast = make_steps(112, data_wait=10, forward=30)

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import JobBlock
@@ -35,6 +36,14 @@ CELLS = 10
 
 LEAST_STEPS = 2 * CELLS
 """Fewest steps of either run in the range."""
+
+LEARNED = 0.1
+"""Share of what was learned, from the first losses down to the lower level, up to which two single
+runs of unlike seeds may differ by chance: their own scatter does not show how much runs do."""
+
+SURE = 1.5
+"""Times the noise that losses which differ are apart: a 99 % interval, about, since such a loss
+overrules any gain, and one training in twenty must not be stopped by chance."""
 
 LEAST_LEVEL = 0.1
 """Share of the baseline's first losses that is divided by at least: never by a loss near 0."""
@@ -64,7 +73,7 @@ class Parity(msgspec.Struct, frozen=True, kw_only=True):
     difference: float | None = None
     """Relative to the baseline's loss; positive where the run's loss is higher."""
     noise: float | None = None
-    """Two standard errors of the difference, from the pieces of the range."""
+    """Half of its 95 % interval, from the pieces of the range and from the repeats."""
     tolerance: float = TOLERANCE
 
 
@@ -78,6 +87,8 @@ class LossCurve:
     """Work done up to and with each step, earlier fits included; units not counted are absent."""
     diverged: str = ""
     """Since when the loss is NaN or infinite, in words; empty if it is not."""
+    seed: object = None
+    """Of the random generators as the fit began; two that are not known count as one."""
 
 
 def parity(run: Run, baseline: Run) -> Parity:
@@ -111,6 +122,7 @@ class LossFold:
                 if len(done := _joined(self._works[unit])) and bool(np.isfinite(done).all())
             },
             diverged=diverged,
+            seed=run.attempts[0][0].info.config.get("seed"),
         )
 
 
@@ -130,7 +142,8 @@ def compare_losses(
     Example: one run has done 3,200 samples, its baseline 6,400.  Compared are the losses from
     sample 2,560 to 3,200 (the last 20 % of what both did) in ten pieces of 64 samples.  The mean
     of the ten differences, over the baseline's loss, is the difference; twice their standard
-    error is its noise.
+    error is its noise, or that of the repeats if it is larger.  Single runs of unlike seeds
+    differ only where that is more than `LEARNED` of what was learned.
 
     Args:
         ours: Repeats of the run.
@@ -161,6 +174,7 @@ def compare_losses(
         ours=np.stack(filled[: len(ours)]),
         theirs=np.stack(filled[len(ours) :]),
         initial=_initial_loss(theirs[0]),
+        seeds=len({curve.seed for curve in curves}),
     )
     return _judged(levels, unit, (since, end), tolerance)
 
@@ -173,17 +187,26 @@ class _Levels:
     theirs: _Column
     initial: float
     """The loss at which the baseline began."""
+    seeds: int
+    """How many different ones they began with."""
 
     def noise(self) -> float:
-        """Two standard errors of the difference: from its pieces, and from the repeats."""
+        """Half of a 95 % interval of the difference: from its pieces, and from the repeats."""
         differences = self.ours.mean(axis=0) - self.theirs.mean(axis=0)
-        within = float(differences.var(ddof=1)) / len(differences)
-        between = sum(
-            float(side.mean(axis=1).var(ddof=1)) / len(side)
-            for side in (self.ours, self.theirs)
-            if len(side) > 1
-        )
-        return 2 * math.sqrt(max(within, between))
+        within = 2 * math.sqrt(float(differences.var(ddof=1)) / len(differences))
+        repeated = [side.mean(axis=1) for side in (self.ours, self.theirs) if len(side) > 1]
+        freedom = sum(len(side) - 1 for side in repeated)
+        if not freedom:
+            return within
+        between = math.sqrt(sum(float(side.var(ddof=1)) / len(side) for side in repeated))
+        return max(within, float(stdtrit(freedom, 0.975)) * between)
+
+    def by_chance(self) -> float:
+        """How far apart runs may end that nobody repeated: 0 where that shows, or one seed does."""
+        if self.seeds == 1 or len(self.ours) + len(self.theirs) > 2:
+            return 0.0
+        level = min(float(self.ours.mean()), float(self.theirs.mean()))
+        return LEARNED * max(0.0, self.initial - level)
 
 
 def _judged(
@@ -194,12 +217,14 @@ def _judged(
     scale = max(abs(theirs), LEAST_LEVEL * levels.initial) or 1.0
     difference, noise = (ours - theirs) / scale, levels.noise() / scale
     verdict: Verdict = "same" if abs(difference) <= tolerance else "differs"
-    if noise > (2 * tolerance if verdict == "same" else abs(difference)):
+    by_chance = verdict == "differs" and abs(difference) <= levels.by_chance() / scale
+    if by_chance or noise > (2 * tolerance if verdict == "same" else abs(difference) / SURE):
         verdict = "unknown"
+    alone = "; their seeds differ, and single runs do not show what that makes" if by_chance else ""
     return Parity(
         verdict=verdict,
         why=f"loss {ours:.4g} and {theirs:.4g} after {count(round(end))} {unit}: "
-        f"{share(abs(difference))} apart, noise {share(noise)}",
+        f"{share(abs(difference))} apart, noise {share(noise)}{alone}",
         unit=unit,
         since=since,
         work=end,

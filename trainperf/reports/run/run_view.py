@@ -277,10 +277,13 @@ def _largest(summary: Summary, rows: Sequence[PhaseRow]) -> str:
             who = f" ({named})" if named else ""
             return f"; {share(first.fraction)} of it is lost to stragglers{who}"
         if first.id in _PHASE_OF_FINDING:
-            name = _name(summary, _PHASE_OF_FINDING[first.id])
+            phase = _PHASE_OF_FINDING[first.id]
             slowest = " on the slowest rank" if len(summary.run.ranks) > 1 else ""
-            work = _larger_work(summary, rows, first.fraction)
-            return f"; {share(first.fraction)} of it is {name}{slowest}{work}"
+            # What the advice leaves of it, e.g. the CPU time of workers, was waited for as well.
+            spent = [row.fraction for row in rows if row.phase == phase and _host_computes(summary)]
+            lost = max([first.fraction, *spent])
+            work = _larger_work(summary, rows, lost)
+            return f"; {share(lost)} of it is {_name(summary, phase)}{slowest}{work}"
     top = max(rows, key=lambda row: row.fraction, default=None)
     if top is None:
         return ""
