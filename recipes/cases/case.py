@@ -134,6 +134,8 @@ class RecipeRun(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     machine: dict[str, str]
     took_s: float
+    note: str = ""
+    """What whoever ran it knew of the run, e.g. that other work ran beside it."""
     cases: tuple[Case, ...] = ()
     tables: tuple[Table, ...] = ()
     """Tables of its own: a title, rows, and sentences beneath."""

@@ -23,6 +23,9 @@ def parser(recipe: str, about: str) -> argparse.ArgumentParser:
     )
     options.add_argument("--size", choices=SIZES, default="full", help="small: for tests")
     options.add_argument("--json", type=Path, help="write the run here, too")
+    options.add_argument(
+        "--note", default="", help="what readers have to know of this run, e.g. what ran beside it"
+    )
     return options
 
 
@@ -32,14 +35,16 @@ def quiet_environment() -> None:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
-def leave(run: RecipeRun, out: Path, also: Sequence[Path | None] = ()) -> RecipeRun:
+def leave(run: RecipeRun, out: Path, also: Sequence[Path | None] = (), note: str = "") -> RecipeRun:
     """Print a run and write `NAME.json`, `NAME.txt` and `NAME.html` into *out*.
 
     Args:
         run: All of it, except for what is printed.
         out: Folder of the recipe's files.
         also: Further paths for the JSON.
+        note: What readers have to know of this run.
     """
+    run = msgspec.structs.replace(run, note=note)
     printed = run_text(run)
     run = msgspec.structs.replace(run, printed=tuple(printed))
     print("\n".join(printed))

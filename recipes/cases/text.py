@@ -107,6 +107,7 @@ def facts(run: RecipeRun) -> str:
         f"{run.command} took {duration(run.took_s)} on: {machine}. A ratio is the median over "
         "rounds of both times in the same round, which need not be the quotient of the two medians."
         f"{f' {AT_MOST}' if bounds else ''}"
+        f"{f' Note: {run.note}' if run.note else ''}"
     )
 
 

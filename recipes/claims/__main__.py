@@ -36,11 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> RecipeRun:
         options.error(f"{', '.join(unknown)}: no such claim; there are {', '.join(NAMES)}")
     quiet_environment()
     names = [name for name in NAMES if not given.names or name in given.names]
-    return run(names, given.out, small=given.size == "small", also=given.json)
+    small = given.size == "small"
+    return leave(
+        run(names, given.out, small=small, also=given.json), given.out, [given.json], given.note
+    )
 
 
 def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = None) -> RecipeRun:
-    """Run claims one after the other; the files are written again after each."""
+    """Run claims one after the other; *also* is written again after each."""
     from recipes.cases.measuring import machine  # noqa: PLC0415 - loads torch
     from recipes.cases.processor import threads  # noqa: PLC0415 - the same
     from recipes.claims.bench import ClaimBench  # noqa: PLC0415 - the same
@@ -68,7 +71,7 @@ def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = Non
             cases.append(replace(claim(bench), title=NAMES[name], command=f"{COMMAND} {name}"))
         if also is not None:  # what is done survives a time limit
             save(so_far(), also)
-    return leave(so_far(), out, [also])
+    return so_far()
 
 
 if __name__ == "__main__":

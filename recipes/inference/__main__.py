@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     quiet_environment()
     from recipes.inference.run import run  # noqa: PLC0415 - seconds, and --help needs none
 
-    leave(run(options.size, options.out), options.out, (options.json,))
+    leave(run(options.size, options.out), options.out, (options.json,), options.note)
 
 
 if __name__ == "__main__":

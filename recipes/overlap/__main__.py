@@ -11,7 +11,7 @@ def main(arguments: list[str] | None = None) -> None:
     from recipes.overlap.measure import measured  # noqa: PLC0415 --help needs no torch
 
     run = measured(options.out, small=options.size == "small", also=options.json)
-    leave(run, options.out, (options.json,))
+    leave(run, options.out, (options.json,), options.note)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ def main(arguments: list[str] | None = None) -> None:
     quiet_environment()
     from recipes.serving.measure import measured  # noqa: PLC0415 --help needs no torch
 
-    leave(measured(small=options.size == "small"), options.out, (options.json,))
+    run = measured(small=options.size == "small")
+    leave(run, options.out, (options.json,), options.note)
 
 
 if __name__ == "__main__":

@@ -153,6 +153,15 @@ def test_a_bound_is_explained_where_there_is_one(left: RecipeRun) -> None:
     assert AT_MOST not in facts(left)
 
 
+def test_a_note_on_the_run_is_next_to_where_it_was_made(tmp_path: Path) -> None:
+    """For a reader of any of its forms: figures that other work disturbed are not for comparing."""
+    noted = leave(made(), tmp_path, note="Other work ran beside it.")
+
+    assert load(tmp_path / "demo.json").note == "Other work ran beside it."
+    assert facts(noted).endswith("Note: Other work ran beside it.")
+    assert "Note: Other work ran beside it." in page_of(noted)
+
+
 def test_words_of_a_case_are_no_markup(left: RecipeRun) -> None:
     """Except for code between backticks."""
     page, text = page_of(left), markdown.page_of(left, "docs/demo.json")
