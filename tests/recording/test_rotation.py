@@ -8,6 +8,7 @@ from support.runs import MS, make_info, make_steps
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
+from trainperf.core import rotation
 from trainperf.core.errors import ConfigError
 from trainperf.core.run_directory import has_begun, has_ended, last_part, record_file
 from trainperf.core.steps.block import StepBlock, StepSchema, row_of
@@ -84,13 +85,15 @@ def test_the_size_of_a_part_is_a_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, most: int
 ) -> None:
     """In megabytes; none is written at 0."""
-    monkeypatch.setenv(jsonl.ROTATE_VARIABLE, text)
-    assert jsonl.rotate_bytes() == most
+    monkeypatch.setenv(rotation.ROTATE_VARIABLE, text)
+    assert rotation.rotation_bytes(tmp_path) == most
     assert isinstance(sink_for(Outputs(run=tmp_path)), JsonlSink)
 
 
-def test_a_size_that_is_none_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_size_that_is_none_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before the first step."""
-    monkeypatch.setenv(jsonl.ROTATE_VARIABLE, "8MB")
+    monkeypatch.setenv(rotation.ROTATE_VARIABLE, "8MB")
     with pytest.raises(ConfigError, match="8MB: must be a size in MB, or 0; try 8"):
-        jsonl.rotate_bytes()
+        rotation.rotation_bytes(tmp_path)

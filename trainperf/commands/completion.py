@@ -4,6 +4,7 @@ shtab writes it from the parsers, once: the shell runs nothing of ours when TAB 
 """
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 
 from trainperf.commands.cli import Command, load
@@ -43,7 +44,17 @@ def _run(given: argparse.Namespace) -> str:
             elif action.metavar in names:
                 action.choices = names[str(action.metavar)]
     script: str = shtab.complete(top, given.shell)
-    return f"{script}\n"
+    return f"{_mended_for_zsh(script) if given.shell == 'zsh' else script}\n"
+
+
+def _mended_for_zsh(script: str) -> str:
+    """The script with what shtab 1.13 gets wrong in it put right.
+
+    It would complete the first of several values alone, as it excludes the rest where it means
+    them, and could be read by `eval` but not by `source`.
+    """
+    script = re.sub(r'^( *)"\(\*\)::?', r'\1"*:', script, flags=re.MULTILINE)
+    return script.replace("$zsh_eval_context[-1] == eval", "$zsh_eval_context[-1] == (eval|file)")
 
 
 def _names() -> Mapping[str, Sequence[str]]:

@@ -36,10 +36,10 @@ TRACE_SUFFIXES = (TRACE_SUFFIX, ".trace.json")
 ANALYSIS_SUFFIX = ".analysis.json"
 
 _MACHINE_FILE = re.compile(
-    r"machine-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.jsonl"
+    r"machine-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"
 )
 PACKED_SUFFIX = ".packed"
-"""Of a part of a record file that is no longer written to."""
+"""Of a part of a record file, or of a machine's, that is no longer written to."""
 
 _RECORD_FILE = re.compile(
     r"steps-rank(\d{1,6})(?:\.attempt(\d{1,6}))?(?:\.part(\d{1,6}))?\.(?:jsonl|packed)"

@@ -21,6 +21,8 @@ MS = 1_000_000
 """Nanoseconds."""
 SECOND = 1_000_000_000
 """Nanoseconds."""
+_PHASES = len(PHASES)
+_OTHER = int(Phase.OTHER)
 
 
 class LoggedSteps(msgspec.Struct, kw_only=True):
@@ -121,7 +123,7 @@ class LogFormat:
         return f"not covered: {self.lacks.get(name, f'{self.title} does not hold it')}"
 
 
-def phases_ns(wall_ns: int, spent: Mapping[Phase, float]) -> tuple[tuple[int, ...], bool]:
+def phases_ns(wall_ns: int, spent: Mapping[Phase, float]) -> tuple[list[int], bool]:
     """The phases of a step, the rest in `other`, and whether they had to be cut.
 
     Times of different clocks or ranks may add up to more than the step: they are then cut in
@@ -129,16 +131,18 @@ def phases_ns(wall_ns: int, spent: Mapping[Phase, float]) -> tuple[tuple[int, ..
     """
     named = sum(spent.values())
     scale = wall_ns / named if named > wall_ns else 1.0
-    host = [0] * len(PHASES)
+    host = [0] * _PHASES
+    rest = wall_ns
     for phase, ns in spent.items():
-        host[phase] = round(ns * scale)
-    host[Phase.OTHER] += wall_ns - sum(host)
-    if host[Phase.OTHER] < 0:  # rounding of up to eight numbers
-        largest = max(range(len(host)), key=host.__getitem__)
-        host[largest] += host[Phase.OTHER]
-        host[Phase.OTHER] = 0
+        host[phase] = part = round(ns * scale)
+        rest -= part
+    if rest < 0:  # rounding of up to eight numbers
+        largest = max(range(_PHASES), key=host.__getitem__)
+        host[largest] += rest
+    else:
+        host[_OTHER] += rest
     # A thousandth is what is lost where each is rounded to a hundredth of a millisecond.
-    return tuple(host), named > wall_ns * 1.001
+    return host, named > wall_ns * 1.001
 
 
 def lines_of(path: Path) -> Iterator[bytes]:

@@ -8,11 +8,12 @@ it too.  Read in Megatron-LM's sources of August 2026 (`megatron/training/traini
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+
+import msgspec
 
 from trainperf.core.phases import Gap, Phase
 from trainperf.importers.base import (
@@ -56,9 +57,10 @@ _GAPS = {
     b"model-and-optimizer-setup": Gap.STARTUP,
     b"train/valid/test-data-iterators-setup": Gap.STARTUP,
 }
+_DATA_WAIT, _FORWARD = Phase.DATA_WAIT, Phase.FORWARD
 _PHASES = (
-    (b"batch-generator", Phase.DATA_WAIT),
-    (b"forward-compute", Phase.FORWARD),
+    (b"batch-generator", _DATA_WAIT),
+    (b"forward-compute", _FORWARD),
     (b"backward-compute", Phase.BACKWARD),
     (b"optimizer", Phase.OPTIMIZER),
 )
@@ -67,8 +69,7 @@ _ENOUGH = 3
 """Lines that show the interval."""
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(msgspec.Struct):
     """What belongs to one line `iteration …`."""
 
     iteration: int
@@ -78,8 +79,8 @@ class _Line:
     stamp: datetime | None
     exact: bool
     """Whether the stamp has fractions of a second, as in recent releases."""
-    timers_ms: dict[bytes, float] = field(default_factory=dict)
-    memory: dict[str, float] = field(default_factory=dict)
+    timers_ms: dict[bytes, float] = {}
+    memory: dict[str, float] = {}
 
 
 def read(files: Sequence[Path]) -> list[LoggedFit]:
@@ -102,24 +103,25 @@ def _lines_in(file: Path) -> Iterator[_Line]:
 
 
 def _line(line: bytes) -> _Line | None:
-    elapsed, at = _ELAPSED.search(line), line.find(_ITERATION)
+    at = line.find(_ITERATION)
     bar = line.find(b"|", at)
+    elapsed = _ELAPSED.search(line)
     number = line[at + len(_ITERATION) : bar].partition(b"/")[0].strip()
     if elapsed is None or at < 0 or not number.isdigit():
         return None
-    stamp = _STAMP.search(line[:at])
+    stamp = _STAMP.search(line, 0, at)
     return _Line(
         iteration=int(number),
         elapsed_ms=float(elapsed[1]),
         text=line[bar:],
-        stamp=None if stamp is None else _moment(stamp[1] + (stamp[2] or b"")),
+        stamp=None if stamp is None else _moment(stamp[1], stamp[2]),
         exact=stamp is not None and stamp[2] is not None,
     )
 
 
-def _moment(stamp: bytes) -> datetime:
-    seconds, point, fraction = stamp.decode().partition(".")
-    return datetime.fromisoformat(f"{seconds}.{fraction:0<6.6}" if point else seconds)
+def _moment(seconds: bytes, fraction: bytes | None) -> datetime:
+    moment = seconds.decode()
+    return datetime.fromisoformat(f"{moment}{fraction.decode():0<7.7}" if fraction else moment)
 
 
 class _Reader:
@@ -157,7 +159,7 @@ class _Reader:
             if b"elapsed time per iteration" in line and (logged := _line(line)) is not None:
                 yield from self._settled()
                 self._pending = logged
-            elif b": " in line or b":\n" in line:
+            elif (b": " in line or b":\n" in line) and _ACROSS_RANKS not in line:
                 yield from self._around(self._other(line))
         yield from self._around(self._table(b"".join(table)))
         yield from self._settled()
@@ -167,34 +169,31 @@ class _Reader:
                 "to more than the step: cut in proportion"
             )
 
-    def _around(self, gaps: Iterable[LoggedGap | None]) -> Iterator[LogEvent]:
+    def _around(self, gaps: Sequence[LoggedGap]) -> Iterator[LogEvent]:
         """Pauses, each behind the steps before it."""
         for gap in gaps:
-            if gap is not None:
-                yield from self._settled()
-                yield gap
+            yield from self._settled()
+            yield gap
 
-    def _table(self, text: bytes) -> Iterator[LoggedGap | None]:
+    def _table(self, text: bytes) -> Sequence[LoggedGap]:
         """Lines `name .....: (1.00, 2.00)` of timers, or arguments, `name ..... 2`."""
-        for name, ms in _TIMERS.findall(text):
-            yield self._timer(name, float(ms))
+        gaps = self._timers(_TIMERS.findall(text))
         if self._before is None:
             for line in text.splitlines():
                 self._state(line)
+        return gaps
 
-    def _other(self, line: bytes) -> Iterator[LoggedGap | None]:
+    def _other(self, line: bytes) -> Sequence[LoggedGap]:
         """Timers in other forms, or a line about memory."""
-        if _ACROSS_RANKS in line:
-            return
         if (in_line := _ONE_LINE.search(line)) is not None:
-            for name, ms in _IN_LINE.findall(in_line[1]):
-                yield self._timer(name, float(ms))
-        elif (of_rank := _OF_RANK.search(line)) is not None and self._in_table:
-            yield self._timer(self._in_table, float(of_rank[1]))
-        elif (named := _OF_RANKS.search(line)) is not None:
+            return self._timers(_IN_LINE.findall(in_line[1]))
+        if (of_rank := _OF_RANK.search(line)) is not None and self._in_table:
+            return self._timers([(self._in_table, of_rank[1])])
+        if (named := _OF_RANKS.search(line)) is not None:
             self._in_table = named[1]
         else:
             self._state(line)
+        return ()
 
     def _state(self, line: bytes) -> None:
         """A line about memory, or an argument."""
@@ -206,18 +205,20 @@ class _Reader:
             given = setting[1].decode()
             self._fit.config[_NAMES.get(given, given)] = int(setting[2])
 
-    def _timer(self, name: bytes, ms: float) -> LoggedGap | None:
-        """A timer of a table, of the slowest rank: of the line before it, or a pause."""
-        gap = _GAPS.get(name)
-        if gap is None:
-            if self._pending is not None:
-                timers = self._pending.timers_ms
-                timers[name] = max(timers[name], ms) if name in timers else ms
-        elif gap is not Gap.STARTUP:
-            return LoggedGap(gap=gap, duration_ns=round(ms * MS))
-        elif self._before is None and self._pending is None:
-            self._startup_ns += round(ms * MS)
-        return None
+    def _timers(self, timers: Sequence[tuple[bytes, bytes]]) -> Sequence[LoggedGap]:
+        """Timers of the slowest rank: of the line before them, or pauses, which are returned."""
+        gaps: list[LoggedGap] = []
+        of_line = {} if self._pending is None else self._pending.timers_ms
+        for name, number in timers:
+            ms = float(number)
+            gap = _GAPS.get(name)
+            if gap is None:
+                of_line[name] = max(of_line[name], ms) if name in of_line else ms
+            elif gap is not Gap.STARTUP:
+                gaps.append(LoggedGap(gap=gap, duration_ns=round(ms * MS)))
+            elif self._before is None and self._pending is None:
+                self._startup_ns += round(ms * MS)
+        return gaps
 
     def _settled(self) -> Sequence[LogEvent]:
         """The line that waited for its tables."""
@@ -257,7 +258,9 @@ class _Reader:
     def _own(self, line: _Line, number: int) -> tuple[float, dict[bytes, float]]:
         """Milliseconds of the line's own iterations, and those of its timers."""
         # Timers are divided by the interval, however many iterations they are of.
-        timers_ms = {name: ms * self._interval for name, ms in line.timers_ms.items()}
+        timers_ms = line.timers_ms
+        if self._interval != 1:
+            timers_ms = {name: ms * self._interval for name, ms in timers_ms.items()}
         if self._before is None:
             if self._once_more:
                 self._alone = {**timers_ms, b"": line.elapsed_ms}
@@ -271,12 +274,12 @@ class _Reader:
 
     def _phases(self, timers_ms: Mapping[bytes, float], number: int) -> dict[Phase, float]:
         """Nanoseconds of a step."""
-        fetched = timers_ms.get(b"batch-generator", 0.0)
-        spent = {phase: timers_ms[name] for name, phase in _PHASES if name in timers_ms}
-        if Phase.FORWARD in spent:
+        timed = {
+            phase: timers_ms[name] * MS / number for name, phase in _PHASES if name in timers_ms
+        }
+        if _FORWARD in timed:
             # The generator runs inside of it.
-            spent[Phase.FORWARD] = max(0.0, spent[Phase.FORWARD] - fetched)
-        timed = {phase: ms * MS / number for phase, ms in spent.items()}
+            timed[_FORWARD] = max(0.0, timed[_FORWARD] - timed.get(_DATA_WAIT, 0.0))
         self._fit.phases.update(timed)
         return timed
 
@@ -334,7 +337,12 @@ def _interval(first: Sequence[_Line]) -> int:
 
 def _value(text: bytes, name: bytes) -> bytes:
     """What stands behind a name of a line, up to the next bar; empty without it."""
-    return text.partition(name)[2].partition(b"|")[0].strip()
+    begin = text.find(name)
+    if begin < 0:
+        return b""
+    begin += len(name)
+    end = text.find(b"|", begin)
+    return (text[begin:end] if end >= 0 else text[begin:]).strip()
 
 
 def _int(text: bytes) -> int | None:

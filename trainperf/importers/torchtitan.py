@@ -5,8 +5,9 @@ clock; every line has the time of day in microseconds.  They were read in torcht
 August and September 2026 (`torchtitan/observability`, `torchtitan/trainer.py`).
 """
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -30,22 +31,40 @@ _NAME = re.compile(rb'"log_type_name": ?"([^"]+)"')
 _KEY = b'"log_type_name": "'
 _NEAR = 64
 """The key of a line begins at most so many bytes earlier than that of the line before, mostly."""
+_HEAD = 32
+"""Bytes behind the key: they hold any name that is read, and no number."""
+_HEADS = 4096
+"""Kept at most: a log whose lines go on otherwise would have one for each line."""
 
 _PHASES = {
-    b"fetching_batch": Phase.DATA_WAIT,
-    b"optim": Phase.OPTIMIZER,
-    b"collect_dist_metrics": Phase.LOOP,
+    b"fetching_batch_end": Phase.DATA_WAIT,
+    b"optim_end": Phase.OPTIMIZER,
+    b"collect_dist_metrics_end": Phase.LOOP,
 }
+_OPTIMIZER = Phase.OPTIMIZER
+"""Here, as looking up a member takes a quarter of a microsecond in Python 3.11."""
 _GAPS = {b"eval": Gap.VALIDATION, b"checkpoint_save": Gap.CHECKPOINT}
 """Spans inside of a step that are no part of it."""
 
-_BEGINS = frozenset(name + b"_start" for name in (b"step", *_GAPS))
-_ENDS = frozenset(name + b"_end" for name in (b"step", b"fwd_bwd", b"gc_collect", *_PHASES, *_GAPS))
-_READ = _BEGINS | _ENDS | {b"metric_value", b"step_error"}
+_READ = (
+    _PHASES.keys()
+    | {name + end for name in (b"step", *_GAPS) for end in (b"_start", b"_end")}
+    | {b"fwd_bwd_end", b"gc_collect_end", b"metric_value", b"step_error"}
+)
 _TOKENS = "local_valid_tokens"
 _TOKENS_KEY = f'"{_TOKENS}"'.encode()
 _LONG_PAUSE = 0.05
 """Share of a step from which a collection of garbage makes it unlike others."""
+
+# As torchtitan writes its lines: one that is written otherwise is decoded as a whole.
+_VALUE_OF_SPAN = b'", "event_name": null, "value": '
+"""Behind the name of a span."""
+_VALUE_OF_TOKENS = f'", "event_name": "{_TOKENS}", "value": '.encode()
+_KEY_BYTES = len(_KEY)
+_TIME = b'"time_us": '
+_CLOSE = b"}\n"
+_LARGEST = 1e15
+"""No number of a log is above it; infinity and NaN are not below."""
 
 
 class _Line(msgspec.Struct):
@@ -86,21 +105,58 @@ def _decoded(line: bytes) -> _Line | None:
         return None
 
 
-def _lines_in(file: Path) -> Iterator[tuple[bytes, bytes]]:
-    """The lines that may be read, each behind its name; most others are passed over by it."""
+_Named = tuple[bytes, bytes, int]
+"""The name of a line, the line, and where in it the name ends."""
+
+
+def _lines_in(file: Path) -> Iterator[_Named]:
+    """The lines that may be read; most others are passed over by their names."""
+    names: dict[bytes, bytes] = {}
     near = 0
     for line in lines_of(file):
         begin = line.find(_KEY, near)
         if begin >= 0:
             near = begin - _NEAR if begin > _NEAR else 0
-            begin += len(_KEY)
-            name = line[begin : line.find(b'"', begin)]
+            begin += _KEY_BYTES
         elif (match := _NAME.search(line)) is not None:
-            name = match[1]
+            begin = match.start(1)
         else:
             continue
-        if name in _READ:
-            yield name, line
+        head = line[begin : begin + _HEAD]
+        name = names.get(head)
+        if name is None:
+            if len(names) > _HEADS:
+                names.clear()
+            name = head.partition(b'"')[0]
+            names[head] = name = name if name in _READ else b""
+        if name:
+            yield name, line, begin + len(name)
+
+
+def _value(named: _Named, key: bytes = _VALUE_OF_SPAN) -> float | None:
+    """The value of a line; `None` for a line that is cut or damaged."""
+    _, line, end = named
+    if line.startswith(key, end) and line.endswith(_CLOSE):
+        begin = end + len(key)
+        try:
+            value = float(line[begin : line.find(b",", begin)])
+        except ValueError:
+            value = math.inf
+        if -_LARGEST < value < _LARGEST:
+            return value
+    event = _decoded(line)
+    return None if event is None else event.value
+
+
+def _time_us(named: _Named) -> int | None:
+    """The time of a line; `None` for a line that is cut or damaged."""
+    _, line, end = named
+    begin = line.rfind(_TIME, 0, end) + len(_TIME)
+    digits = line[begin : line.find(b",", begin)]
+    if digits.isdigit() and line.endswith(_CLOSE):
+        return int(digits)
+    event = _decoded(line)
+    return None if event is None else event.time_us
 
 
 def _fit(file: Path, rank: int, world_size: int, began_us: int) -> LoggedFit:
@@ -120,83 +176,116 @@ class _Reader:
 
     def __init__(self, file: Path, fit: LoggedFit, began_us: int) -> None:
         self._file, self._fit, self._began_us = file, fit, began_us
+        self._last_us, self._steps = began_us, 0
+        self._clear()
+
+    def events(self) -> Iterator[LogEvent]:
+        """The steps and gaps, in order."""
+        of_name = self._of_name()
+        named = (b"", b"", 0)
+        for named in _lines_in(self._file):
+            name = named[0]
+            if name in _PHASES:
+                if not self._inside and (ms := _value(named)) is not None:
+                    phase = _PHASES[name]
+                    self._spent[phase] = self._spent.get(phase, 0.0) + ms * MS
+            else:
+                yield from of_name[name](named)
+        last = _decoded(named[1])
+        end_us = self._last_us if last is None else max(self._last_us, last.time_us)
+        self._fit.end_ns = 1000 * (end_us - self._began_us)
+
+    def _of_name(self) -> dict[bytes, Callable[[_Named], Sequence[LogEvent]]]:
+        """What is done with a line of each name but those of phases."""
+        return {
+            b"step_start": self._step_start,
+            b"step_end": self._step_end,
+            b"fwd_bwd_end": self._pass_end,
+            b"metric_value": self._metric,
+            b"step_error": self._error,
+            **{name + b"_start": self._span_start for name in _GAPS},
+            **{name + b"_end": self._span_end for name in (b"gc_collect", *_GAPS)},
+        }
+
+    def _clear(self) -> None:
         self._spent: dict[Phase, float] = {}
         self._gaps: list[LoggedGap] = []
         self._gc_ns = 0.0
         self._passes = 0
-        self._updated = False
         self._tokens: float | None = None
         self._inside = b""
         """The gap that is open: what is in it is not the step's."""
 
-    def events(self) -> Iterator[LogEvent]:
-        """The steps and gaps, in order."""
-        last_us, steps, line = self._began_us, 0, b""
-        for name, line in _lines_in(self._file):
-            if name == b"step_end":
-                if (event := _decoded(line)) is not None:
-                    last_us = event.time_us
-                    for done in self._step(event):
-                        steps += isinstance(done, LoggedSteps)
-                        yield done
-            elif name == b"step_start":
-                self._clear()
-                if not steps and (event := _decoded(line)) is not None:
-                    since_ns = 1000 * (event.time_us - self._began_us)
-                    yield LoggedGap(gap=Gap.STARTUP, duration_ns=since_ns)
-            else:
-                self._inner(name, line)
-        last = _decoded(line)
-        end_us = last_us if last is None else max(last_us, last.time_us)
-        self._fit.end_ns = 1000 * (end_us - self._began_us)
+    def _step_start(self, named: _Named) -> Sequence[LogEvent]:
+        self._clear()
+        if self._steps or (time_us := _time_us(named)) is None:
+            return ()
+        return [LoggedGap(gap=Gap.STARTUP, duration_ns=1000 * (time_us - self._began_us))]
 
-    def _clear(self) -> None:
-        self._spent, self._gaps, self._gc_ns = {}, [], 0.0
-        self._passes, self._updated, self._tokens, self._inside = 0, False, None, b""
+    def _step_end(self, named: _Named) -> Sequence[LogEvent]:
+        """The step, and the gaps in it; the data ended in one without an update."""
+        ms, time_us = _value(named), _time_us(named)
+        if ms is None or time_us is None:
+            return ()
+        self._last_us = time_us
+        events: list[LogEvent] = []
+        if _OPTIMIZER in self._spent:
+            self._steps += 1
+            step = self._step(round(ms * MS), 1000 * (time_us - self._began_us))
+            events = [step, *self._gaps]
+        self._clear()
+        return events
 
-    def _inner(self, name: bytes, line: bytes) -> None:
-        """Something inside of a step."""
-        if name.endswith(b"_start"):
-            self._inside = self._inside or name.removesuffix(b"_start")
-            return
-        base = name.removesuffix(b"_end")
-        if self._inside and base not in (self._inside, b"step_error"):
-            return
-        self._inside = b""
-        if base == b"fwd_bwd":
+    def _pass_end(self, _: _Named) -> Sequence[LogEvent]:
+        if not self._inside:
             self._passes += 1
-        elif base != b"metric_value" or _TOKENS_KEY in line:
-            event = _decoded(line)
-            if event is not None:
-                self._timed(base, event)
+        return ()
 
-    def _timed(self, base: bytes, event: _Line) -> None:
-        """A span that is over, an error, or a number of tokens."""
-        if base in _PHASES:
-            phase = _PHASES[base]
-            self._spent[phase] = self._spent.get(phase, 0.0) + event.value * MS
-            self._updated = self._updated or phase is Phase.OPTIMIZER
-        elif base in _GAPS:
-            self._gaps.append(LoggedGap(gap=_GAPS[base], duration_ns=round(event.value * MS)))
-        elif base == b"gc_collect":
-            self._gc_ns += event.value * MS
-        elif base == b"step_error":
+    def _span_start(self, named: _Named) -> Sequence[LogEvent]:
+        """A gap begins, or is in another one."""
+        self._inside = self._inside or named[0].removesuffix(b"_start")
+        return ()
+
+    def _span_end(self, named: _Named) -> Sequence[LogEvent]:
+        """A gap is over, or a collection of garbage."""
+        base = named[0].removesuffix(b"_end")
+        if self._inside in (b"", base):
+            self._inside = b""
+            if (ms := _value(named)) is None:
+                pass
+            elif base in _GAPS:
+                self._gaps.append(LoggedGap(gap=_GAPS[base], duration_ns=round(ms * MS)))
+            else:
+                self._gc_ns += ms * MS
+        return ()
+
+    def _error(self, named: _Named) -> Sequence[LogEvent]:
+        self._inside = b""
+        if (event := _decoded(named[1])) is not None:
             # `[step 7] step_error: ValueError: …`
             self._fit.ended = event.message.partition("step_error: ")[2].partition(":")[0]
-        elif event.event_name == _TOKENS:
-            self._tokens = event.value
+        return ()
 
-    def _step(self, event: _Line) -> Iterator[LogEvent]:
-        """A step that is over, and the gaps in it; the data ended in one without an update."""
-        if not self._updated:
-            self._clear()
-            return
-        whole_ns = round(event.value * MS)
+    def _metric(self, named: _Named) -> Sequence[LogEvent]:
+        """A value, which may be the number of tokens."""
+        _, line, end = named
+        if self._inside or _TOKENS_KEY not in line:
+            return ()
+        if line.startswith(_VALUE_OF_TOKENS, end):
+            tokens = _value(named, _VALUE_OF_TOKENS)
+        else:
+            event = _decoded(line)
+            tokens = event.value if event is not None and event.event_name == _TOKENS else None
+        if tokens is not None:
+            self._tokens = tokens
+        return ()
+
+    def _step(self, whole_ns: int, end_ns: int) -> LoggedSteps:
+        """The step that is over; the gaps in it follow."""
         wall_ns = max(0, whole_ns - sum(gap.duration_ns for gap in self._gaps))
         host_ns, _ = phases_ns(wall_ns, self._spent)
         self._fit.phases.update(self._spent)
-        end_ns = 1000 * (event.time_us - self._began_us)
-        yield LoggedSteps(
+        return LoggedSteps(
             host_ns=host_ns,
             # Gaps of a step come at its end.
             end_ns=end_ns - whole_ns + wall_ns,
@@ -204,8 +293,6 @@ class _Reader:
             micro_batches=max(1, self._passes),
             facts={"tokens_effective": self._tokens, "gc_ns": round(self._gc_ns)},
         )
-        yield from self._gaps
-        self._clear()
 
 
 FORMAT = LogFormat(

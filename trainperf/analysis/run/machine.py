@@ -1,10 +1,12 @@
 """Series of the machine beside a run: the sampled files of its hosts, as columns over time."""
 
+import gzip
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 
 import msgspec
 import numpy as np
@@ -12,7 +14,7 @@ import numpy.typing as npt
 
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.record_file import RecordFile
-from trainperf.analysis.run.tail import LineTail
+from trainperf.analysis.run.tail import LineTail, by_number
 from trainperf.analysis.run.window import start_time
 from trainperf.core.artifacts.machine import (
     MACHINE_VERSION,
@@ -22,7 +24,7 @@ from trainperf.core.artifacts.machine import (
     device_column,
 )
 from trainperf.core.places import AnyPath, ListedFile, listed
-from trainperf.core.run_directory import machine_of, part_number
+from trainperf.core.run_directory import is_packed, machine_of, packed_part, part_number
 from trainperf.core.steps.block import Column
 
 
@@ -104,7 +106,10 @@ def _files(
             if writer is not None and writer[1] == attempt:
                 parts.setdefault(writer[0], []).append(file.path)
         for rank, paths in sorted(parts.items()):
-            yield rank, sorted(paths, key=lambda path: part_number(path.name))
+            # Where a part is there in both forms, the packed one is whole.
+            paths.sort(key=lambda path: is_packed(path.name))
+            of_number = {part_number(path.name): path for path in paths}
+            yield rank, [of_number[number] for number in sorted(of_number)]
 
 
 class MachineTails:
@@ -134,17 +139,21 @@ class MachineTails:
             if writer is not None and writer[1] == self._attempt:
                 files.setdefault(writer[0], []).append(file)
         for rank, listing in files.items():
-            parts = {part_number(file.path.name): file for file in listing}
+            listing.sort(key=lambda file: is_packed(file.path.name))
+            parts = by_number(listing)
             if rank not in self._headers:
-                with parts[min(parts)].path.open("rb") as first:
+                with _opened(parts[min(parts)].path) as first:
                     header, end, _ = first.read(1 << 16).partition(b"\n")
                 if not end:
                     continue
                 self._headers[rank], self._lines[rank] = header, deque(maxlen=_LATEST)
                 self._tails[rank] = LineTail(parts, _LATEST_BYTES)
-            while isinstance(lines := self._tails[rank].read(parts), list):
+            while (lines := self._tails[rank].read(parts)) is not None:
+                # Of a part that was packed meanwhile the last samples are not shown.
                 self._lines[rank] += (
-                    line for line in lines if line and line != self._headers[rank]
+                    line
+                    for line in (lines if isinstance(lines, list) else ())
+                    if line and line != self._headers[rank]
                 )
 
     def series(self) -> list[MachineSeries]:
@@ -212,12 +221,28 @@ def _block(rows: Sequence[bytes], width: int) -> npt.NDArray[np.float64]:
     return cells.reshape(len(rows), width)
 
 
+@contextmanager
+def _opened(part: AnyPath) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """Its content, packed or not: a part that is written to may be packed at any moment.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with ExitStack() as closed:
+        try:
+            file = closed.enter_context(part.open("rb"))
+        except FileNotFoundError:
+            part = packed_part(part)
+            file = closed.enter_context(part.open("rb"))
+        yield closed.enter_context(gzip.open(file)) if is_packed(part.name) else file
+
+
 def _lines(parts: Sequence[AnyPath]) -> Iterator[list[bytes]]:
     """Whole lines, some thousands at a time; the last one may be being written."""
     pending: list[bytes] = []
     rest = b""
     for part in parts:
-        with part.open("rb") as file:
+        with _opened(part) as file:
             while chunk := file.read(1 << 20):
                 *whole, rest = (rest + chunk).split(b"\n")
                 pending += filter(None, whole)

@@ -18,6 +18,7 @@ import torch
 import trainperf
 from trainperf.core.interleaving import directory
 from trainperf.core.machine.limits import launched_ranks
+from trainperf.core.rotation import rotation_bytes
 from trainperf.core.run_directory import attempt, machine_file
 from trainperf.recording.probes.base import Probe
 from trainperf.recording.recorder import Recorder
@@ -62,6 +63,7 @@ class MachineProbe(Probe):
         """Start the process.
 
         Raises:
+            ConfigError: `TRAINPERF_ROTATE` holds no size.
             OSError: There is no process, or no memory for it.
         """
         super().attach(recorder)
@@ -73,6 +75,7 @@ class MachineProbe(Probe):
                 *("--parent", str(os.getpid()), "--thread", str(threading.get_native_id())),
                 *("--zero-ns", str(recorder.zero_ns), "--rank", str(self._rank)),
                 *("--attempt", str(attempt()), "--every-s", str(self._every_s)),
+                *("--most", str(rotation_bytes(self._file.parent))),
                 *(part for device in self._devices for part in ("--device", device)),
                 *several,
             ],

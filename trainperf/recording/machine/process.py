@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import psutil
@@ -31,6 +30,7 @@ from trainperf.core.machine.clocks import monotonic_ns, thread_ns
 from trainperf.recording.machine.devices import DeviceSource, nvml_of
 from trainperf.recording.machine.host import HostSource
 from trainperf.recording.machine.neighbours import ProcessSource
+from trainperf.recording.machine.rotating import RotatingFile, rotating
 
 
 SHARE = 0.005
@@ -130,12 +130,12 @@ def main(arguments: Sequence[str]) -> int:
         os.nice(LOWEST_PRIORITY)
     threading.Thread(target=_listen, args=(over,), daemon=True).start()
     # The disk is full, or the directory was taken away: nothing trains less for that.
-    with suppress(OSError), given.file.open("ab", buffering=0) as file:
+    with suppress(OSError), rotating(given.file, given.most) as file:
         _sample_until(over, given, file)
     return 0
 
 
-def _sample_until(over: threading.Event, given: argparse.Namespace, file: BinaryIO) -> None:
+def _sample_until(over: threading.Event, given: argparse.Namespace, file: RotatingFile) -> None:
     sampler = Sampler(given)
     file.write(_encode(sampler.header) + b"\n")
     due_ns = monotonic_ns() + int(given.every_s * 1e9)
@@ -162,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     for name in ("--parent", "--thread", "--zero-ns", "--rank", "--attempt"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("--every-s", type=float, default=1.0)
+    parser.add_argument("--most", type=int, default=0)
     parser.add_argument("--several", action="store_true")
     parser.add_argument("--device", action="append", default=[])
     return parser

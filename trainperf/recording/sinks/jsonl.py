@@ -13,19 +13,12 @@ from io import BufferedWriter
 from pathlib import Path
 
 import trainperf
-from trainperf.core import run_directory, spool
-from trainperf.core.errors import ConfigError
-from trainperf.core.spool.mirror import PART_BYTES
+from trainperf.core import run_directory
+from trainperf.core.rotation import rotation_bytes
 from trainperf.core.steps.codec import Entry, encode_entry, encode_rows
 from trainperf.core.steps.records import Row, RunInfo
 from trainperf.recording.sinks.base import Outputs, Sink
 
-
-ROTATE_VARIABLE = "TRAINPERF_ROTATE"
-"""Environment variable: size at which a record file goes on in another part; 0 for never."""
-
-ROTATE_MB = 8.0
-"""Some 50,000 steps: what a reader has to take whole, and a crash leaves unpacked."""
 
 PACKER = "trainperf.core.steps.packing"
 """The module that the child runs."""
@@ -39,26 +32,7 @@ def sink_for(outputs: Outputs) -> Sink | None:
     if outputs.run is None:
         return None
     first = run_directory.record_file(outputs.run, outputs.rank, run_directory.attempt())
-    most = rotate_bytes()
-    if most and spool.url_of(outputs.run) is not None:
-        most = min(most, PART_BYTES)  # a part is then an object
-    return JsonlSink(first, most)
-
-
-def rotate_bytes() -> int:
-    """The size of a part; 0 for any.
-
-    Raises:
-        ConfigError: The environment variable holds no size.
-    """
-    text = os.environ.get(ROTATE_VARIABLE, "")
-    try:
-        megabytes = float(text or ROTATE_MB)
-    except ValueError:
-        megabytes = -1.0
-    if not 0 <= megabytes < float("inf"):
-        raise ConfigError(f"{ROTATE_VARIABLE}={text}: must be a size in MB, or 0; try 8")
-    return round(megabytes * 1e6)
+    return JsonlSink(first, rotation_bytes(outputs.run))
 
 
 class JsonlSink(Sink):
