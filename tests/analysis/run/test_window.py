@@ -127,3 +127,11 @@ def test_what_is_asked_for_in_full_is_read_in_full(
     monkeypatch.setattr("trainperf.analysis.run.window.MOST_ROWS", 2_000)
     assert len(steps_of(Run.open(run, RunWindow(first=0)))) < STEPS
     assert len(steps_of(Run.open(run, RunWindow(every_step=True)))) == STEPS
+
+
+def test_a_run_without_a_step_says_so_whatever_the_window(tmp_path: Path) -> None:
+    """It has no steps *0 to -1*."""
+    (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(RankSpec(steps=[], info=make_info())))
+
+    with pytest.raises(RunError, match=r"no step in this window: the run has no step at all"):
+        Run.open(tmp_path, RunWindow(first=0, last=10))
