@@ -79,17 +79,22 @@ class MachineFold:
         self._meter(begins, begins + walls_ns, attempt)
 
     def _meter(self, begins: Column, ends: Column, attempt: int) -> None:
-        """Add the energy of steps that every host has sampled to their ends."""
+        """Add the energy of steps that every host has sampled to their ends.
+
+        Where the power of a host's devices is not known, that of the others is not the step's.
+        """
         present = [
             (series, joules)
             for series, joules in zip(self._series, self._energies, strict=True)
-            if series.attempt == attempt and joules is not None
+            if series.attempt == attempt and series.header.devices
         ]
         if not present:
             return
         whole = np.ones(len(begins), dtype=bool)
         spent = np.zeros(len(begins))
         for series, joules in present:
+            if joules is None:
+                return
             whole &= (begins >= series.at_ns[0]) & (ends <= series.at_ns[-1])
             at_end, at_begin = (np.interp(at, series.at_ns, joules) for at in (ends, begins))
             spent += at_end - at_begin
