@@ -217,6 +217,9 @@ def test_a_restart_has_a_file_of_its_own(tmp_path: Path) -> None:
 
     assert window.first_step == pytest.approx(len(first) + begins, abs=2)
     assert window.slower == pytest.approx(0.12, abs=0.015)
+    (host,) = machine_of(tmp_path).hosts
+    assert (host.samples, host.span_s) == (122, 120.0)
+    assert host.devices[0].throttled["thermal"] == pytest.approx(20 / 122)
 
 
 def test_another_host_is_placed_by_when_its_fit_began(tmp_path: Path) -> None:
