@@ -55,6 +55,17 @@ def test_each_built_in_trial_is_in_the_list_once_with_its_kind() -> None:
         ({"config": {"loop": "plain"}}, "no_callback_NAME", "free_loader"),
         ({"world_size": 2, "device": "cuda"}, "attention_sdpa", "no_reduction"),
         ({"world_size": 1}, "no_reduction", "no_update"),
+        (
+            {"device": "cuda", "config": {"loop": "lightning", "precision": "32-true"}},
+            "attention_cudnn",
+            "autocast_bf16",
+        ),
+        # Its weights are fp32; whether autocast is around them is seen as it trains.
+        (
+            {"device": "cuda", "config": {"loop": "plain", "precision": "32-true"}},
+            "no_logging",
+            "attention_cudnn",
+        ),
     ],
 )
 def test_a_header_tells_what_does_not_apply(

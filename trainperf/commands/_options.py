@@ -96,3 +96,15 @@ def check_turns(given: argparse.Namespace) -> None:
         raise ConfigError(
             f"--every {given.every}: must be at least 2, the first step is excluded; try {_STEPS}"
         )
+
+
+def number(text: str) -> float:
+    """What somebody wrote as a number.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: give a number, as in 2.5") from None

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from trainperf.commands._engine import add_engine_option, is_large
-from trainperf.commands._options import add_format_option
+from trainperf.commands._options import add_format_option, number
 from trainperf.commands._window import add_window_options, window_of
 from trainperf.commands.cli import Command
 from trainperf.core.places import path_of
@@ -100,7 +100,7 @@ def _run(given: argparse.Namespace) -> str:
 
 
 def _price(text: str) -> float:
-    price = float(text)
+    price = number(text)
     if not 0 <= price < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: must be 0 or more; leave it out for no cost")
     return price

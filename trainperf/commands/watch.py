@@ -4,6 +4,7 @@ import argparse
 import math
 import sys
 
+from trainperf.commands._options import number
 from trainperf.commands.cli import Command
 from trainperf.core.errors import ConfigError
 from trainperf.core.places import path_of
@@ -32,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    seconds = number(text)
     if not _LEAST_S <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: must be at least {_LEAST_S} seconds; try 2")
     return seconds

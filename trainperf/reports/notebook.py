@@ -51,7 +51,7 @@ class RunReport:
             section("Where a step goes", breakdown(view)),
             section("What to change", findings(view)),
             section("What was tried", tried(self.summary.trials, running=running)),
-            section("The whole fit", fit(view)),
+            section(f"The whole {view.whole}", fit(view)),
         )
 
 

@@ -24,7 +24,7 @@ HALF = (40, 80)
 HOT = hot(*HALF)
 
 
-def between(low: int, high: int, change: dict[str, float]) -> Change:
+def between(low: int, high: int, change: dict[str, float | None]) -> Change:
     """Only then."""
     return lambda second: change if low < second <= high else {}
 
@@ -96,6 +96,24 @@ def test_another_process_on_the_gpu_is_named(tmp_path: Path) -> None:
     assert "40 % of its multiprocessors' time" in finding.evidence
 
 
+def test_several_others_on_the_gpu_are_counted(tmp_path: Path) -> None:
+    """In words that are one."""
+    busy = between(*HALF, {"others": 2.0, "others_busy": 0.4})
+    finding = device_shared(evidence(tmp_path, hot(*HALF, 1.5), device=busy))
+
+    assert finding is not None
+    assert "2 other processes on it" in finding.evidence
+
+
+def test_what_a_host_does_not_tell_is_not_said_to_be_nothing(tmp_path: Path) -> None:
+    """No *0 B left* where the free memory is not known."""
+    short = between(*HALF, {"memory_pressure": 0.3, "memory_free": None})
+    finding = host_pressure(evidence(tmp_path, hot(*HALF, 1.2), host=short))
+
+    assert finding is not None
+    assert finding.evidence == ()
+
+
 def test_a_notebook_that_only_holds_memory_is_none(tmp_path: Path) -> None:
     """It computes nothing, whatever else made steps slow."""
     idle = between(*HALF, {"others": 1.0, "others_busy": 0.0})
@@ -127,6 +145,7 @@ def test_neighbours_all_along_count_where_the_thread_lacks_a_cpu(tmp_path: Path)
     ("change", "words"),
     [
         ({"memory_pressure": 0.3, "swapped": 5e7}, "waited for memory 30 % of the time"),
+        ({"memory_pressure": None, "swapped": 5e7}, "the host swapped 50.0 MB/s"),
         ({"io_pressure": 0.6}, "waited for a disk 60 % of the time"),
         (
             {"net_retransmitted": 80.0, "net_segments": 900.0},
@@ -135,7 +154,7 @@ def test_neighbours_all_along_count_where_the_thread_lacks_a_cpu(tmp_path: Path)
     ],
 )
 def test_a_host_under_pressure_is_named_by_what_it_lacks(
-    change: dict[str, float], words: str, tmp_path: Path
+    change: dict[str, float | None], words: str, tmp_path: Path
 ) -> None:
     """Memory, a disk, the network."""
     finding = host_pressure(evidence(tmp_path, hot(*HALF, 1.2), host=between(*HALF, change)))

@@ -116,6 +116,19 @@ def test_threads_and_workers_of_one_rank_divide_its_cpus(tmp_path: Path) -> None
     assert told.fraction == pytest.approx(0.3)
 
 
+def test_as_many_workers_as_cpus_are_told_to_leave_one_to_the_thread_that_launches(
+    tmp_path: Path,
+) -> None:
+    """There is always something to write."""
+    told = finding(
+        summary(tmp_path, counted(0.3, workers=0.6), cpus=2, workers=2, device="cuda", ranks=1)
+    )
+
+    assert told is not None
+    assert told.advice == "Use fewer workers"
+    assert told.action == "DataLoader(num_workers=1, persistent_workers=True), for 2 CPUs"
+
+
 def test_more_workers_than_cpus_that_only_wait_for_a_disk_are_healthy(tmp_path: Path) -> None:
     """They do not lack a CPU, and no step waits for them."""
     idle = summary(tmp_path, counted(0.02, workers=0.05), cpus=4, workers=8, device="cuda", ranks=1)

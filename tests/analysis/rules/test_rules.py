@@ -368,6 +368,23 @@ def test_on_two_ranks_only_what_the_last_one_spends_in_the_loop_is_the_loops(
     assert "20.0 ms in callbacks" in finding.evidence[0]
 
 
+def test_two_late_ranks_of_five_do_what_the_others_do_not(tmp_path: Path) -> None:
+    """Ranks 3 and 4 come after the others, now the one and now the other last."""
+    specs = []
+    for rank in range(5):
+        late = [20.0 + (index + rank) % 2 if rank > 2 else 0.0 for index in range(200)]
+        steps = [
+            make_step(index, tags=int(index < 12), forward=30, callbacks=ms, loop=22 - ms)
+            for index, ms in enumerate(late)
+        ]
+        specs.append(RankSpec(steps=steps, info=make_info(rank=rank, world_size=5)))
+
+    finding = found(summary_of(tmp_path, specs))["straggler"]
+
+    assert finding.advice == "Look at ranks 3–4"
+    assert finding.action == "find what ranks 3–4 do in callbacks that the others do not"
+
+
 def test_a_slow_copy_from_pageable_memory_is_to_be_pinned(tmp_path: Path) -> None:
     """10 of 50 ms on the device."""
     facts = {"h2d_device_ns": 10 * MS, "h2d_bytes": 20_000_000, "h2d_tensors": 3}

@@ -267,3 +267,16 @@ def test_a_schedule_by_the_update_or_the_epoch_is_right(
 ) -> None:
     """So is one of which ten updates say too little, or nothing is known."""
     assert scheduler_per_micro_batch(scheduled(tmp_path, config)) is None
+
+
+def test_the_steps_between_evaluations_are_a_number_as_python_writes_it(tmp_path: Path) -> None:
+    """`eval_steps=4,000` would be two arguments."""
+    steps, config = 4000, {"loop": "huggingface", "eval_strategy": "steps"}
+    spec = RankSpec(
+        steps=make_steps(steps, forward=50),
+        info=make_info(config=config),
+        gaps=[make_gap(Gap.VALIDATION, steps * 50)],
+    )
+    finding = said(validation(Evidence(summary=summary_of(tmp_path, [spec]))))
+
+    assert finding.action == "TrainingArguments(eval_steps=76_000)"

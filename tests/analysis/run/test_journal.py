@@ -22,6 +22,7 @@ from trainperf.analysis.run.journal import UNATTRIBUTED, Journal
 from trainperf.analysis.run.replay import Replay
 from trainperf.core.phases import GAPS, PHASES, Gap
 from trainperf.core.steps.block import StepBlock
+from trainperf.core.steps.records import Totals
 
 
 def journal(path: Path, ranks: list[RankSpec]) -> Journal:
@@ -163,3 +164,14 @@ def test_a_hole_before_the_last_gap_of_a_running_fit_shows(tmp_path: Path) -> No
 
     assert found.fit_ns == 400 * MS
     assert found.ledger_s()[UNATTRIBUTED] == 0.2
+
+
+def test_what_hooks_took_is_numbered_on_with_the_steps_of_its_attempt() -> None:
+    """Else, of many ranks that restarted, a hook would seem to take next to nothing per step."""
+    of_attempt = Journal(0)
+    of_attempt.begin(make_info(), 1000)
+    of_attempt.add(Totals(at_step=5, actions_ns={"Slow.on_train_batch_end": 1}))
+
+    of_attempt.renumber_gaps(range(1000, 2000), begun=7)
+
+    assert of_attempt.hooks == [(12, {"Slow.on_train_batch_end": 1})]

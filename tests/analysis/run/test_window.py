@@ -127,3 +127,29 @@ def test_what_is_asked_for_in_full_is_read_in_full(
     monkeypatch.setattr("trainperf.analysis.run.window.MOST_ROWS", 2_000)
     assert len(steps_of(Run.open(run, RunWindow(first=0)))) < STEPS
     assert len(steps_of(Run.open(run, RunWindow(every_step=True)))) == STEPS
+
+
+def test_a_run_without_a_step_says_so_whatever_the_window(tmp_path: Path) -> None:
+    """It has no steps *0 to -1*."""
+    (tmp_path / "steps-rank0.jsonl").write_bytes(encode_rank(RankSpec(steps=[], info=make_info())))
+
+    with pytest.raises(RunError, match=r"no step in this window: the run has no step at all"):
+        Run.open(tmp_path, RunWindow(first=0, last=10))
+
+
+def test_a_rank_whose_first_packed_part_is_damaged_is_left_out_and_named(tmp_path: Path) -> None:
+    """The others can be read: their report is not refused for it."""
+    run = days(tmp_path)
+    damaged = run / "steps-rank1.packed"
+    header, index, *_ = damaged.read_bytes().split(b"\n", 2)
+    damaged.write_bytes(header + b"\n" + index + b"\n")
+
+    opened = Run.open(run)
+
+    assert opened.ranks == (0,)
+    assert any("steps-rank1.packed: damaged index" in warning for warning in opened.warnings)
+    assert len(steps_of(opened)) == STEPS
+
+    (run / "steps-rank0.packed").write_bytes(damaged.read_bytes())
+    with pytest.raises(RunError, match="damaged index"):
+        Run.open(run)

@@ -127,7 +127,9 @@ def test_larger_batches_are_no_fault_of_the_machine(tmp_path: Path) -> None:
             },
         ),
     )
-    assert finding(summary, "slower_since").advice == "See why batches got larger"
+    shown = finding(summary, "slower_since")
+    assert shown.advice == "See why batches got larger"
+    assert shown.action.startswith("compare the batches before and after step 3,0")
 
 
 def test_a_log_file_that_is_rewritten_drifts_and_memory_grows_with_it(tmp_path: Path) -> None:
@@ -236,7 +238,9 @@ def test_a_longer_step_that_waits_longer_for_a_processor_is_no_fault_of_the_mach
             facts=lambda i: {"waited_ns": (1.0 + 190.0 * i / STEPS) * MS},
         ),
     )
-    assert finding(summary, "slow_drift").advice == "Look at the machine, not at the code"
+    shown = finding(summary, "slow_drift")
+    assert shown.advice == "Look at the machine, not at the code"
+    assert shown.action.startswith("see what else ran there over the run, and the clocks")
 
 
 def test_what_grows_with_the_square_of_the_step_is_told(tmp_path: Path) -> None:

@@ -169,6 +169,21 @@ def test_energy_that_the_device_counts_is_preferred_to_power(tmp_path: Path) -> 
     assert energy.joules == pytest.approx(60 * 450)
 
 
+def test_a_step_has_no_energy_where_a_host_does_not_tell_its_power(tmp_path: Path) -> None:
+    """Half of the devices' joules over all ranks' tokens would be half of a token's price."""
+    steps = scattered(60, lambda _: 1.0)
+    infos = [make_info(rank=rank, world_size=2, device="cuda") for rank in range(2)]
+    run = make_run_dir(tmp_path, [RankSpec(steps=steps, info=info) for info in infos])
+    plant_machine(run, 60)
+    silent = {"energy_j": None, "power_w": None}
+    plant_machine(run, 60, rank=1, name="node1", device=lambda _: silent)
+    energy = machine_of(run).energy
+
+    assert energy is not None
+    assert energy.devices == 1
+    assert (energy.step_j, energy.token_j) == (None, None)
+
+
 def test_power_that_changes_is_counted_by_the_step(tmp_path: Path) -> None:
     """Steady steps of a second half at twice the power take twice the energy."""
     run = run_of(tmp_path, scattered(100, lambda _: 1.0))
@@ -202,6 +217,9 @@ def test_a_restart_has_a_file_of_its_own(tmp_path: Path) -> None:
 
     assert window.first_step == pytest.approx(len(first) + begins, abs=2)
     assert window.slower == pytest.approx(0.12, abs=0.015)
+    (host,) = machine_of(tmp_path).hosts
+    assert (host.samples, host.span_s) == (122, 120.0)
+    assert host.devices[0].throttled["thermal"] == pytest.approx(20 / 122)
 
 
 def test_another_host_is_placed_by_when_its_fit_began(tmp_path: Path) -> None:

@@ -214,7 +214,10 @@ def _opened(directory: AnyPath, content: Sequence[ListedFile], warnings: tuple[s
 
 
 def _indexed(files: Sequence[RecordFile]) -> tuple[list[RecordFile], list[str]]:
-    """The same with the indexes of their packed parts, and what is wrong with others."""
+    """The same with the indexes of their packed parts, and what is wrong with others.
+
+    Without those whose first part is packed and cannot be read: nothing of them is left.
+    """
     packed = [
         part for file in files for part in (file.path, *file.later_parts) if is_packed(part.name)
     ]
@@ -226,7 +229,8 @@ def _indexed(files: Sequence[RecordFile]) -> tuple[list[RecordFile], list[str]]:
             problems.append(index)
         else:
             indexes[part] = index
-    return [_whole(file, indexes) for file in files], problems
+    begun = [file for file in files if file.path in indexes or not is_packed(file.path.name)]
+    return [_whole(file, indexes) for file in begun], problems
 
 
 def _index(part: AnyPath, content: bytes | OSError) -> SegmentIndex | str:

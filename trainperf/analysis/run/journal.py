@@ -147,19 +147,18 @@ class Journal:
 
     def renumber_gaps(self, numbers: range, begun: int) -> None:
         """Steps that were given these *numbers* are numbered from *begun*."""
-        self.gaps_after = {
-            step - numbers.start + begun if step in numbers else step: spent_ns
-            for step, spent_ns in self.gaps_after.items()
-        }
+
+        def numbered(step: int) -> int:
+            return step - numbers.start + begun if step in numbers else step
+
+        self.gaps_after = {numbered(step): ns for step, ns in self.gaps_after.items()}
+        self.hooks = [(numbered(step), taken_ns) for step, taken_ns in self.hooks]
         self.unread = [
             each.renumbered(begun - numbers.start) if each["first"][0] in numbers else each
             for each in self.unread
         ]
         self.pauses = {
-            gap: [
-                (step - numbers.start + begun if step in numbers else step, spent_ns)
-                for step, spent_ns in pauses
-            ]
+            gap: [(numbered(step), spent_ns) for step, spent_ns in pauses]
             for gap, pauses in self.pauses.items()
         }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from trainperf.core.artifacts.trials import TrialKind, TrialResult, Trials
-from trainperf.core.loop_kind import OUTSIDE, PLAIN
+from trainperf.core.loop_kind import HUGGING_FACE, LIGHTNING, OUTSIDE, PLAIN
 from trainperf.core.steps.records import RunInfo
 
 
@@ -99,7 +99,9 @@ def _cudnn(info: RunInfo) -> str:
 
 def _half_on_cuda(info: RunInfo) -> str:
     full = "its kernels take half precision, and it computes in full"
-    return _cudnn(info) or ("" if _full_precision(info) else full)
+    # A Trainer says so; the autocast of a loop of one's own is seen as it trains.
+    configured = info.config.get("loop") in (LIGHTNING.name, HUGGING_FACE.name)
+    return _cudnn(info) or (full if configured and not _full_precision(info) else "")
 
 
 def _own_choice(info: RunInfo) -> str:

@@ -59,7 +59,8 @@ def within(attempts: Attempts, window: RunWindow) -> Attempts:
         chosen.append(tuple(replace(file, chosen=replace(part, begun=begun)) for file in files))
         begun += max(map(last_step, files)) + 1
     if not any(_has_steps(file) for files in chosen for file in files[:1]):
-        raise RunError(f"no step in this window: the run has steps 0 to {begun - 1:,}")
+        there = f"steps 0 to {begun - 1:,}" if begun else "no step at all"
+        raise RunError(f"no step in this window: the run has {there}")
     return tuple(chosen) if window.every_step else thinned(tuple(chosen), MOST_ROWS)
 
 

@@ -34,6 +34,7 @@ from trainperf.core.artifacts.machine import (
     POWER_BRAKE_BIT,
     POWER_CAP_BIT,
     THERMAL_BITS,
+    device_column,
 )
 from trainperf.core.findings import LIMITS
 from trainperf.core.readings import EFFECTIVE_TOKENS_PER_S, STEP_MEAN_S
@@ -79,17 +80,22 @@ class MachineFold:
         self._meter(begins, begins + walls_ns, attempt)
 
     def _meter(self, begins: Column, ends: Column, attempt: int) -> None:
-        """Add the energy of steps that every host has sampled to their ends."""
+        """Add the energy of steps that every host has sampled to their ends.
+
+        Where the power of a host's devices is not known, that of the others is not the step's.
+        """
         present = [
             (series, joules)
             for series, joules in zip(self._series, self._energies, strict=True)
-            if series.attempt == attempt and joules is not None
+            if series.attempt == attempt and series.header.devices
         ]
         if not present:
             return
         whole = np.ones(len(begins), dtype=bool)
         spent = np.zeros(len(begins))
         for series, joules in present:
+            if joules is None:
+                return
             whole &= (begins >= series.at_ns[0]) & (ends <= series.at_ns[-1])
             at_end, at_begin = (np.interp(at, series.at_ns, joules) for at in (ends, begins))
             spent += at_end - at_begin
@@ -103,7 +109,7 @@ class MachineFold:
         causes = [each for each in map(self._cause, self._stretches) if each is not None]
         causes.sort(key=lambda each: (-each.lost_fraction, -each.fraction))
         return MachineFacts(
-            hosts=tuple(map(_host, self._series)),
+            hosts=tuple(map(_host, _by_host(self._series))),
             causes=tuple(causes),
             energy=self._energy(tokens_per_step),
         )
@@ -162,45 +168,66 @@ def tokens_per_step(readings: Mapping[str, Reading]) -> float | None:
     return rate * step_s if rate and step_s else None
 
 
-def _host(series: MachineSeries) -> HostFacts:
-    columns = {name: series.column(name) for name in HOST_COLUMNS if name != "sampler_s"}
-    columns["others_cpus"] = others_cpus(series)
+def _by_host(series: Sequence[MachineSeries]) -> list[list[MachineSeries]]:
+    """The series of each host; one that was there in several attempts has as many."""
+    hosts: dict[tuple[str, int], list[MachineSeries]] = {}
+    for each in series:
+        hosts.setdefault((each.header.host, each.header.rank), []).append(each)
+    return list(hosts.values())
+
+
+def _host(attempts: Sequence[MachineSeries]) -> HostFacts:
+    """One host over its attempts; what it is, and what it cannot tell, is that of the latest."""
+    columns = {name: _over(attempts, name) for name in HOST_COLUMNS if name != "sampler_s"}
+    columns["others_cpus"] = np.concatenate([others_cpus(each) for each in attempts])
     sampled = {name: column[~np.isnan(column)] for name, column in columns.items()}
     sampled = {name: column for name, column in sampled.items() if len(column)}
-    sampler = series.column("sampler_s")
-    header = series.header
+    span_s = sum(each.span_s for each in attempts)
+    samplers = [each.column("sampler_s") for each in attempts]
+    sampler_s = sum(float(each[-1] - each[0]) for each in samplers)
+    header = attempts[-1].header
     return HostFacts(
         rank=header.rank,
         host=header.host,
         cpus=header.cpus,
-        samples=len(series),
-        span_s=series.span_s,
-        sampler_cpus=float(sampler[-1] - sampler[0]) / series.span_s if series.span_s else None,
+        samples=sum(map(len, attempts)),
+        span_s=span_s,
+        sampler_cpus=sampler_s / span_s if span_s else None,
         means={name: float(column.mean()) for name, column in sampled.items()},
         worst={
             name: float(column.min() if name == "memory_free" else column.max())
             for name, column in sampled.items()
         },
-        devices=tuple(_device(series, place) for place in range(len(header.devices))),
+        devices=tuple(_device(attempts, place) for place in range(len(header.devices))),
         reasons=header.reasons,
     )
 
 
-def _device(series: MachineSeries, place: int) -> DeviceFacts:
-    device = series.header.devices[place]
-    clocks, heat = series.device(place, "sm_mhz"), series.device(place, "celsius")
+def _over(attempts: Sequence[MachineSeries], name: str) -> Column:
+    return np.concatenate([each.column(name) for each in attempts])
+
+
+def _device(attempts: Sequence[MachineSeries], place: int) -> DeviceFacts:
+    device = attempts[-1].header.devices[place]
+    clocks, heat, power, busy = (
+        _over(attempts, device_column(place, name))
+        for name in ("sm_mhz", "celsius", "power_w", "busy")
+    )
     bits = {"thermal": THERMAL_BITS, "power brake": POWER_BRAKE_BIT, "power cap": POWER_CAP_BIT}
-    shares = {name: float(has_reason(series, place, bit).mean()) for name, bit in bits.items()}
+    shares = {
+        name: float(np.concatenate([has_reason(each, place, bit) for each in attempts]).mean())
+        for name, bit in bits.items()
+    }
     return DeviceFacts(
         name=device.name,
         sm_mhz=mean_of(clocks),
         least_mhz=None if np.isnan(clocks).all() else float(np.nanmin(clocks)),
         most_mhz=device.most_mhz,
-        power_w=mean_of(series.device(place, "power_w")),
+        power_w=mean_of(power),
         limit_w=device.limit_w,
         celsius=mean_of(heat),
         hottest=None if np.isnan(heat).all() else float(np.nanmax(heat)),
-        busy=mean_of(series.device(place, "busy")),
+        busy=mean_of(busy),
         throttled={name: fraction for name, fraction in shares.items() if fraction},
     )
 

@@ -43,7 +43,7 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, float] = {}
     """Means of what was sampled in it; `outside_sm_mhz` is the clock outside."""
     who: tuple[str, ...] = ()
-    """Names of other processes, those that were named most often first."""
+    """Names of other processes, the one that kept most CPUs busy first."""
     windows: tuple[MachineWindow, ...] = ()
     """The longest ones, in their order."""
 
@@ -85,13 +85,13 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Energy(msgspec.Struct, frozen=True, kw_only=True):
-    """Of all sampled devices together; of the boards, not of their hosts."""
+    """Of all devices whose power is known, together; of the boards, not of their hosts."""
 
     joules: float
     """From the first sample to the last."""
     mean_w: float
     step_j: float | None
-    """Of a mean steady step."""
+    """Of a mean steady step; `None` where the power of one of the devices is not known."""
     token_j: float | None
     """Of an effective token in steady steps."""
     devices: int

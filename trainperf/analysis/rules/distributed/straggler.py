@@ -120,8 +120,9 @@ def _action(point: SyncPoint | None) -> str:
     if causes == {Phase.DATA_WAIT.label}:
         return f"give {ranks} a loader as fast as the others'"
     cause = point.cause if len(causes) == 1 else None
+    does = "does" if point.host or len(point.late) == 1 else "do"
     if cause:
-        return f"find what {ranks} does in {words(cause)} that the others do not"
+        return f"find what {ranks} {does} in {words(cause)} that the others do not"
     if any(causes):
-        return f"find what {ranks} do that the others do not"
+        return f"find what {ranks} {does} that the others do not"
     return f"compare the device and host of {ranks} with the others'"

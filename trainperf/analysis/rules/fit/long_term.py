@@ -34,45 +34,60 @@ class ChangeCause:
 
     advice: str
     action: str
-    """With `{step}` where the change begins."""
+    """With `{since}` for when it was, and `{across}` for what to compare: see `ChangeTime`."""
     confidence: Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTime:
+    """When a change was, as phrases of a sentence."""
+
+    since: str
+    across: str
+
+    @classmethod
+    def at(cls, step: int) -> "ChangeTime":
+        """From a step on."""
+        return cls(since=f"from step {step:,} on", across=f"before and after step {step:,}")
+
+
+BIT_BY_BIT = ChangeTime(since="over the run", across="at its beginning and at its end")
 
 
 _BY_PHASE = {
     "data_wait": ChangeCause(
         advice="Look at the data that is read from there on",
-        action="time the loader alone on the shard or file read from step {step} on: another "
-        "storage, larger or compressed files, a full cache",
+        action="time the loader alone on the shards or files read {since}: another storage, larger "
+        "or compressed files, a full cache",
         confidence="high",
     ),
     "callbacks": ChangeCause(
         advice="Find the hook that does more",
-        action="see which hooks and loggers were switched on, or write a growing file, at step "
-        "{step}",
+        action="see which hooks and loggers were switched on, or write a growing file, {since}",
         confidence="high",
     ),
     "loop": ChangeCause(
         advice="Find what the loop does more",
-        action="see which loggers write a growing file, and which rank the others wait for, from "
-        "step {step} on",
+        action="see which loggers write a growing file, and which rank the others wait for, "
+        "{since}",
         confidence="medium",
     ),
 }
 _MACHINE = ChangeCause(
     advice="Look at the machine, not at the code",
-    action="see what else ran there from step {step} on, and the clocks, the power and the "
-    "temperature of its processors",
+    action="see what else ran there {since}, and the clocks, the power and the temperature of its "
+    "processors",
     confidence="medium",
 )
 _LARGER = ChangeCause(
     advice="See why batches got larger",
-    action="compare the batches before and after step {step}: longer sequences, another data set, "
-    "a schedule of the batch size",
+    action="compare the batches {across}: longer sequences, another data set, a schedule of the "
+    "batch size",
     confidence="high",
 )
 OTHERWISE = ChangeCause(
     advice="See what changed there",
-    action="capture a trace before and after step {step}, and compare the two",
+    action="capture a trace {across}, and compare the two",
     confidence="medium",
 )
 
@@ -84,6 +99,11 @@ class InPhase(Protocol):
     def phase(self) -> str:
         """Its label."""
         ...
+
+
+def action_of(cause: ChangeCause, when: ChangeTime) -> str:
+    """What to do about a change at that time."""
+    return cause.action.format(since=when.since, across=when.across)
 
 
 def cause_of(change: InPhase, moved: Iterable[Moved], *, alike: bool = False) -> ChangeCause:

@@ -1,7 +1,14 @@
 """Rule about steps that get longer bit by bit."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s
-from trainperf.analysis.rules.fit.long_term import OTHERWISE, ChangeCause, cause_of, in_words
+from trainperf.analysis.rules.fit.long_term import (
+    BIT_BY_BIT,
+    OTHERWISE,
+    ChangeCause,
+    action_of,
+    cause_of,
+    in_words,
+)
 from trainperf.analysis.summary.schema import LineShare, Summary
 from trainperf.core.artifacts.memory import Holder
 from trainperf.core.findings import Finding, costs
@@ -95,7 +102,7 @@ def _action(cause: ChangeCause, holder: Holder | None, phase: str, line: LineSha
             f"look{inside} for what gathers, e.g. a list of outputs or a history that is gone "
             "through as a whole; clear it after use, or keep a running sum"
         )
-    return cause.action.format(step="the first")
+    return action_of(cause, BIT_BY_BIT)
 
 
 def _hook(summary: Summary) -> tuple[str, ...]:

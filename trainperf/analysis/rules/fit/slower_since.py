@@ -1,7 +1,7 @@
 """Rule about a step from which on all steps take longer."""
 
 from trainperf.analysis.rules.base import Evidence, own_fit_s
-from trainperf.analysis.rules.fit.long_term import cause_of, in_words
+from trainperf.analysis.rules.fit.long_term import ChangeTime, action_of, cause_of, in_words
 from trainperf.analysis.summary.long_term import NewLevel
 from trainperf.core.findings import Finding, costs
 from trainperf.core.formatting.units import duration, share, words
@@ -43,7 +43,7 @@ def slower_since(evidence: Evidence) -> Finding | None:
             *in_words(level.moved),
             *_others(levels, level),
         ),
-        action=cause.action.format(step=f"{level.from_step:,}"),
+        action=action_of(cause, ChangeTime.at(level.from_step)),
         confirm=f"trainperf report RUN --steps {level.from_step}: shows the phase as before",
         **costs(min(lost, 0.99), confidence=cause.confidence, scope="fit"),
     )

@@ -28,7 +28,7 @@ def validation(evidence: Evidence) -> Finding | None:
 def _action(summary: Summary) -> str:
     fewer, config = less_often(summary, Gap.VALIDATION), summary.run.config
     if summary.run.loop is HUGGING_FACE and str(config.get("eval_strategy")) == "steps":
-        return f"TrainingArguments(eval_steps={_evaluated_every(summary) * fewer:,.0f})"
+        return f"TrainingArguments(eval_steps={_evaluated_every(summary) * fewer:_.0f})"
     if summary.run.loop is not LIGHTNING:
         return f"validate {fewer} × less often, or on fewer batches"
     every = config.get("val_check_interval")

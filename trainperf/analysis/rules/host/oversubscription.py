@@ -88,9 +88,13 @@ def _change(host: HostShare, summary: Summary) -> tuple[str, str]:
             f", or start {few}; OMP_NUM_THREADS=1 and num_workers=0 until then"
         )
         return "Give every rank a CPU", action
-    on_device = summary.run.device != "cpu"
-    workers = min(host.workers, own if on_device else own // 2)
-    threads = host.threads if on_device else min(host.threads, max(1, own - workers))
+    if summary.run.device == "cpu":
+        workers = min(host.workers, own // 2)
+        threads = min(host.threads, max(1, own - workers))
+    else:
+        # As many workers as CPUs leave none to the thread that launches.
+        workers = own if host.workers > own else own - 1
+        threads = host.threads
     parts = []
     if workers < host.workers:
         keep = ", persistent_workers=True" if workers else ""

@@ -10,7 +10,7 @@ from trainperf.analysis.rules.machine.base import (
     stretches,
 )
 from trainperf.core.findings import Finding
-from trainperf.core.formatting.units import plural, share
+from trainperf.core.formatting.units import share
 
 
 def device_shared(evidence: Evidence) -> Finding | None:
@@ -26,7 +26,8 @@ def device_shared(evidence: Evidence) -> Finding | None:
     if facts is None:
         return None
     who = ", ".join(facts.who) or "another process"
-    others = facts.values.get("others", 1.0)
+    others = max(1, round(facts.values.get("others", 1.0)))
+    number = f"{others} other processes" if others > 1 else "1 other process"
     took = facts.values.get("others_busy")
     used = (f"{share(took)} of its multiprocessors' time",) if took is not None else ()
     where = place(facts, evidence)
@@ -37,7 +38,7 @@ def device_shared(evidence: Evidence) -> Finding | None:
         title=f"{which}: {shared}" if which else f"{shared}, {share(facts.fraction)} of the time",
         advice="Train on a GPU of its own",
         evidence=(
-            f"{plural(max(1, round(others)), 'other process')} on it",
+            f"{number} on it",
             *used,
             *stretches(facts),
         ),

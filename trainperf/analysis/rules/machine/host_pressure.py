@@ -8,6 +8,7 @@ from trainperf.analysis.rules.machine.base import (
     slower_steps,
     stretches,
 )
+from trainperf.analysis.summary.machine_causes import STALLED
 from trainperf.analysis.summary.machine_facts import Cause, CauseFacts
 from trainperf.core.findings import Finding
 from trainperf.core.formatting.units import rate, share, size
@@ -56,20 +57,23 @@ def _what(facts: CauseFacts) -> str:
     values = facts.values
     if facts.cause == "network":
         return f"{values.get('net_retransmitted', 0.0):,.0f} TCP segments per second were lost"
-    what = "memory" if facts.cause == "memory" else "a disk"
-    pressure = values.get("memory_pressure" if facts.cause == "memory" else "io_pressure", 0.0)
-    return f"tasks on the host waited for {what} {share(pressure)} of the time"
+    if facts.cause == "disk":
+        return f"tasks on the host waited for a disk {share(values['io_pressure'])} of the time"
+    waited = values.get("memory_pressure", 0.0)
+    # A host that swaps may be one that does not count who waits, or on which nobody has to.
+    if waited < STALLED["memory_pressure"]:
+        return f"the host swapped {rate(values.get('swapped', 0.0))}"
+    return f"tasks on the host waited for memory {share(waited)} of the time"
 
 
 def _counted(facts: CauseFacts) -> tuple[str, ...]:
     values, parts = facts.values, []
     if facts.cause == "memory":
-        parts.append(f"{size(values.get('memory_free', 0.0))} left")
+        if "memory_free" in values:
+            parts.append(f"{size(values['memory_free'])} left")
         if values.get("swapped"):
             parts.append(f"{rate(values['swapped'])} swapped")
     if facts.cause == "disk":
-        parts += [
-            f"{rate(values.get('disk_read', 0.0))} read",
-            f"{rate(values.get('disk_written', 0.0))} written",
-        ]
+        moved = {"disk_read": "read", "disk_written": "written"}
+        parts += [f"{rate(values[name])} {how}" for name, how in moved.items() if name in values]
     return tuple(parts)
