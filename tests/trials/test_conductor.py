@@ -352,7 +352,7 @@ def test_a_change_under_which_every_switch_builds_graphs_anew_has_failed(
 def test_ranks_decide_alike_where_the_compiler_works_on_one_of_them_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Rows may be of unlike lengths there; who decides alone asks a question less than the others."""
+    """Rows may be of unlike lengths there; who decides alone asks less often than the others."""
     loops, store = [Loop(), Loop()], HashStore()
     monkeypatch.setattr(Training, "distributed", True)
     built = threading.local()

@@ -210,11 +210,16 @@ class Training:
         Raises:
             RanksApartError: A rank has not answered; its trials may have been switched off.
         """
-        if not self.distributed:
-            return value
-        if self._agreement is None:
-            self._agreement = Agreement.of_job()
-        return self._agreement.largest(value)
+        return self._ranks_agreement().largest(value) if self.distributed else value
+
+    def decide_alone(self) -> None:
+        """Nothing is tried any more on this rank: the others need not wait for its answers."""
+        if self._agreement is not None or self.distributed:
+            self._ranks_agreement().leave()
+
+    def _ranks_agreement(self) -> Agreement:
+        self._agreement = self._agreement or Agreement.of_job()
+        return self._agreement
 
     def _around_forward(self, context: AbstractContextManager[object]) -> list[RemovableHandle]:
         # Not traced: the module itself may be compiled, and dynamo cannot leave the context.
