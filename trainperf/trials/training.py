@@ -83,8 +83,9 @@ class Training:
             self.restores = f"{RESTORED}, position of the loader"
 
     def go_on(self) -> None:
-        """After the last trial: let all go on as if none had been."""
+        """After the last trial, or amid one: let all go on as if none had been."""
         if self.source is not None:
+            self.source.replay_only(0)
             self.source.go_beside(None)
             self.source.endless = False
 
