@@ -1,5 +1,6 @@
 """What is planted in a Hugging Face training comes back in its phase; nothing is left behind."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from transformers import Trainer, TrainerCallback
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.phases import Tag
-from trainperf.huggingface import TrainPerfCallback
+from trainperf.huggingface import TrainPerfCallback, session
 
 
 __all__ = ["one_thread"]
@@ -234,6 +235,33 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert not training.model._forward_hooks
     assert not training.model._forward_pre_hooks
     assert type(loaders[0].base_dataloader) is torch.utils.data.DataLoader
+
+
+def test_what_writes_for_tensorboard_ends_with_the_training(tmp_path: Path) -> None:
+    """It has a thread of its own, besides the one of the Trainer's."""
+    before = set(threading.enumerate())
+    callback = quiet()
+    trainer(tmp_path, callback, report_to="tensorboard").train()
+
+    assert set(threading.enumerate()) <= before
+    (events,) = {file.parent for file in tmp_path.rglob("events.out.tfevents.*")}
+    assert len(list(events.iterdir())) == 2
+
+
+@pytest.mark.parametrize("broken", ["writer_of", "objects"])
+def test_what_cannot_be_looked_at_first_does_not_stop_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """A Trainer writes with tensorboardX too, which PyTorch does not know."""
+
+    def fails(*_: object) -> None:
+        raise ImportError("no module named tensorboard")
+
+    monkeypatch.setattr(session, broken, fails)
+    training = trainer(tmp_path, quiet())
+    training.train()
+
+    assert training.state.global_step == 12
 
 
 def test_a_resumed_epoch_is_measured_too(tmp_path: Path) -> None:
