@@ -37,10 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> RecipeRun:
 
 def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = None) -> RecipeRun:
     """Run claims one after the other; the files are written again after each."""
-    from recipes.cases.measuring import machine, use_all_cores  # noqa: PLC0415 - loads torch
+    from recipes.cases.measuring import machine  # noqa: PLC0415 - loads torch
+    from recipes.cases.processor import threads  # noqa: PLC0415 - the same
     from recipes.claims.bench import ClaimBench  # noqa: PLC0415 - the same
 
-    use_all_cores()
     begun_s = time.perf_counter()
     bench = ClaimBench(out=out, small=small, seconds=0.05 if small else 2.0)
     claims: list[Callable[[ClaimBench], Case]] = list(each("recipes.claims", names))
@@ -59,7 +59,7 @@ def run(names: Sequence[str], out: Path, *, small: bool, also: Path | None = Non
 
     for name, claim in zip(names, claims, strict=True):
         print(f"{name} …", file=sys.stderr, flush=True)
-        with warnings.catch_warnings():
+        with threads(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             cases.append(claim(bench))
         if also is not None:  # what is done survives a time limit

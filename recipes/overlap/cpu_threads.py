@@ -9,8 +9,9 @@ from torch import Tensor
 
 from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import paired
+from recipes.cases.processor import threads
 from recipes.overlap.claim import OverlapClaim
-from recipes.overlap.effort import OverlapEffort, threads
+from recipes.overlap.effort import OverlapEffort
 
 
 PARTS, WORKERS = 8, 2

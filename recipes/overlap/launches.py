@@ -1,6 +1,5 @@
 """Many small operators against fewer: what launching costs, and `torch.compile` on a CPU."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -9,9 +8,10 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case
 from recipes.cases.measuring import paired
+from recipes.cases.processor import compiler, threads
 from recipes.cases.reports import finding_lines
 from recipes.overlap.claim import OverlapClaim
-from recipes.overlap.effort import OverlapEffort, threads
+from recipes.overlap.effort import OverlapEffort
 from recipes.overlap.watched import WatchedLoop, watched
 from trainperf.loop import LoopMonitor
 
@@ -135,6 +135,6 @@ def _missing(effort: OverlapEffort) -> str:
     """Why nothing can be compiled here; empty if it can."""
     if not effort.compiled:
         return "nothing is compiled at this size: the first call takes seconds"
-    if not any(map(shutil.which, ("g++", "clang++", "c++"))):
+    if not compiler():
         return "torch.compile needs a C++ compiler (g++), which is not installed"
     return ""

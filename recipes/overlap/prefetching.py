@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import paired
+from recipes.cases.processor import threads
 from recipes.cases.reports import finding_lines
 from recipes.overlap.claim import OverlapClaim
-from recipes.overlap.effort import OverlapEffort, threads
+from recipes.overlap.effort import OverlapEffort
 from recipes.overlap.watched import WatchedLoop, watched
 from trainperf.loop import LoopMonitor
 from trainperf.remedies import DevicePrefetcher

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from recipes.cases.case import Plot, PlotLine, RecipeRun
 from recipes.cases.measuring import machine
+from recipes.cases.processor import threads
 from recipes.serving.claims import Effort, capacities, cases, summary
-from recipes.serving.model import LAYERS, LONGEST, SHORTEST, WIDTH, threads
+from recipes.serving.model import LAYERS, LONGEST, SHORTEST, WIDTH
 from recipes.serving.points import POLICIES, Bench, Point, points_table
 
 

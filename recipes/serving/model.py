@@ -1,7 +1,6 @@
 """Classifier that is served: a small transformer on sequences of tokens of unlike lengths."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -65,14 +64,3 @@ class Served:
         with torch.inference_mode():  # here: the mode belongs to the thread that computes
             scores: Tensor = self._model(pad_sequence(list(batch), batch_first=True))
         return scores
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """So many threads inside of an operator, and as many as before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
