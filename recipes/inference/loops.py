@@ -17,6 +17,11 @@ from recipes.cases.measuring import paired
 from recipes.cases.reports import finding_lines, report_lines
 from recipes.cases.verdicts import verdict
 from recipes.inference.model import Size, batch_of, batches_of, device, model_of
+from recipes.inference.published import (
+    DROPOUT_LEFT_ON,
+    EVAL_FORGOTTEN,
+    GRADIENTS_LEFT_ON,
+)
 from recipes.inference.waits import asks_each, asks_once
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import examine, summarize
@@ -107,6 +112,8 @@ def _eval_forgotten(size: Size, out: Path) -> Case:
     rows = _against(size, wrong.model, model_of(size), ("train mode", "eval mode"))
     return Case(
         name="eval_forgotten",
+        title="eval() forgotten",
+        published=EVAL_FORGOTTEN,
         claim="A model left in train mode is slower, and answers the same request differently.",
         before=finding_lines(run, ("train_mode",)),
         change=("model.eval()",),
@@ -124,6 +131,8 @@ def _left_on(size: Size, out: Path) -> Case:
     )
     return Case(
         name="dropout_left_on",
+        title="Dropout left on",
+        published=DROPOUT_LEFT_ON,
         claim="Dropout that does not ask for the mode is slower, and survives eval().",
         before=finding_lines(run, ("dropout_left_on",)),
         change=("functional.dropout(x, p, training=self.training)",),
@@ -190,6 +199,8 @@ def _gradients(size: Size, out: Path) -> Case:
     why = "the operators take nearly all of the time; the memory is what it costs"
     return Case(
         name="gradients_left_on",
+        title="Gradients left on",
+        published=GRADIENTS_LEFT_ON,
         claim="Gradients left on make answers slower, and keep memory for each.",
         before=finding_lines(run, ("gradients_on",)),
         change=("with torch.inference_mode():",),
@@ -215,6 +226,7 @@ def _mended(size: Size, out: Path, faulty: Loop, mended: Loop) -> Case:
     )
     return Case(
         name="all_mended",
+        title="All of them mended",
         claim="A loop without these faults answers more requests per second.",
         before=report_lines(run),
         change=(
