@@ -103,8 +103,8 @@ def test_everything_is_left_behind(out: Path, left: RecipeRun) -> None:
     """A run directory per loop, traces of the long one, and a page without a figure of its own."""
     for name in {file for each in left.cases for file in each.files}:
         assert list((out / name).rglob(RECORD_FILES)), name
-    assert len(list((out / "mended").rglob("traces/*.trace.json.gz"))) == 2
-    assert len(table(left, "A scheduled profile").rows) == 2
+    assert len(list((out / "mended").rglob("traces/*.trace.json.gz"))) == 3
+    assert len(table(left, "A scheduled profile").rows) == 3
     assert (out / "inference.html").is_file()
     assert unprinted(left, page_of(left, "inference.json")) == set()
 
