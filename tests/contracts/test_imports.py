@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 UNBOUND = {"__init__", "__main__"}
 MOST_ROOMS, MOST_FLOORS = 23, 9
 HEAVY = ("torch", "lightning", "tensorboard", "transformers")
+UNIX_ONLY = {"fcntl", "grp", "posix", "pwd", "resource", "termios"}
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -71,6 +72,16 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_the_offline_tower_loads_no_torch(module: str) -> None:
     """Not even through somebody else's import."""
     assert not loaded_by(f"import {module}") & set(HEAVY)
+
+
+def test_the_package_can_be_imported_where_there_is_no_unix() -> None:
+    """What only Unix has is imported where it is used, behind a question whether it is there."""
+    for path in (ROOT / "trainperf").rglob("*.py"):
+        at_the_top = ast.parse(path.read_text(encoding="utf-8")).body
+        named = [node for node in at_the_top if isinstance(node, ast.Import | ast.ImportFrom)]
+        modules = {alias.name for node in named for alias in node.names}
+        modules |= {node.module or "" for node in named if isinstance(node, ast.ImportFrom)}
+        assert not modules & UNIX_ONLY, path
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -1,9 +1,12 @@
 """What is planted in a Hugging Face training comes back in its phase; nothing is left behind."""
 
+import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -16,12 +19,15 @@ from transformers import Trainer, TrainerCallback
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.phases import Tag
-from trainperf.huggingface import TrainPerfCallback
+from trainperf.huggingface import TrainPerfCallback, session
+from trainperf.plugins.hugging_face import AutoTrainPerfCallback
+from trainperf.recording.monitor import Monitor
 
 
 __all__ = ["one_thread"]
 
 NAP_S = 0.01
+RUNS = ("trainperf", "trainperf-1")
 
 
 def nap() -> None:
@@ -236,6 +242,33 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert type(loaders[0].base_dataloader) is torch.utils.data.DataLoader
 
 
+def test_what_writes_for_tensorboard_ends_with_the_training(tmp_path: Path) -> None:
+    """It has a thread of its own, besides the one of the Trainer's."""
+    before = set(threading.enumerate())
+    callback = quiet()
+    trainer(tmp_path, callback, report_to="tensorboard").train()
+
+    assert set(threading.enumerate()) <= before
+    (events,) = {file.parent for file in tmp_path.rglob("events.out.tfevents.*")}
+    assert len(list(events.iterdir())) == 2
+
+
+@pytest.mark.parametrize("broken", ["writer_of", "objects"])
+def test_what_cannot_be_looked_at_first_does_not_stop_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """A Trainer writes with tensorboardX too, which PyTorch does not know."""
+
+    def fails(*_: object) -> None:
+        raise ImportError("no module named tensorboard")
+
+    monkeypatch.setattr(session, broken, fails)
+    training = trainer(tmp_path, quiet())
+    training.train()
+
+    assert training.state.global_step == 12
+
+
 def test_a_resumed_epoch_is_measured_too(tmp_path: Path) -> None:
     """Its loader is made anew: the wait is what lies between two steps, and the notes say so."""
     rows = Rows(60)
@@ -299,6 +332,28 @@ def test_a_second_training_has_a_run_of_its_own(tmp_path: Path) -> None:
     assert callback.run is not None
     assert first != callback.run
     assert len(written(callback).steps) == 3
+
+
+@pytest.mark.parametrize("kind", [TrainPerfCallback, AutoTrainPerfCallback])
+def test_a_training_after_one_that_raised_has_a_run_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[TrainPerfCallback]
+) -> None:
+    """As a Trainer begins again with smaller batches where memory was short."""
+    monkeypatch.setattr(Monitor, "under_way", WeakSet())
+    calls = itertools.count()
+
+    def short_of_memory() -> None:
+        if next(calls) == 4:
+            raise MemoryError
+
+    training = trainer(tmp_path, kind(), model=Tiny(short_of_memory))
+    with pytest.raises(MemoryError):
+        training.train()
+    training.train()
+
+    runs = [read(tmp_path / "out" / run / "steps-rank0.jsonl") for run in RUNS]
+    assert [len(run.steps) for run in runs] == [4, 12]
+    assert runs[0].end.reason == "interrupted"
 
 
 def test_a_fault_of_ours_does_not_stop_the_training(

@@ -19,7 +19,7 @@ from lightning.pytorch.plugins import MixedPrecision
 from support.fits import Loader, Model, assert_tiles, read, trainer
 
 from trainperf.core.phases import Gap, Phase, Tag
-from trainperf.lightning import TrainPerf
+from trainperf.lightning import TrainPerf, session
 from trainperf.lightning.relay import ProfilerRelay
 
 
@@ -239,6 +239,23 @@ def test_an_unwritable_directory_is_warned_of_once_and_training_goes_on(
     (told,) = [record.message for record in caplog.records]
     assert told.startswith("trainperf: no run directory can be written ([Errno 20] Not a directory")
     assert perf.state_dict()["totals"]["steps"] == 4
+
+
+def test_a_logger_that_does_not_tell_its_directory_does_not_stop_the_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked before the fit begins, where nothing is measured yet."""
+
+    def broken(_: pl.Trainer) -> str:
+        raise LookupError("not logged in")
+
+    monkeypatch.setattr(session, "log_directory", broken)
+    training = trainer(tmp_path, TrainPerf(report=False))
+    with caplog.at_level(logging.WARNING, "trainperf"):
+        training.fit(Model(), Loader(4))
+    assert training.global_step == 4
+    assert "not logged in" in caplog.text
+    assert not isinstance(training.profiler, ProfilerRelay)
 
 
 def test_a_place_that_is_no_storage_is_not_taken_for_a_directory(

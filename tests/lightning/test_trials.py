@@ -473,10 +473,21 @@ def test_a_callback_that_is_silenced_hears_nothing(tmp_path: Path) -> None:
     assert len(set(seen.otherwise)) == len(seen.otherwise)
 
 
+class HiddenBar(TQDMProgressBar):
+    """As on every rank but the first."""
+
+    def setup(self, *hook: Any, **options: Any) -> None:
+        """Show nothing."""
+        super().setup(*hook, **options)
+        self.disable()
+
+
+@pytest.mark.parametrize("shows", [True, False])
 def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
     tmp_path: Path,
+    shows: bool,  # noqa: FBT001 a parameter of the test
 ) -> None:
-    """Rich's bar is drawn by a thread, which asks the Trainer for it."""
+    """Rich's is drawn by a thread, which asks the Trainer for it; a hidden one is not shown."""
 
     def silence(training: Training) -> tuple[Callable[[], object], Callable[[], object]]:
         (mutable,) = training.callbacks()
@@ -487,11 +498,11 @@ def test_a_progress_bar_that_is_silenced_stays_where_its_thread_looks_for_it(
         assert isinstance(bar, TQDMProgressBar)
         return bar.is_enabled
 
-    bar = TQDMProgressBar()
+    bar = TQDMProgressBar() if shows else HiddenBar()
     seen = switched(tmp_path, silence, shown, bar, enable_progress_bar=True)
 
     assert set(seen.during) == {False}
-    assert set(seen.otherwise) == {True}
+    assert set(seen.otherwise) == {shows}
 
 
 def test_a_logger_that_is_silenced_is_still_there_for_the_model(tmp_path: Path) -> None:

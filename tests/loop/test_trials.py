@@ -1,5 +1,7 @@
 """Changes are tried in a plain loop that goes on afterwards."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from trainperf.core.artifacts import read_document
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.loop import LoopMonitor
 from trainperf.trials import Trial, cannot
+from trainperf.trials.training import Training
 
 
 def trained(place: Path, trials: list[Trial] | None, fails: dict[str, bool]) -> nn.Module:
@@ -69,3 +72,48 @@ def test_a_step_that_raises_under_a_change_ends_the_loop_and_the_change_is_named
     assert not fails["now"]
     assert results(tmp_path)["change"].verdict == "failed"
     assert "ArithmeticError came with change switched on" in caplog.text
+
+
+def numbered(place: Path, change: Trial) -> Iterator[tuple[LoopMonitor, int]]:
+    """An epoch that tries the change; after each step the first row of its batch."""
+    model = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    monitor = LoopMonitor(place, report=False).watch(model, optimizer).trials([change])
+    rows = TensorDataset(torch.arange(120.0).reshape(120, 1))
+    for (x,) in monitor.batches(DataLoader(rows, batch_size=2)):
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        monitor.end_step(loss)
+        yield monitor, int(x[0])
+    monitor.close()
+
+
+def test_a_loop_that_closes_its_monitor_amid_a_trial_has_its_own_batches_again(
+    tmp_path: Path,
+) -> None:
+    """Those of trials have no end; the change is unmade before."""
+    on = {"now": False}
+    change = Trial("change", lambda: on.update(now=True), lambda: on.update(now=False))
+    own: list[int] = []
+    for monitor, row in islice(numbered(tmp_path, change), 300):
+        if monitor.monitor.finished:
+            own.append(row)
+        elif on["now"]:
+            monitor.close()
+
+    assert not on["now"]
+    assert own == list(range(own[0], 120, 2))
+
+
+def test_after_a_fault_of_the_plan_the_loop_has_its_own_batches_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had begun to compare losses on the same few batches, again and again."""
+    monkeypatch.setattr(Training, "steps_ahead", property(lambda _: 1 / 0))
+    change = Trial("change", lambda: None, lambda: None)
+    rows = [row for _, row in islice(numbered(tmp_path, change), 300)]
+
+    assert rows[-1] == 118
+    assert len(rows) < 70

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
+from trainperf.core import spool
 from trainperf.core.run_directory import record_file
 from trainperf.recording.shared_run import shared_run_directory
 
@@ -72,6 +73,24 @@ def test_where_rank_0_cannot_write_nobody_does(tmp_path: Path) -> None:
 
     assert shared_run_directory(tmp_path / "base", 0, 2) is None
     assert shared_run_directory(tmp_path / "base", 1, 2, patience_ns=SOON_NS) is None
+
+
+@pytest.mark.usefixtures("store")
+def test_where_rank_0_fails_nobody_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E.g. by an error that a client of an object store has of its own."""
+
+    def fails(_: object) -> None:
+        raise KeyError("no credentials")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spool, "choose", fails)
+        with pytest.raises(KeyError):
+            shared_run_directory(tmp_path, 0, 2)
+
+    assert shared_run_directory(tmp_path, 1, 2, patience_ns=SOON_NS) is None
+    assert not caplog.text
 
 
 def test_one_rank_needs_no_store(tmp_path: Path) -> None:

@@ -1,17 +1,21 @@
 """The plan of trials, run on a training whose steps take planted times."""
 
 import random
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 import torch
+from torch.distributed import HashStore
 
 from trainperf.core.artifacts.trials import TrialResult, Trials
 from trainperf.core.stats.switched import LOOKS
 from trainperf.recording.guard import Guard
 from trainperf.trials import conductor as conductor_module
+from trainperf.trials.agreement import Agreement
 from trainperf.trials.batch_source import BatchSource
 from trainperf.trials.conductor import Budget, Conductor
 from trainperf.trials.results import EarlierAttempt, Ran
@@ -343,6 +347,32 @@ def test_a_change_under_which_every_switch_builds_graphs_anew_has_failed(
     assert results["again"].verdict == "failed"
     assert "graphs" in results["again"].reason
     assert results["once"].verdict == "faster"
+
+
+def test_ranks_decide_alike_where_the_compiler_works_on_one_of_them_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows may be of unlike lengths there; who decides alone asks less often than the others."""
+    loops, store = [Loop(), Loop()], HashStore()
+    monkeypatch.setattr(Training, "distributed", True)
+    built = threading.local()
+    monkeypatch.setattr(
+        conductor_module,
+        "graphs_built",
+        lambda: loops[1].switched.count("again on") if built.rank else 0,
+    )
+
+    def run(rank: int) -> dict[str, str]:
+        built.rank = rank
+        loop = loops[rank]
+        loop.training._agreement = Agreement(store, rank, 2, patience_ns=60_000 * MS)
+        results = loop.run([loop.change("again", 0.5), loop.change("once", 0.5)])
+        return {result.id: result.verdict for result in results.trials}
+
+    with ThreadPoolExecutor(2) as ranks:
+        verdicts = list(ranks.map(run, range(2)))
+
+    assert verdicts == [{"once": "faster", "again": "failed"}] * 2
 
 
 def test_whether_a_trial_applies_may_be_asked_once_batches_have_come() -> None:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from trainperf.core.errors import ConfigError
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.places import storage
-from trainperf.core.steps.records import FINISHED
+from trainperf.core.steps.records import FINISHED, INTERRUPTED
 from trainperf.huggingface.session import BegunFit, CallbackOptions, MeasuredTraining
 from trainperf.huggingface.trials import ThrownAway, trial_options
 from trainperf.meters import Meter
@@ -134,8 +134,7 @@ class TrainPerfCallback(TrainerCallback):
         **kwargs: object,
     ) -> None:
         """Model, optimizer and loader exist."""
-        if self.training is not None:
-            self._end("interrupted")
+        self._end(INTERRUPTED)
         if self._options.trials is not None:
             self._options.thrown_away.without_reports()
         begun, self._begun = self._begun, None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 import transformers
@@ -121,14 +121,26 @@ def group_by_length(args: TrainingArguments) -> bool:
     return bool(getattr(args, "group_by_length", False)) or strategy == "group_by_length"
 
 
-def writer_of(args: TrainingArguments, state: TrainerState) -> Writer | None:
-    """A TensorBoard writer beside the Trainer's own, on rank 0, if it writes there."""
+class ClosingWriter(Writer, Protocol):
+    """A writer with a thread and a file of its own, which end when it is closed."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+def writer_of(args: TrainingArguments, state: TrainerState) -> ClosingWriter | None:
+    """A TensorBoard writer beside the Trainer's own, on rank 0, if it writes there.
+
+    Raises:
+        ImportError: The Trainer writes with something else than TensorBoard.
+        OSError: It cannot write there.
+    """
     if "tensorboard" not in (args.report_to or ()) or not state.is_world_process_zero:
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 it takes a second to load
 
     newest = _newest_events(Path(args.output_dir or "."))
-    return cast("Writer", SummaryWriter(log_dir=str(newest)))
+    return cast("ClosingWriter", SummaryWriter(log_dir=str(newest)))
 
 
 def _newest_events(directory: Path) -> Path:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
 from trainperf.core.machine.clocks import wall_clock_anchor
@@ -21,7 +22,7 @@ from trainperf.core.phases import Gap, Phase
 from trainperf.core.places import AnyPath, path_of
 from trainperf.core.steps.records import FINISHED, NOT_CLOSED
 from trainperf.huggingface.passes import Passes
-from trainperf.huggingface.run_info import described, objects, writer_of
+from trainperf.huggingface.run_info import ClosingWriter, described, objects, writer_of
 from trainperf.huggingface.trials import HuggingFaceTraining, ThrownAway
 from trainperf.loop.finish import finish_rank
 from trainperf.loop.phase_contexts import PhaseContexts
@@ -33,6 +34,7 @@ from trainperf.recording.probes.audit import AuditProbe
 from trainperf.recording.probes.scaler import ScalerProbe
 from trainperf.recording.probes.selection import Chosen, Objects
 from trainperf.recording.probes.tokens import MaskFunction
+from trainperf.recording.sinks.tensorboard import TensorBoardSink
 from trainperf.recording.timeline import switch_to
 from trainperf.recording.upload import Upload
 from trainperf.trials import TrialOptions
@@ -107,9 +109,11 @@ class MeasuredTraining:
         self._started_at = begun.at
         self._rank = 0
         self._ranks = int(args.world_size)
-        self._objects = objects(given, args, options.tokens)
-        self._writer = writer_of(args, state) if options.trials is None else None
+        self._objects = Objects(device=torch.device("cpu"))
+        self._writer: ClosingWriter | None = None
         guard = self.monitor.guard
+        if options.trials is None:
+            self._writer = guard.run(TensorBoardSink.name, lambda: writer_of(args, state))
         self._brackets = PhaseContexts(self.recorder, guard, Chosen())
         self._passes = Passes(self.recorder, self._brackets, None)
         self._batches: BracketedBatches | None = None
@@ -246,6 +250,8 @@ class MeasuredTraining:
             aloud=self._options.report,
             writer=self._writer,
         )
+        if self._writer is not None:
+            guard.last(TensorBoardSink.name, self._writer.close)
         if self._fit is not None and self._fit.upload is not None:
             guard.run(Upload.part, self._fit.upload.end)
 
@@ -255,6 +261,7 @@ class MeasuredTraining:
         self, args: TrainingArguments, state: TrainerState, given: Mapping[str, object]
     ) -> StartedFit:
         own = self._options
+        self._objects = objects(given, args, own.tokens)
         options = LoopOptions(
             base=own.dirpath or path_of(args.output_dir or "."),
             writer=self._writer,

@@ -73,7 +73,9 @@ class Measurement(Callback):
         trials = _together([c.trials for c in attached if c.trials is not None])
         if trials is not None and trials.ends:  # where the command looks for them
             attached.reverse()
-        self.session.open_run(next((c.dirpath for c in attached if c.dirpath), None))
+        dirpath = next((c.dirpath for c in attached if c.dirpath), None)
+        guard = self.session.monitor.guard
+        guard.run(Session.part, partial(self.session.open_run, dirpath))
         if trials is not None and self.session.run is not None:
             self.session.trials = FitTrials(trainer, trials, self.session.run)
             self.session.hear_updates = partial(self._hear_too, "on_before_optimizer_step")

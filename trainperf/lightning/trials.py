@@ -156,6 +156,7 @@ class LightningTraining(Training):
         self._held: HeldLoop | None = None
         self._callbacks: list[pl.Callback] = list(trainer.callbacks)
         self._muted: list[pl.Callback] = []
+        self._hidden: list[ProgressBar] = []
         self._precision = trainer.precision_plugin
         self._mixed: dict[torch.dtype, MixedPrecision] = {}
         self._hear_no_more: Callable[[], None] | None = None
@@ -288,12 +289,22 @@ class LightningTraining(Training):
 
     def _mute(self, callback: "pl.Callback", *, mute: bool) -> None:
         if isinstance(callback, ProgressBar):  # its thread looks for it among the callbacks
-            (callback.disable if mute else callback.enable)()
-        elif mute:
+            self._hide(callback, hide=mute)
+            return
+        if mute:
             self._muted.append(callback)
         elif callback in self._muted:
             self._muted.remove(callback)
         self._trainer.callbacks = [c for c in self._callbacks if c not in self._muted]
+
+    def _hide(self, bar: ProgressBar, *, hide: bool) -> None:
+        """One that shows nothing, as on all ranks but the first, does not begin to."""
+        if hide and getattr(bar, "is_enabled", True):
+            bar.disable()
+            self._hidden.append(bar)
+        elif not hide and bar in self._hidden:
+            self._hidden.remove(bar)
+            bar.enable()
 
 
 def _demand_own_process(trainer: "pl.Trainer") -> None:

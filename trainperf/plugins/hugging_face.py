@@ -4,6 +4,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from typing_extensions import override
 
 from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.steps.records import INTERRUPTED
 from trainperf.huggingface import TrainPerfCallback
 from trainperf.recording.monitor import Monitor
 
@@ -32,7 +33,8 @@ class AutoTrainPerfCallback(TrainPerfCallback):
         control: TrainerControl,
         **kwargs: object,
     ) -> None:
-        """Wait for the others."""
+        """Wait for the others; one that has raised before, e.g. without memory, is over."""
+        self._end(INTERRUPTED)
         self._awaits_epoch = True
 
     def on_epoch_begin(

@@ -51,8 +51,11 @@ def _shared(base: AnyPath | None, rank: int, patience_ns: int) -> AnyPath | None
     number = store.add(f"trainperf/runs/{rank}", 1)
     key = f"trainperf/run/{number}"
     if rank == 0:
-        run = written(base, spool.choose)
-        store.set(key, str(run.resolve()) if run is not None else NONE)
+        run: AnyPath | None = None
+        try:
+            run = written(base, spool.choose)
+        finally:  # or the others would wait
+            store.set(key, str(run.resolve()) if run is not None else NONE)
         return run
     deadline = monotonic_ns() + patience_ns
     while not store.check([key]):

@@ -1,11 +1,12 @@
 """Agreement of ranks on what they decide trials by, over their store and without a collective.
 
 A rank whose trials were switched off would not enter a collective: the others would hang in it, or
-it would be matched with one of the training's own.  Over the store a rank that does not answer ends
-the trials of the others, and their training goes on.
+it would be matched with one of the training's own.  Over the store a rank that leaves, or does not
+answer, ends the trials of the others, and their training goes on.
 """
 
 import time
+from contextlib import suppress
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
@@ -13,14 +14,17 @@ from torch.distributed import distributed_c10d as c10d
 from trainperf.core.machine.clocks import monotonic_ns
 
 
-PATIENCE_NS = 600_000_000_000
-"""How long the slowest rank may take, e.g. if it alone writes a checkpoint between two steps."""
+PATIENCE_NS = 300_000_000_000
+"""How long the slowest rank may take, e.g. if it alone writes a checkpoint between two steps.
+
+Half of what NCCL waits by default: a rank that has gone on waits for the others in a collective.
+"""
 
 _POLL_S = 0.001
 
 
 class RanksApartError(Exception):
-    """A rank has not answered: it may have no trials any more."""
+    """A rank has left, or has not answered: it may have no trials any more."""
 
 
 class Agreement:
@@ -40,6 +44,7 @@ class Agreement:
         self._patience_ns = patience_ns
         self._fit = store.add(f"trainperf/trials/{rank}", 1)
         self._number = 0
+        self._left = f"trainperf/agreed/{self._fit}/left"
 
     @classmethod
     def of_job(cls) -> "Agreement":
@@ -51,7 +56,7 @@ class Agreement:
         """The largest of a value over all ranks.
 
         Raises:
-            RanksApartError: A rank has not answered in time.
+            RanksApartError: A rank has left, or has not answered in time.
         """
         self._number += 1
         place = f"trainperf/agreed/{self._fit}/{self._number}"
@@ -59,8 +64,21 @@ class Agreement:
         answers = [f"{place}/{rank}" for rank in range(self._ranks)]
         deadline_ns = monotonic_ns() + self._patience_ns
         while not self._store.check(answers):
-            if monotonic_ns() > deadline_ns:
-                missing = [rank for rank, key in enumerate(answers) if not self._store.check([key])]
-                raise RanksApartError(f"no answer from rank {', '.join(map(str, missing))}")
+            over = monotonic_ns() > deadline_ns
+            if over or self._store.check([self._left]):
+                gone = [rank for rank in range(self._ranks) if over or self._has_left(rank)]
+                # It may have answered before it left.
+                gone = [rank for rank in gone if not self._store.check([answers[rank]])]
+                if gone:
+                    raise RanksApartError(f"no answer from rank {', '.join(map(str, gone))}")
             time.sleep(_POLL_S)
         return max(float(self._store.get(key)) for key in answers)
+
+    def leave(self) -> None:
+        """Answer no more: who waits for this rank need not do so any longer."""
+        with suppress(RuntimeError):  # the store is gone, e.g. with rank 0's process
+            self._store.set(f"{self._left}/{self._rank}", "")
+            self._store.set(self._left, "")
+
+    def _has_left(self, rank: int) -> bool:
+        return bool(self._store.check([f"{self._left}/{rank}"]))

@@ -269,7 +269,7 @@ class Conductor:
             over = self._training.agree(monotonic_ns() - until_ns) > 0
             if over and blocks.pairs >= LOOKS[0]:
                 break
-        blocks.graphs = graphs_built() - graphs
+        blocks.graphs = int(self._training.agree(graphs_built() - graphs))
         return blocks
 
     def _warm(self, trial: Trial) -> Steps[None]:

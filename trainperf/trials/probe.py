@@ -114,10 +114,12 @@ class TrialsProbe(Probe):
             )
 
     def detach(self) -> None:
-        """The fit ended, perhaps amid a trial, whose change is unmade."""
+        """The fit ended, perhaps amid a trial, whose change is unmade; the loop may go on."""
         plan, self._plan = self._plan, None
         if plan is not None:
             plan.close()
+            self._training.go_on()
+            self._training.decide_alone()
 
     def _finish_on_device(self, draft: Draft) -> None:
         """What is still queued there is part of this block, and of its last step."""

@@ -80,6 +80,7 @@ class TrialOptions:
             earlier=self._earlier(),
         )
         # The loop may be held still: without a plan it would be so for ever.
+        guard.when_faulty(TrialsProbe.name, training.decide_alone)
         guard.when_faulty(TrialsProbe.name, training.end if self.ends else training.go_on)
         return TrialsProbe(conductor, training, clock, ends=self.ends)
 

@@ -83,8 +83,9 @@ class Training:
             self.restores = f"{RESTORED}, position of the loader"
 
     def go_on(self) -> None:
-        """After the last trial: let all go on as if none had been."""
+        """After the last trial, or amid one: let all go on as if none had been."""
         if self.source is not None:
+            self.source.replay_only(0)
             self.source.go_beside(None)
             self.source.endless = False
 
@@ -210,11 +211,16 @@ class Training:
         Raises:
             RanksApartError: A rank has not answered; its trials may have been switched off.
         """
-        if not self.distributed:
-            return value
-        if self._agreement is None:
-            self._agreement = Agreement.of_job()
-        return self._agreement.largest(value)
+        return self._ranks_agreement().largest(value) if self.distributed else value
+
+    def decide_alone(self) -> None:
+        """Nothing is tried any more on this rank: the others need not wait for its answers."""
+        if self._agreement is not None or self.distributed:
+            self._ranks_agreement().leave()
+
+    def _ranks_agreement(self) -> Agreement:
+        self._agreement = self._agreement or Agreement.of_job()
+        return self._agreement
 
     def _around_forward(self, context: AbstractContextManager[object]) -> list[RemovableHandle]:
         # Not traced: the module itself may be compiled, and dynamo cannot leave the context.

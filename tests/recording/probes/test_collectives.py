@@ -1,13 +1,15 @@
 """Collectives are counted in the phase that issued them, in a few steps, and never in a gap."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
 import torch
 import torch.distributed as dist
-from support.live import Timeline
+from support.live import HostFit, Timeline
 
 from trainperf.core.phases import Gap, Phase
+from trainperf.recording.probes import collectives
 from trainperf.recording.probes.collectives import AGAIN_EVERY, FIRST, STEPS, CollectivesProbe
 from trainperf.recording.recorder import Draft
 
@@ -102,3 +104,23 @@ def test_a_profiler_that_listens_keeps_its_place() -> None:
     assert isinstance(probe.recorder.listener, _Listener)
     probe.detach()
     assert isinstance(probe.recorder.listener, _Listener)
+
+
+def test_a_group_that_is_gone_amid_a_counted_step_does_not_reach_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The timeline is switched in the loop itself; what a listener raises there would end it."""
+    calls = itertools.count()
+
+    def gone(_: object) -> int:
+        if next(calls) > 3:
+            raise RuntimeError("the process group was destroyed")
+        return 0
+
+    monkeypatch.setattr(collectives, "_issued", gone)
+    probe = CollectivesProbe()
+    fit = HostFit(probe).steps(FIRST + 2)
+
+    assert fit.monitor.recorder.listener is None
+    assert len(fit.steps(STEPS).finish().sink.records) == FIRST + 2 + STEPS
+    assert probe.config() == {}

@@ -99,6 +99,8 @@ class CollectivesProbe(Probe):
             self._left = 0
             return
         self._count()
+        if not self._left:
+            return
         self._counts = [a + b for a, b in zip(self._counts, self._step, strict=True)]
         self._step = _NO_COUNTS.copy()
         self._steps += 1
@@ -113,7 +115,11 @@ class CollectivesProbe(Probe):
         self._groups = []
 
     def _count(self) -> None:
-        issued = _issued(self._groups)
+        try:
+            issued = _issued(self._groups)
+        except RuntimeError:  # a group is gone: this step is not counted
+            self._end()
+            return
         if issued != self._issued and self._slot < FIRST_GAP:
             self._step[self._slot] += issued - self._issued
         self._issued = issued

@@ -6,7 +6,6 @@ was used up.  Sums since the first reading are kept, for the whole fit: no step 
 """
 
 import os
-import resource
 from pathlib import Path
 from typing import ClassVar
 
@@ -75,6 +74,8 @@ class ContentionProbe(Probe):
         return sums
 
     def _read(self, now: int) -> None:
+        import resource  # noqa: PLC0415 Windows has none, and no such counts
+
         usage = resource.getrusage(resource.RUSAGE_SELF)
         counted = {"span_ns": now, "preemptions": usage.ru_nivcsw}
         scheduled = _scheduled(self._thread)
