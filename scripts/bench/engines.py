@@ -1,12 +1,14 @@
 """Bench of the engines: what Dask costs beside this machine's processes, and memory per worker.
 
     python -m scripts.bench.engines [--files 256] [--megabytes 1] [--pairs 5] [--json FILE]
-    python -m scripts.bench.engines --traces 32 [--packed-mb 16] [--from FILE] [--json FILE]
+    python -m scripts.bench.engines --traces 64 --from FILE [--packed-mb 16] [--at DIR]
+        [--json FILE]
 
 The same summary of a simulated job by `local:2` and by a Dask cluster of two workers on this
 machine, in turns; both have started and have read the job once before.  With `--traces` real-sized
-traces, made from a real one by moved times, are analysed by `local:2`, a half of them first: time
-and memory should grow with nothing but the number of files.
+traces, made from a real one by moved times, are analysed by `local:2`, a quarter of them first and
+then a half: time should grow with the number of files, and memory not at all.  They are written to
+`--at`, and not again if they are there.
 """
 
 import argparse
@@ -127,13 +129,16 @@ def _timed(run: Run, engine: Engine | None) -> tuple[float, bytes]:
     return time.perf_counter() - begun, encode_summary(summary)
 
 
-def real_traces(source: Path, files: int, packed_mb: float) -> dict[str, object]:
+def real_traces(source: Path, files: int, packed_mb: float, at: Path | None) -> dict[str, object]:
     """Seconds and memory for a quarter of the files, a half, and all."""
     rows = []
-    with tempfile.TemporaryDirectory() as temporary:
-        everything = Path(temporary) / "all"
-        job = traces.TraceJob(ranks=files, packed_bytes=round(packed_mb * 1e6), late=1)
-        written = traces.write(job, source, everything)
+    # Below it on the same disk: links of files.
+    with tempfile.TemporaryDirectory(dir=at and at.parent) as temporary:
+        everything = at or Path(temporary) / "all"
+        if not everything.exists():
+            job = traces.TraceJob(ranks=files, packed_bytes=round(packed_mb * 1e6), late=1)
+            traces.write(job, source, everything)
+        written = sum(path.stat().st_size for path in everything.iterdir())
         for number in (files // 4, files // 2, files):
             some = Path(temporary) / str(number)
             some.mkdir()
@@ -157,11 +162,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--traces", type=int, default=0, help="measure so many traces instead")
     parser.add_argument("--packed-mb", type=float, default=16.0)
+    parser.add_argument("--at", type=Path, help="where traces are, or are written")
     parser.add_argument("--from", type=Path, dest="source", help="the real trace")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.traces:
-        result = {"traces": real_traces(given.source, given.traces, given.packed_mb)}
+        result = {"traces": real_traces(given.source, given.traces, given.packed_mb, given.at)}
     else:
         result = {"records": records(given.files, given.megabytes, given.pairs)}
     print(f"targets: {TARGETS}")
