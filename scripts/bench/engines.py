@@ -12,6 +12,7 @@ then a half: time should grow with the number of files, and memory not at all.  
 """
 
 import argparse
+import resource
 import subprocess
 import sys
 import tempfile
@@ -38,9 +39,12 @@ TARGETS = {"overhead": 0.10, "worker_mb": 300.0}
 """Of issue 14: of Dask at 256 files of 1 MB, and a worker's memory with traces of 16 MB."""
 
 
-def watched(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds, and the largest memory of any one process: shared pages are divided among them."""
-    begun, peak_mb = time.perf_counter(), 0.0
+def watched(command: Sequence[str]) -> dict[str, float]:
+    """Seconds, CPU time of all its processes, and the largest memory of any one of them.
+
+    Pages that they share are divided among them.
+    """
+    begun, cpu_s, peak_mb = time.perf_counter(), _children_s(), 0.0
     with (
         tempfile.TemporaryFile() as printed,
         subprocess.Popen(command, stdout=printed, env=installed()) as process,
@@ -51,7 +55,13 @@ def watched(command: Sequence[str]) -> tuple[float, float]:
             time.sleep(SAMPLE_S)
         if process.returncode:
             raise SystemExit(f"{' '.join(command)}: ended with {process.returncode}")
-    return time.perf_counter() - begun, peak_mb
+    spent = {"seconds": time.perf_counter() - begun, "cpu_seconds": _children_s() - cpu_s}
+    return {**spent, "process_mb": peak_mb}
+
+
+def _children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _children(pid: int) -> list[int]:
@@ -146,8 +156,8 @@ def real_traces(source: Path, files: int, packed_mb: float, at: Path | None) -> 
                 name = f"rank{rank}.pt.trace.json.gz"
                 (some / name).hardlink_to(everything / name)
             command = [sys.executable, "-m", "trainperf", "trace", str(some)]
-            took_s, peak_mb = watched([*command, "--engine", f"local:{WORKERS}"])
-            rows.append({"files": number, "seconds": took_s, "process_mb": peak_mb})
+            spent = watched([*command, "--engine", f"local:{WORKERS}"])
+            rows.append({"files": number, **spent})
             print(rows[-1], flush=True)
     print(machine_line())
     print(table(list(rows[0]), [[f"{value:,g}" for value in row.values()] for row in rows]))
