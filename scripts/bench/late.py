@@ -1,13 +1,14 @@
 """Bench of who is late: planted sleeps in fits of real gloo ranks, and what is read of them.
 
     python -m scripts.bench.late --fit DIR --loop lightning --ranks 2 [--turn 1]
-    python -m scripts.bench.late --fit DIR --loop plain --matrix 5 20 [--healthy 20]
+    python -m scripts.bench.late --fit DIR --loop plain --matrix 5 20 [--healthy 20] [--every 2]
     python -m scripts.bench.late --judge DIR [DIR …] [--json FILE]
 
 Ranks sleep in turn, at six places, under Lightning and in a plain loop.  A fit is right when
 the ranks and phases that were planted are named, and no others, each within 10 % or 1 ms of its
 sleep.  The step without the sleep is predicted from the fit with it, and trained as well.  With
-`--matrix` each rank sleeps in turn at each place, for so many milliseconds.
+`--matrix` each rank sleeps in turn at each place, for so many milliseconds; with `--every 2` half
+of the ranks at a place, and the others at the next one.
 """
 
 import argparse
@@ -74,28 +75,34 @@ def plan_of(loop: str, ranks: int, turn: int = 0) -> list[PlannedFit]:
     return plan
 
 
-def matrix_of(loop: str, ranks: int, sizes_ms: Sequence[float], healthy: int) -> list[PlannedFit]:
-    """Every rank in turn at every place with every size, healthy fits, and two slow ranks."""
+def matrix_of(
+    loop: str, ranks: int, sizes_ms: Sequence[float], healthy: int, every: int = 1
+) -> list[PlannedFit]:
+    """Every rank in turn at every place with every size, healthy fits, and two slow ranks.
+
+    Of the ranks at a place only *every* so many are taken, from place to place others.
+    """
     places = LIGHTNING if loop == "lightning" else PLAIN
     first = PlannedFit(name="healthy-0", loop=loop, steps=STEPS, base_s=BASE_S)
     single = [
         _sleeping(first, (rank, place, size_ms / 1e3))
         for size_ms in sizes_ms
-        for place in places
+        for number, place in enumerate(places)
         for rank in range(ranks)
+        if (rank - number) % every == 0
     ]
     # Of two ranks that sleep as long nobody is late; of four two are.
     later_s = SIZES_S[1] * (2 if ranks == 2 else 1)
     pairs = [
         _sleeping(first, (rank, places[0], SIZES_S[1]), ((rank + 1) % ranks, places[4], later_s))
-        for rank in range(ranks)
+        for rank in range(0, ranks, every)
     ]
     calm = [_renamed(first, f"healthy-{number}") for number in range(healthy)]
     # Healthy fits between the others: the machine changes its speed over minutes.
-    every = max(1, len(single + pairs) // max(1, healthy))
+    apart = max(1, len(single + pairs) // max(1, healthy))
     plan: list[PlannedFit] = []
     for number, fit_ in enumerate(single + pairs):
-        plan += [calm.pop(0)] if calm and number % every == 0 else []
+        plan += [calm.pop(0)] if calm and number % apart == 0 else []
         plan.append(fit_)
     return plan + calm
 
@@ -282,12 +289,13 @@ def main() -> None:
     parser.add_argument("--turn", type=int, default=0)
     parser.add_argument("--matrix", type=float, nargs="+", default=[], metavar="MS")
     parser.add_argument("--healthy", type=int, default=20, help="fits without a sleep, of a matrix")
+    parser.add_argument("--every", type=int, default=1, help="of the ranks at a place, in a matrix")
     parser.add_argument("--judge", type=Path, nargs="*", default=[])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.fit is not None:
         plan = (
-            matrix_of(options.loop, options.ranks, options.matrix, options.healthy)
+            matrix_of(options.loop, options.ranks, options.matrix, options.healthy, options.every)
             if options.matrix
             else plan_of(options.loop, options.ranks, options.turn)
         )

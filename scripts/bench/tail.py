@@ -1,10 +1,12 @@
 """Bench of the all-reduce tail's host cost: DDP modules take turns, one of them with the probe.
 
-    python -m scripts.bench.tail [--blocks N] [--json FILE]
+    python -m scripts.bench.tail [--seconds N] [--json FILE]
 
 One rank over gloo in one process, so that nobody waits for anybody.  Steps are forward, backward
 and nothing else; the probe's calls around backward go through the guard, as in a loop.  A row shows
-the median difference of neighbouring blocks in CPU time of the training thread, per step.
+by how much a block's CPU time of the training thread differs, per step and in the median, from the
+mean of the bare blocks right before and right after it: a machine that changes its speed evenly
+changes no row.
 
 What the probe cannot do without is measured beside it: a hook of torch's that does nothing and
 runs no Python, and one that reads the clock.
@@ -17,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 import torch
 import torch.distributed as dist
@@ -26,12 +29,16 @@ from scripts.bench.harness import PairedEstimate, estimate, machine_line, table,
 from trainperf.core.steps.records import RunInfo
 from trainperf.recording.monitor import Monitor, RunParts
 from trainperf.recording.probes.ddp import TailProbe
+from trainperf.recording.probes.last_gradient import CHECK_EVERY
 
 
 TARGET_US = 3.0
 
-SHAPES = {"4 layers of 8": (4, 8, 60), "24 layers of 128": (24, 128, 20)}
-"""Layers, their width, and steps per block."""
+SHAPES = {"4 layers of 8": (4, 8), "24 layers of 128": (24, 128)}
+"""Layers, and their width."""
+
+STEPS = CHECK_EVERY
+"""Of a block: the end of the graph is looked at once in each."""
 
 
 ADDED = ("nothing", "a hook without Python", "a hook that reads the clock", "the probe")
@@ -87,44 +94,50 @@ class Trained:
         return spent / steps / 1e3
 
 
-def measure(shape: str, blocks: int) -> list[TailRow]:
-    """Blocks in turns; who goes first changes from pair to pair."""
-    layers, width, steps = SHAPES[shape]
+def measure(shape: str, seconds: float) -> list[TailRow]:
+    """A bare block before and after each of the others, for so long."""
+    layers, width = SHAPES[shape]
     bare = Trained(layers, width, "bare")
-    every = [bare, *(Trained(layers, width, added) for added in ADDED)]
+    others = [Trained(layers, width, added) for added in ADDED]
+    every = [bare, *others]
     for each in every:
-        each.block(steps)  # DDP rebuilds its buckets, and the last parameter is learnt
-    rows = []
-    for number in range(blocks):
-        order = every if number % 2 else every[::-1]
-        spent = {id(each): each.block(steps) for each in order}
-        rows.append([spent[id(each)] for each in every])
+        each.block(STEPS)  # DDP rebuilds its buckets, and the last parameter is learnt
+    rows: list[list[float]] = []
+    bare_us = [bare.block(STEPS)]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        row = []
+        for each in others:
+            spent = each.block(STEPS)
+            bare_us.append(bare.block(STEPS))
+            row.append(spent - (bare_us[-2] + bare_us[-1]) / 2)
+        rows.append(row)
     for each in every:
         each.monitor.finish("finished")
         if each.monitor.guard.faults:
             raise RuntimeError(f"the probe failed: {each.monitor.guard.faults}")
-    step_us = sorted(row[0] for row in rows)[len(rows) // 2]
+    step_us = median(bare_us)
     return [
         TailRow(
             shape=shape,
             added=added,
             step_us=step_us,
-            added_us=estimate([row[place] - row[0] for row in rows]),
+            added_us=estimate([row[place] for row in rows]),
         )
-        for place, added in enumerate(ADDED, start=1)
+        for place, added in enumerate(ADDED)
     ]
 
 
 def main() -> None:
     """Print a row for every shape."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--blocks", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=40, help="for each shape of model")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.NamedTemporaryFile() as file:
         dist.init_process_group("gloo", f"file://{file.name}", rank=0, world_size=1)
-        rows = [row for shape in SHAPES for row in measure(shape, options.blocks)]
+        rows = [row for shape in SHAPES for row in measure(shape, options.seconds)]
         dist.destroy_process_group()
     print(machine_line())
     head = ["model", "step µs", "added", "added µs", "95 % CI"]

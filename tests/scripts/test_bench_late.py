@@ -21,6 +21,15 @@ def test_a_matrix_has_each_rank_at_each_place_with_each_size() -> None:
     assert len({fit.name for fit in plan}) == len(plan)
 
 
+def test_a_part_of_a_matrix_has_every_place_and_every_rank() -> None:
+    """Half of it: each place with two of four ranks, each rank at three of six places."""
+    plan = matrix_of("plain", 4, [100], healthy=2, every=2)
+    alone = [fit.sleeps[0] for fit in plan if len(fit.sleeps) == 1]
+
+    assert Counter(place for _, place, _ in alone) == dict.fromkeys(PLAIN, 2)
+    assert Counter(rank for rank, _, _ in alone) == dict.fromkeys(range(4), 3)
+
+
 @pytest.mark.parametrize(
     ("sleeps", "truth"),
     [

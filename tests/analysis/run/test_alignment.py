@@ -10,6 +10,8 @@ from support.engines import Shuffled
 from support.runs import MS, RankSpec, make_gap, make_info, make_run_dir, make_step
 
 from trainperf.analysis import summarize as module
+from trainperf.analysis.run import alignment
+from trainperf.analysis.run.alignment import file_batches
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import FEW_RANKS, summarize
 from trainperf.analysis.summary.schema import Summary, encode_summary
@@ -120,3 +122,39 @@ def test_the_order_of_work_does_not_show(seed: int, tmp_path: Path) -> None:
 
     assert encode_summary(shuffled) == encode_summary(summarize(run, now_s=0.0))
     assert engine.most_in_flight > 1
+
+
+@pytest.mark.parametrize("at_once", [1, 3, MANY])
+def test_how_many_files_a_task_has_does_not_show(
+    at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes from tasks of any size."""
+    run = Run.open(make_run_dir(tmp_path / "run", JOBS["restarted with fewer"]))
+    usual = encode_summary(summarize(run, now_s=0.0))
+
+    monkeypatch.setattr(alignment, "FILES_AT_ONCE", (at_once, at_once))
+
+    engine = Engine(executor=Shuffled(3), workers=2)
+    assert encode_summary(summarize(run, now_s=0.0, engine=engine)) == usual
+
+
+@pytest.mark.parametrize(
+    ("ranks", "workers", "sizes"),
+    [
+        (20, 2, [8, 8, 4]),
+        (256, 2, [16] * 16),
+        (256, 64, [8] * 32),
+        (1000, 1, [32] * 31 + [8]),
+    ],
+)
+def test_tasks_are_few_and_yet_several_for_each_worker(
+    ranks: int, workers: int, sizes: list[int], tmp_path: Path
+) -> None:
+    """Each costs the engine's scheduler some milliseconds; the last one keeps others waiting."""
+    info = make_info(world_size=ranks)
+    specs = [RankSpec(steps=[], info=msgspec.structs.replace(info, rank=r)) for r in range(ranks)]
+    run = Run.open(make_run_dir(tmp_path / "run", specs))
+
+    tasks = file_batches(run, Engine(executor=Shuffled(0), workers=workers))
+
+    assert [len(task) for task in tasks] == sizes

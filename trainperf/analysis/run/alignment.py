@@ -19,8 +19,12 @@ from trainperf.core.engines.base import Engine, batches, in_order
 from trainperf.core.steps.block import StepBlock
 
 
-FILES_AT_ONCE = 8
-"""Ranks of a task: a partial result is as large for many ranks as for a few."""
+FILES_AT_ONCE = (8, 32)
+"""Least and most ranks of a task: a partial result is as large for many ranks as for a few, and
+each task costs an engine's scheduler some milliseconds, however small it is."""
+
+TASKS_PER_WORKER = 8
+"""With more of them no worker waits long for the last task of another one."""
 
 LACKING = {"tail_ns": 1 << 48}
 """Fact to the bit that stands, among a step's tags, for *some rank lacks it*: above those of `Tag`,
@@ -127,7 +131,7 @@ class Alignment:
     def __init__(self, run: Run, engine: Engine | None = None) -> None:
         self.run = run
         whole = Survey()
-        for part in in_order(engine, surveyed, batches(files_by_rank(run), FILES_AT_ONCE)):
+        for part in in_order(engine, surveyed, file_batches(run, engine)):
             whole.add(part)
         self.journals = {rank: whole.journals[rank] for rank in run.ranks}
         self.left_out = 0
@@ -159,6 +163,14 @@ def files_by_rank(run: Run) -> list[Files]:
         for file in attempt:
             files[file.rank][place] = file
     return list(files.values())
+
+
+def file_batches(run: Run, engine: Engine | None) -> Iterator[Sequence[Files]]:
+    """The files of each rank, in the order of ranks, as many at a time as suits the engine."""
+    files = files_by_rank(run)
+    least, most = FILES_AT_ONCE
+    workers = 1 if engine is None else engine.workers
+    return batches(files, min(max(least, len(files) // (TASKS_PER_WORKER * workers)), most))
 
 
 def surveyed(ranks: Sequence[Files]) -> Survey:

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trainperf.analysis.run.alignment import (
-    FILES_AT_ONCE,
     LACKING,
     Alignment,
     CommonSteps,
     Files,
-    files_by_rank,
+    file_batches,
 )
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.run.job_block import (
@@ -30,7 +29,7 @@ from trainperf.analysis.run.job_block import (
 from trainperf.analysis.run.journal import Journal
 from trainperf.analysis.run.record_file import RecordFile
 from trainperf.analysis.summary.waits import FACT, Waits, typical_places
-from trainperf.core.engines.base import Engine, batches, in_order
+from trainperf.core.engines.base import Engine, in_order
 from trainperf.core.readings import ALLREDUCE_TAIL_S, STEP_MEAN_S
 from trainperf.core.steps.block import Column, StepBlock
 from trainperf.meters import METERS
@@ -115,8 +114,7 @@ def read_ranks(
         observed=observed,
     )
     whole = RankPartials()
-    tasks = batches(files_by_rank(run), FILES_AT_ONCE)
-    for part in in_order(engine, partial(folded, plan), tasks):
+    for part in in_order(engine, partial(folded, plan), file_batches(run, engine)):
         whole.add(part)
     return whole
 
