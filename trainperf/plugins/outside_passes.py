@@ -18,7 +18,7 @@ from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from trainperf.recording.process_objects import SwitchedHook, batch_of
+from trainperf.recording.process_objects import SwitchedHook, batch_of, hear_gradient
 
 
 class PassListener(Protocol):
@@ -68,14 +68,17 @@ class OutsidePasses:
         self._call, self._return = guarded(self._called), guarded(self._returned)
         self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
         handle = register_module_forward_pre_hook(self._call)
-        self._next_call = SwitchedHook(handle, self._call)
-        """Waits for the next call of a trained module."""
-        self._next_call.take()
+        switched = SwitchedHook(handle, self._call)
+        self.listen: Callable[[], object] = switched.put
+        """Has us wait for the next call of a trained module; does nothing where modules are
+        hooked each by itself."""
+        self._no_call = switched.take
+        self._no_call()
         self._returns: dict[int, tuple[nn.Module, SwitchedHook]] = {}
         """By the identity of a module that was called: waits for its return."""
         self._returning: SwitchedHook | None = None
         self._permanent: list[RemovableHandle] = []
-        self._common = self._modes = True
+        self._modes = True
         self._forwarding = self._backwarding = False
         self._complete = False
         """Whether the loss is there, so that what goes on until backward is no forward."""
@@ -93,7 +96,9 @@ class OutsidePasses:
         inside = [module for root in outermost for module in root.modules()]
         compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
         in_place = any(module._compiled_call_impl is not None for module in inside)  # noqa: SLF001 a hook would be compiled
-        self._common = self._common and not compiled and not in_place
+        if compiled or in_place:
+            self.listen = _nothing
+            self._no_call()
         self._trained |= {
             id(module) for module in inside if any(id(p) in updated for p in module.parameters())
         }
@@ -101,15 +106,10 @@ class OutsidePasses:
         self._permanent += [module.register_forward_pre_hook(self._call) for module in compiled]
         self.listen()
 
-    def listen(self) -> None:
-        """Wait for the next call of a trained module."""
-        if self._common:
-            self._next_call.put()
-
     def detach(self) -> None:
         """Leave no hook behind."""
-        self._common = False
-        self._next_call.take()
+        self.listen = _nothing
+        self._no_call()
         if self._returning is not None:
             self._returning.take()
         self._returns.clear()
@@ -129,10 +129,15 @@ class OutsidePasses:
             return
         if self._backwarding or get_ident() != self._thread:
             return
-        self._next_call.take()
+        self._no_call()
         if self._returning is not None:  # of a call that has raised
             self._returning.take()
-        self._await_return(module)
+        entry = self._returns.get(id(module))
+        if entry is None:
+            self._await_return(module)
+        else:
+            self._returning = entry[1]
+            self._returning.put()
         if self._forwarding:
             if self._complete:
                 self._complete = False
@@ -147,14 +152,10 @@ class OutsidePasses:
         self.batch = self.loss = None
 
     def _await_return(self, module: nn.Module) -> None:
-        entry = self._returns.get(id(module))
-        if entry is None:
-            handle = module.register_forward_hook(self._return, with_kwargs=True)
-            self._returning = SwitchedHook(handle, self._return)
-            self._returns[id(module)] = module, self._returning
-        else:
-            self._returning = entry[1]
-            self._returning.put()
+        """For the first time."""
+        handle = module.register_forward_hook(self._return, with_kwargs=True)
+        self._returning = SwitchedHook(handle, self._return)
+        self._returns[id(module)] = module, self._returning
 
     def _returned(
         self, module: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
@@ -170,8 +171,10 @@ class OutsidePasses:
         if self.batch is None:
             self.batch = batch_of(args, kwargs)
         loss = self._loss_of(output)
-        self.loss = None if loss is None else loss.detach()
-        if loss is not None and loss.requires_grad:
+        if loss is None:
+            return
+        self.loss = loss.detach()
+        if loss.requires_grad:
             self._complete = True
             self._listener.forward_ends()
 
@@ -183,7 +186,7 @@ class OutsidePasses:
                 if loss is None and head.numel() == 1:
                     loss = head
                 if head.requires_grad:
-                    head.register_hook(self._begins)  # type: ignore[no-untyped-call]
+                    hear_gradient(head, self._begins)
         return loss
 
     def _backward_begins(self, gradient: object) -> None:
@@ -192,7 +195,7 @@ class OutsidePasses:
             return
         self._forwarding, self._backwarding = False, True
         self._complete = False
-        self._next_call.take()  # checkpointed layers are called once more
+        self._no_call()  # checkpointed layers are called once more
         self.backwards += 1
         self._listener.backward_begins()
         self._queue(self._at_end)
@@ -212,3 +215,7 @@ def _heads(output: object) -> tuple[object, ...]:
     if isinstance(output, tuple | list):
         return tuple(output[:3])
     return tuple(output.values())[:3] if isinstance(output, Mapping) else ()
+
+
+def _nothing() -> None:
+    pass
