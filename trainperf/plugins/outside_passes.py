@@ -65,28 +65,24 @@ class OutsidePasses:
         self._listener = listener
         self._thread = get_ident()
         self._trained: set[int] = set()
-        self._call, self._return = guarded(self._called), guarded(self._returned)
-        self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
-        handle = register_module_forward_pre_hook(self._call)
-        switched = SwitchedHook(handle, self._call)
-        self.listen: Callable[[], object] = switched.put
+        self.listen: Callable[[], object] = _nothing
         """Has us wait for the next call of a trained module; does nothing where modules are
         hooked each by itself."""
-        self._no_call = switched.take
-        self._no_call()
+        self._no_call: Callable[[], object] = _nothing
         self._returns: dict[int, tuple[nn.Module, SwitchedHook]] = {}
         """By the identity of a module that was called: waits for its return."""
         self._returning: SwitchedHook | None = None
+        self._compiled: list[nn.Module] = []
+        self._common = True
+        """Whether a hook that is common to all modules is waited with."""
         self._permanent: list[RemovableHandle] = []
         self._modes = True
         self._forwarding = self._backwarding = False
         self._complete = False
         """Whether the loss is there, so that what goes on until backward is no forward."""
-        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
-        several = dist.is_available() and dist.is_initialized()
-        self._at_end = self._queue_end if several else self._ends
         # As torch's own parallel wrappers do: there is no public way.
         self._queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
+        self._make(guarded)
 
     def attach(self, outermost: Collection[nn.Module], parameters: Iterable[object]) -> None:
         """Listen to modules, and to those inside them with one of *parameters*."""
@@ -96,7 +92,9 @@ class OutsidePasses:
         inside = [module for root in outermost for module in root.modules()]
         compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
         in_place = any(module._compiled_call_impl is not None for module in inside)  # noqa: SLF001 a hook would be compiled
+        self._compiled += compiled
         if compiled or in_place:
+            self._common = False
             self.listen = _nothing
             self._no_call()
         self._trained |= {
@@ -106,8 +104,18 @@ class OutsidePasses:
         self._permanent += [module.register_forward_pre_hook(self._call) for module in compiled]
         self.listen()
 
+    def renew(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        """From now on other functions are called, between two steps."""
+        common = self._common
+        self.detach()
+        self._common = common
+        self._make(guarded)
+        self._permanent = [m.register_forward_pre_hook(self._call) for m in self._compiled]
+        self.listen()
+
     def detach(self) -> None:
         """Leave no hook behind."""
+        self._common = False
         self.listen = _nothing
         self._no_call()
         if self._returning is not None:
@@ -122,6 +130,20 @@ class OutsidePasses:
         if self._forwarding or self._backwarding:
             self._forwarding = self._complete = False
             self._backward_ends()
+
+    def _make(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        """What the hooks call."""
+        self._call, self._return = guarded(self._called), guarded(self._returned)
+        self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
+        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
+        several = dist.is_available() and dist.is_initialized()
+        self._at_end = self._queue_end if several else self._ends
+        handle = register_module_forward_pre_hook(self._call)
+        switched = SwitchedHook(handle, self._call)
+        self._no_call = switched.take
+        self._no_call()
+        if self._common:
+            self.listen = switched.put
 
     def _called(self, module: nn.Module, args: object) -> None:
         del args
