@@ -61,8 +61,8 @@ class SwitchedHook:
 
 def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
     def call() -> None:
-        for one in calls:
-            one()
+        for each in calls:
+            each()
 
     return call
 
