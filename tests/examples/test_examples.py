@@ -32,10 +32,10 @@ def test_an_example_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In an empty folder, on a CPU; a framework that is not installed has a stand-in."""
+    """In an empty folder, on a CPU; two frameworks have stand-ins, see `test_real_frameworks`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(script)])
-    put_in(script.stem.split("_")[0], monkeypatch)
+    put_in(script.stem.split("_")[0], monkeypatch, always=True)
 
     runpy.run_path(str(script), run_name="__main__")
 

@@ -52,6 +52,18 @@ def test_nothing_is_flushed_when_nothing_waits() -> None:
     assert not schedule.due(0, 100 * SECOND)
 
 
+def test_between_two_flushes_it_need_not_be_asked() -> None:
+    """Until so many steps wait or it is late; of steps that gather, until one can be afforded."""
+    schedule = FlushSchedule(50)
+    schedule.done(0, 1_000_000)
+
+    assert schedule.ask_again(0, 1) == (50, 5 * SECOND)
+    assert not schedule.due(50, 1)
+    assert schedule.ask_again(50, 1) == (500, 200_000_000)
+    assert not schedule.due(499, 199_999_999)
+    assert schedule.due(51, 200_000_000)
+
+
 def test_a_flush_that_cost_a_second_is_not_repeated_for_two_hundred() -> None:
     """Half a percent at most, as long as five hundred steps do not gather."""
     schedule = FlushSchedule(1)

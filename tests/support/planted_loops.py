@@ -216,20 +216,31 @@ def fabric(path: Path, planted: Planted) -> Path | None:
     return monitor.run
 
 
+ALONE = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+}
+"""What a launcher tells the only process."""
+
+
 def deepspeed(path: Path, planted: Planted) -> Path | None:
     """A loop of one's own around an engine; the real one scales no loss on a CPU."""
-    with pytest.MonkeyPatch.context() as patch:
-        put_in("deepspeed", patch)
-        initialize = importlib.import_module("deepspeed").initialize
     planted.scales = not installed("deepspeed") or torch.cuda.is_available()
     half = {"fp16": {"enabled": True}} if planted.scales else {}
     optimizer = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
     model = Tiny()
-    engine, *_ = initialize(
-        model=model,
-        model_parameters=model.parameters(),
-        config={"train_batch_size": 2, "optimizer": optimizer, **half},
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        put_in("deepspeed", patch)
+        for name, value in ALONE.items():
+            patch.setenv(name, value)
+        engine, *_ = importlib.import_module("deepspeed").initialize(
+            model=model,
+            model_parameters=model.parameters(),
+            config={"train_batch_size": 2, "optimizer": optimizer, **half},
+        )
     with LoopMonitor(path, report=False, lines=False).watch(engine) as monitor:
         for batch in monitor.batches(planted.batches()):
             with monitor.phase("forward"):
@@ -241,6 +252,8 @@ def deepspeed(path: Path, planted: Planted) -> Path | None:
             with monitor.phase("callbacks"):
                 planted.log()
             monitor.end_step(loss)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
     return monitor.run
 
 

@@ -1,7 +1,7 @@
 """Stand-ins for frameworks that are not installed here: what their documentation says of them.
 
-Each has only what the examples and the planted loops use.  Where the real one is installed, it is
-used, and nothing of this.
+Each has only what the examples and the planted loops use.  What runs on the real ones is in
+`tests/examples/test_real_frameworks.py`.
 """
 
 import importlib.util

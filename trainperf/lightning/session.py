@@ -19,7 +19,6 @@ from trainperf.core.readings import H2D_S, PHASE_H2D_S
 from trainperf.lightning import relay as relays
 from trainperf.lightning.actions import Action, overrides
 from trainperf.lightning.boundaries import Boundaries, Bracket
-from trainperf.lightning.bracket_cost import BracketCost, TimedBracket
 from trainperf.lightning.optimizer_updates import Updates
 from trainperf.lightning.run_info import (
     LoggedProbe,
@@ -31,6 +30,7 @@ from trainperf.lightning.run_info import (
 from trainperf.lightning.trials import FitTrials, HearUpdates
 from trainperf.meters import Measure
 from trainperf.meters.fold import Reading
+from trainperf.recording.bracket_cost import BracketCost, TimedBracket
 from trainperf.recording.extensions import Extensions
 from trainperf.recording.fit import PATIENCE, FitPlan, start_fit
 from trainperf.recording.monitor import Monitor

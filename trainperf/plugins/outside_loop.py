@@ -7,7 +7,7 @@ as data wait: nothing in PyTorch tells from outside when a loader is asked.
 import atexit
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from trainperf.core.launch_environment import LaunchOptions
 from trainperf.core.loop_kind import OUTSIDE
-from trainperf.core.machine.clocks import wall_clock_anchor
+from trainperf.core.machine.clocks import monotonic_ns, wall_clock_anchor
 from trainperf.core.phases import FIRST_GAP, Gap, Phase
 from trainperf.core.places import storage
 from trainperf.core.steps.records import FINISHED, INTERRUPTED, Scalar
@@ -24,6 +24,7 @@ from trainperf.loop.phase_contexts import PhaseContexts
 from trainperf.loop.start import LoopFacts, LoopOptions, StartedFit, device_of, start
 from trainperf.plugins import outside_objects
 from trainperf.plugins.fabric_setup import PRECISIONS
+from trainperf.plugins.hook_cost import HookCost
 from trainperf.plugins.outside_passes import OutsidePasses
 from trainperf.plugins.outside_trials import offered, trial_options
 from trainperf.recording.extensions import Extensions
@@ -89,7 +90,8 @@ class OutsideLoop:
         self._to_backward = switch_to(self.recorder, Phase.BACKWARD)
         self._to_optimizer = switch_to(self.recorder, Phase.OPTIMIZER)
         self._to_other = switch_to(self.recorder, Phase.OTHER)
-        self.passes = OutsidePasses(self, lambda function: guard.wrap(self.hooks, function))
+        self._cost: HookCost | None = HookCost.priced(guard, monotonic_ns)
+        self.passes = OutsidePasses(self, self._guarded)
         self._objects = Objects(device=torch.device("cpu"))
         self._waiting = self._pending = self._updated = False
         self._between = False
@@ -99,8 +101,7 @@ class OutsideLoop:
         self._evaluated_in = -2
         """The last step in which something was evaluated."""
         self._pid = os.getpid()
-        self.update_begins = guard.wrap(self.hooks, self._update_begins)
-        self.update_ends = guard.wrap(self.hooks, self._update_ends)
+        self._hear_updates()
         guard.when_faulty(self.hooks, self._give_up)
         self._fit = guard.run(self.part, self._start)
         atexit.register(self._at_exit)
@@ -170,6 +171,8 @@ class OutsideLoop:
         if self._pending and not self._updated:
             self._micro_batch_over()
         self._pending = True
+        if self._cost is not None:
+            self._cost.forward()
         slot = recorder.slot
         if self._waiting and slot == _DATA_WAIT:
             self._brackets.fetch_ends()
@@ -303,6 +306,8 @@ class OutsideLoop:
 
     def _step_ends(self) -> None:
         self._tell(complete=True)
+        if self._cost is not None:
+            self._settle_hooks()
         self._await_forward()
         if self._tried:
             raise TrialsOver
@@ -319,9 +324,30 @@ class OutsideLoop:
         batch, loss = self.passes.batch, self.passes.loss
         self.passes.batch = self.passes.loss = None
         self._pending = self._updated = False
-        self.monitor.micro_batch(batch, loss, complete=complete)
+        cost, begun = self._cost, monotonic_ns()
+        self.monitor.micro_batch(batch, loss, complete=complete, begun=begun)
+        if cost is not None:  # which counts itself
+            cost.spent_ns -= monotonic_ns() - begun
         if fit.audit is not None:
             fit.audit.settle()
+
+    def _guarded(self, function: Callable[..., None]) -> Callable[..., None]:
+        """One that cannot hurt the training, timed as long as hooks are."""
+        guarded = self.monitor.guard.wrap(self.hooks, function)
+        return guarded if self._cost is None else self._cost.timed(guarded)
+
+    def _settle_hooks(self) -> None:
+        """Time hooks no more once it is clear what they cost."""
+        cost, draft = self._cost, self.recorder.draft
+        switch_ns = None if cost is None or draft is None else cost.step_ended(draft)
+        if switch_ns is not None:
+            self._cost, self.monitor.switch_ns = None, switch_ns
+            self.passes.renew(self._guarded)
+            self._hear_updates()
+
+    def _hear_updates(self) -> None:
+        self.update_begins = self._guarded(self._update_begins)
+        self.update_ends = self._guarded(self._update_ends)
 
     def _await_forward(self) -> None:
         """A step is over, and the next one begins with whatever comes before its forward."""

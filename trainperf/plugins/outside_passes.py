@@ -18,7 +18,7 @@ from torch.compiler import is_compiling
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from trainperf.recording.process_objects import SwitchedHook, batch_of
+from trainperf.recording.process_objects import SwitchedHook, batch_of, hear_gradient
 
 
 class PassListener(Protocol):
@@ -65,25 +65,24 @@ class OutsidePasses:
         self._listener = listener
         self._thread = get_ident()
         self._trained: set[int] = set()
-        self._call, self._return = guarded(self._called), guarded(self._returned)
-        self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
-        handle = register_module_forward_pre_hook(self._call)
-        self._next_call = SwitchedHook(handle, self._call)
-        """Waits for the next call of a trained module."""
-        self._next_call.take()
+        self.listen: Callable[[], object] = _nothing
+        """Has us wait for the next call of a trained module; does nothing where modules are
+        hooked each by itself."""
+        self._no_call: Callable[[], object] = _nothing
         self._returns: dict[int, tuple[nn.Module, SwitchedHook]] = {}
         """By the identity of a module that was called: waits for its return."""
         self._returning: SwitchedHook | None = None
+        self._compiled: list[nn.Module] = []
+        self._common = True
+        """Whether a hook that is common to all modules is waited with."""
         self._permanent: list[RemovableHandle] = []
-        self._common = self._modes = True
+        self._modes = True
         self._forwarding = self._backwarding = False
         self._complete = False
         """Whether the loss is there, so that what goes on until backward is no forward."""
-        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
-        several = dist.is_available() and dist.is_initialized()
-        self._at_end = self._queue_end if several else self._ends
         # As torch's own parallel wrappers do: there is no public way.
         self._queue = torch.autograd.Variable._execution_engine.queue_callback  # noqa: SLF001 see above
+        self._make(guarded)
 
     def attach(self, outermost: Collection[nn.Module], parameters: Iterable[object]) -> None:
         """Listen to modules, and to those inside them with one of *parameters*."""
@@ -93,7 +92,11 @@ class OutsidePasses:
         inside = [module for root in outermost for module in root.modules()]
         compiled = [module for module in outermost if hasattr(module, "_orig_mod")]
         in_place = any(module._compiled_call_impl is not None for module in inside)  # noqa: SLF001 a hook would be compiled
-        self._common = self._common and not compiled and not in_place
+        self._compiled += compiled
+        if compiled or in_place:
+            self._common = False
+            self.listen = _nothing
+            self._no_call()
         self._trained |= {
             id(module) for module in inside if any(id(p) in updated for p in module.parameters())
         }
@@ -101,15 +104,20 @@ class OutsidePasses:
         self._permanent += [module.register_forward_pre_hook(self._call) for module in compiled]
         self.listen()
 
-    def listen(self) -> None:
-        """Wait for the next call of a trained module."""
-        if self._common:
-            self._next_call.put()
+    def renew(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        """From now on other functions are called, between two steps."""
+        common = self._common
+        self.detach()
+        self._common = common
+        self._make(guarded)
+        self._permanent = [m.register_forward_pre_hook(self._call) for m in self._compiled]
+        self.listen()
 
     def detach(self) -> None:
         """Leave no hook behind."""
         self._common = False
-        self._next_call.take()
+        self.listen = _nothing
+        self._no_call()
         if self._returning is not None:
             self._returning.take()
         self._returns.clear()
@@ -123,16 +131,35 @@ class OutsidePasses:
             self._forwarding = self._complete = False
             self._backward_ends()
 
+    def _make(self, guarded: Callable[[Callable[..., None]], Callable[..., None]]) -> None:
+        """What the hooks call."""
+        self._call, self._return = guarded(self._called), guarded(self._returned)
+        self._begins, self._ends = guarded(self._backward_begins), guarded(self._backward_ends)
+        # DDP waits for its buckets in a callback of its own, which is queued later than ours.
+        several = dist.is_available() and dist.is_initialized()
+        self._at_end = self._queue_end if several else self._ends
+        handle = register_module_forward_pre_hook(self._call)
+        switched = SwitchedHook(handle, self._call)
+        self._no_call = switched.take
+        self._no_call()
+        if self._common:
+            self.listen = switched.put
+
     def _called(self, module: nn.Module, args: object) -> None:
         del args
         if is_compiling() or id(module) not in self._trained:
             return
         if self._backwarding or get_ident() != self._thread:
             return
-        self._next_call.take()
+        self._no_call()
         if self._returning is not None:  # of a call that has raised
             self._returning.take()
-        self._await_return(module)
+        entry = self._returns.get(id(module))
+        if entry is None:
+            self._await_return(module)
+        else:
+            self._returning = entry[1]
+            self._returning.put()
         if self._forwarding:
             if self._complete:
                 self._complete = False
@@ -147,14 +174,10 @@ class OutsidePasses:
         self.batch = self.loss = None
 
     def _await_return(self, module: nn.Module) -> None:
-        entry = self._returns.get(id(module))
-        if entry is None:
-            handle = module.register_forward_hook(self._return, with_kwargs=True)
-            self._returning = SwitchedHook(handle, self._return)
-            self._returns[id(module)] = module, self._returning
-        else:
-            self._returning = entry[1]
-            self._returning.put()
+        """For the first time."""
+        handle = module.register_forward_hook(self._return, with_kwargs=True)
+        self._returning = SwitchedHook(handle, self._return)
+        self._returns[id(module)] = module, self._returning
 
     def _returned(
         self, module: object, args: tuple[object, ...], kwargs: Mapping[str, object], output: object
@@ -170,8 +193,10 @@ class OutsidePasses:
         if self.batch is None:
             self.batch = batch_of(args, kwargs)
         loss = self._loss_of(output)
-        self.loss = None if loss is None else loss.detach()
-        if loss is not None and loss.requires_grad:
+        if loss is None:
+            return
+        self.loss = loss.detach()
+        if loss.requires_grad:
             self._complete = True
             self._listener.forward_ends()
 
@@ -183,7 +208,7 @@ class OutsidePasses:
                 if loss is None and head.numel() == 1:
                     loss = head
                 if head.requires_grad:
-                    head.register_hook(self._begins)  # type: ignore[no-untyped-call]
+                    hear_gradient(head, self._begins)
         return loss
 
     def _backward_begins(self, gradient: object) -> None:
@@ -192,7 +217,7 @@ class OutsidePasses:
             return
         self._forwarding, self._backwarding = False, True
         self._complete = False
-        self._next_call.take()  # checkpointed layers are called once more
+        self._no_call()  # checkpointed layers are called once more
         self.backwards += 1
         self._listener.backward_begins()
         self._queue(self._at_end)
@@ -212,3 +237,7 @@ def _heads(output: object) -> tuple[object, ...]:
     if isinstance(output, tuple | list):
         return tuple(output[:3])
     return tuple(output.values())[:3] if isinstance(output, Mapping) else ()
+
+
+def _nothing() -> None:
+    pass

@@ -102,6 +102,8 @@ class Monitor:
         self._flush_schedule = FlushSchedule(1)
         self._look_ns = 0
         """Host time from which on something may be due after the next step."""
+        self._look_steps = 0
+        """Closed steps from which on something may be."""
         self._totals_due = Interval(TOTALS_EVERY_NS)
         self._overhead: int | None = None
         self.switch_ns = 0.0
@@ -169,7 +171,7 @@ class Monitor:
             draft.complete = True
             if (
                 begun >= self._look_ns
-                or len(recorder.closed) >= self._flush_schedule.every
+                or len(recorder.closed) >= self._look_steps
                 or (self._device is not None and self._device.crowded)
             ):
                 self._look(draft, begun)
@@ -181,10 +183,11 @@ class Monitor:
         looks_ns = self._looks.after(draft, now)
         schedule, steps = self._flush_schedule, len(self.recorder.closed)
         crowded = self._device is not None and self._device.crowded
-        may_flush = steps >= schedule.every or now >= schedule.late_ns
-        if crowded or (may_flush and schedule.due(steps, now)):
+        if crowded or schedule.due(steps, now):
             self._flush()
-        self._look_ns = min(looks_ns, schedule.late_ns)
+            steps = len(self.recorder.closed)
+        self._look_steps, flush_ns = schedule.ask_again(steps, now)
+        self._look_ns = min(looks_ns, flush_ns)
 
     def flush(self) -> None:
         """Seal the steps that are closed, and write the groups the device has passed."""

@@ -5,13 +5,19 @@ some tens of milliseconds, once as a recording begins.
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar, cast
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
 
 T = TypeVar("T")
+
+_NO_HANDLE = -1
+"""Torch's handles are numbered from 0."""
 
 
 def living(kind: type[T]) -> Iterator[T]:
@@ -37,23 +43,36 @@ class SwitchedHook:
         hook: What was registered.
     """
 
-    __slots__ = ("_extra", "_hook", "_hooks", "_number")
+    __slots__ = ("put", "take")
 
     def __init__(self, handle: RemovableHandle, hook: Callable[..., object]) -> None:
-        self._number = handle.id
-        self._hooks = cast("dict[int, Callable[..., object]]", handle.hooks_dict_ref())
-        options = [ref() for ref in handle.extra_dict_ref]
-        self._extra = [option for option in options if self._number in option]
-        self._hook = hook
-
-    def put(self) -> None:
+        number = handle.id
+        hooks = cast("dict[int, Callable[..., object]]", handle.hooks_dict_ref())
+        every = [ref() for ref in handle.extra_dict_ref]
+        options = [option for option in every if number in option]
+        self.put: Callable[[], object] = partial(hooks.__setitem__, number, hook)
         """Have it called."""
-        self._hooks[self._number] = self._hook
-        for option in self._extra:
-            option[self._number] = True
-
-    def take(self) -> None:
+        self.take: Callable[[], object] = partial(hooks.pop, number, None)
         """Have it called no more."""
-        self._hooks.pop(self._number, None)
-        for option in self._extra:
-            option.pop(self._number, None)
+        if options:
+            self.put = _each([self.put, *(partial(o.__setitem__, number, True) for o in options)])
+            self.take = _each([self.take, *(partial(o.pop, number, None) for o in options)])
+
+
+def _each(calls: Sequence[Callable[[], object]]) -> Callable[[], None]:
+    def call() -> None:
+        for each in calls:
+            each()
+
+    return call
+
+
+def hear_gradient(tensor: torch.Tensor, hook: Callable[[torch.Tensor], None]) -> None:
+    """As `tensor.register_hook(hook)`, for half of what that takes: nobody gets a handle."""
+    node = tensor.grad_fn
+    if type(tensor) is not torch.Tensor or node is None or tensor._backward_hooks is not None:  # noqa: SLF001 see below
+        tensor.register_hook(hook)  # type: ignore[no-untyped-call]
+        return
+    # What `register_hook` does; whoever calls that later finds the same dictionary.
+    tensor._backward_hooks = OrderedDict(((_NO_HANDLE, hook),))  # noqa: SLF001 see above
+    node._register_hook_dict(tensor)  # noqa: SLF001 see above

@@ -53,21 +53,26 @@ class FlushSchedule:
         self.late_ns = most_ns
         """Host time from which on a single step is enough."""
         self._most_ns = most_ns
-        self._last_ns = 0
-        self._cost_ns = 0
+        self._affordable_ns = 0
+        """Host time from which on another one costs less than 0.5 % of the time."""
 
     def due(self, steps: int, now_ns: int) -> bool:
-        """Whether to flush, with *steps* waiting.  Runs every step."""
+        """Whether to flush, with *steps* waiting."""
         if steps >= self.cap:
             return True
         if steps < self.every and now_ns < self.late_ns:
             return False
-        return steps > 0 and now_ns - self._last_ns >= 200 * self._cost_ns
+        return steps > 0 and now_ns >= self._affordable_ns
+
+    def ask_again(self, steps: int, now_ns: int) -> tuple[int, int]:
+        """With how many steps, or from which time on, it may be due that was not just now."""
+        if steps < self.every and now_ns < self.late_ns:
+            return self.every, self.late_ns
+        return self.cap, self._affordable_ns
 
     def done(self, now_ns: int, cost_ns: int) -> None:
         """A flush ended *now_ns* and took *cost_ns*."""
-        self._last_ns = now_ns
-        self._cost_ns = cost_ns
+        self._affordable_ns = now_ns + 200 * cost_ns
         self.late_ns = now_ns + self._most_ns
 
 

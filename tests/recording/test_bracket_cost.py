@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from trainperf.lightning.bracket_cost import STEPS, BracketCost, TimedBracket
+from trainperf.recording.bracket_cost import STEPS, BracketCost, TimedBracket
 from trainperf.recording.recorder import Draft
 from trainperf.recording.timeline import DirectBracket
 from trainperf.testing import FakeClock

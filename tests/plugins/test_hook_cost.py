@@ -1,0 +1,80 @@
+"""What the hooks of a recording from outside cost is told in its report."""
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from support.loops import read
+from support.threads import one_thread
+from torch import nn
+from torch.nn.modules import module as nn_module
+from torch.optim import optimizer as optim_module
+
+from trainperf.core.launch_environment import LaunchOptions
+from trainperf.core.machine.clocks import monotonic_ns
+from trainperf.plugins import outside_passes
+from trainperf.plugins.hook_cost import hook_price_ns
+from trainperf.plugins.outside_updates import ProcessUpdates
+from trainperf.recording.bracket_cost import STEPS
+
+
+__all__ = ["one_thread"]
+
+NAP_S = 0.002
+
+
+def train(tmp_path: Path, steps: int) -> None:
+    """A loop as its author wrote it, recorded from outside."""
+    hears = ProcessUpdates(LaunchOptions(dirpath=str(tmp_path)))
+    handles = (
+        optim_module.register_optimizer_step_pre_hook(lambda o, *_: hears.begins(o)),
+        optim_module.register_optimizer_step_post_hook(lambda o, *_: hears.ends(o)),
+    )
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    try:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).square().mean().backward()
+            optimizer.step()
+        hears.end()
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def test_what_hooks_cost_is_counted_as_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nap that is planted in one of them comes back as overhead, once they were timed."""
+
+    def slow_batch_of(args: tuple[object, ...], kwargs: object) -> object:
+        del kwargs
+        time.sleep(NAP_S)
+        return args[0]
+
+    monkeypatch.setattr(outside_passes, "batch_of", slow_batch_of)
+    train(tmp_path, STEPS + 12)
+
+    run = read(tmp_path / "trainperf" / "steps-rank0.jsonl")
+    assert run.totals.faults == {}
+    assert all((step.facts["overhead_ns"] or 0) >= 1e9 * NAP_S for step in run.steps[-8:])
+    # Those that are timed no more are heard all the same.
+    for phase in ("forward", "backward", "optimizer"):
+        assert min(run.phase_s(phase)[-8:]) > 0
+    assert not nn_module._global_forward_pre_hooks
+
+
+def test_the_price_of_hooks_is_not_taken_where_others_would_hear_of_it() -> None:
+    """Hooks that are common to all modules hear of every call; nothing random is drawn."""
+    calls: list[object] = []
+    handle = nn_module.register_module_forward_hook(lambda *given: calls.append(given))
+    try:
+        assert hook_price_ns(monotonic_ns) == 0
+    finally:
+        handle.remove()
+    assert not calls
+    state = torch.get_rng_state()
+    assert hook_price_ns(monotonic_ns) >= 0
+    assert torch.equal(torch.get_rng_state(), state)

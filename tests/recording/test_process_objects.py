@@ -1,0 +1,89 @@
+"""Hooks of PyTorch that come and go, next to the user's own."""
+
+import torch
+from torch import Tensor, nn
+
+from trainperf.recording.process_objects import SwitchedHook, hear_gradient
+
+
+def output() -> Tensor:
+    """As a module returns it."""
+    return torch.ones(3, requires_grad=True) * 2
+
+
+def test_a_gradient_is_heard_once() -> None:
+    """By whoever has asked for this tensor's."""
+    heard: list[str] = []
+    first, second = output(), output()
+    hear_gradient(first, lambda _: heard.append("first"))
+    hear_gradient(second, lambda _: heard.append("second"))
+
+    first.sum().backward()  # type: ignore[no-untyped-call]
+
+    assert heard == ["first"]
+
+
+def test_hooks_of_the_user_before_and_after_it_are_kept() -> None:
+    """And each can be removed."""
+    heard: list[str] = []
+    result = output()
+    result.register_hook(lambda _: heard.append("before"))  # type: ignore[no-untyped-call]
+    hear_gradient(result, lambda _: heard.append("ours"))
+    result.register_hook(lambda _: heard.append("after"))  # type: ignore[no-untyped-call]
+    result.sum().backward()  # type: ignore[no-untyped-call]
+    assert heard == ["before", "ours", "after"]
+
+    heard.clear()
+    result = output()
+    hear_gradient(result, lambda _: heard.append("ours"))
+    removed = result.register_hook(lambda _: heard.append("removed"))  # type: ignore[no-untyped-call]
+    result.register_hook(lambda gradient: gradient * 3)  # type: ignore[no-untyped-call]
+    removed.remove()
+    leaf = torch.ones(3, requires_grad=True)
+    (leaf * result).sum().backward()  # type: ignore[no-untyped-call]
+    assert heard == ["ours"]
+
+
+def test_a_users_hook_may_still_change_the_gradient() -> None:
+    """What ours returns is nothing."""
+    leaf = torch.ones(3, requires_grad=True)
+    result = leaf * 2
+    hear_gradient(result, lambda _: None)
+    result.register_hook(lambda gradient: gradient * 3)  # type: ignore[no-untyped-call]
+
+    result.sum().backward()  # type: ignore[no-untyped-call]
+
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [6, 6, 6]
+
+
+def test_a_leaf_or_a_parameter_is_heard_too() -> None:
+    """A module may return what it was given."""
+    heard: list[int] = []
+    for leaf in (torch.ones(2, requires_grad=True), nn.Parameter(torch.ones(2))):
+        hear_gradient(leaf, lambda _: heard.append(1))
+        leaf.sum().backward()  # type: ignore[no-untyped-call]
+
+    assert heard == [1, 1]
+
+
+def test_a_switched_hook_leaves_nothing_behind() -> None:
+    """In no dictionary of the module, so that none is saved with it."""
+    calls: list[int] = []
+    module = nn.Linear(2, 2)
+    before = {name: value for name, value in vars(module).items() if "hooks" in name and value}
+
+    def hook(*_: object) -> None:
+        calls.append(1)
+
+    switched = SwitchedHook(module.register_forward_hook(hook, with_kwargs=True), hook)
+    switched.take()
+    switched.take()
+    module(torch.ones(2))
+    assert not calls
+    after = {name: value for name, value in vars(module).items() if "hooks" in name and value}
+    assert after == before
+
+    switched.put()
+    module(torch.ones(2))
+    assert calls == [1]
