@@ -26,7 +26,7 @@ from torch.nn.functional import mse_loss
 
 from scripts.bench.alternation import Cost, Stopwatch
 from scripts.bench.harness import estimate, installed, machine_line, table, write_json
-from scripts.bench.pipe_turns import MARK, PipeTurns, heard, let_go_on
+from scripts.bench.pipe_turns import MARK, PipeTurns, figures_in_turns
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S
@@ -93,17 +93,8 @@ def pair(name: str, row: str, options: argparse.Namespace) -> tuple[list[tuple[C
     """Two processes in turns: costs block by block, and microseconds a step as reported."""
     with tempfile.TemporaryDirectory() as place:
         children = [_child(name, each, options, place) for each in (ROWS[0], row)]
-        for child in children:
-            heard(child)  # warmed up
-        for block in range(options.blocks):
-            for child in children if block % 2 else children[::-1]:
-                let_go_on(child)
-                heard(child)
-        costs = []
-        for child in children:
-            let_go_on(child)
-            costs.append([Cost(**cost) for cost in json.loads(heard(child))])
-            child.communicate()
+        figures = figures_in_turns(children, options.blocks)
+        costs = [[Cost(**cost) for cost in own] for own in figures]
         reported_us = 0.0 if row == ROWS[0] else _reported_us(Path(place), options)
         return list(zip(*costs, strict=True)), reported_us
 

@@ -33,7 +33,7 @@ from scripts.bench.harness import (
     write_json,
 )
 from scripts.bench.loops import SETTINGS, Setting
-from scripts.bench.pipe_turns import MARK, PipeTurns, heard, let_go_on
+from scripts.bench.pipe_turns import MARK, PipeTurns, figures_in_turns
 from trainperf.analysis.run.directory import Run
 from trainperf.analysis.summarize import summarize
 from trainperf.core.readings import OVERHEAD_S
@@ -107,20 +107,11 @@ def _in_turns(
 ) -> tuple[Process, Process]:
     with tempfile.TemporaryDirectory() as place:
         children = [_child(setting, each, options, place) for each in (NOTHING, contender)]
-        for child in children:
-            heard(child)  # warmed up
-        for block in range(options.blocks):
-            for child in children if block % 2 else children[::-1]:
-                let_go_on(child)
-                heard(child)
-        ended = []
-        for child in children:
-            let_go_on(child)
-            figures = json.loads(heard(child))
-            costs = [Cost(**cost) for cost in figures["blocks"]]
-            ended.append(Process(blocks=costs, said_us=figures["said_us"]))
-            child.wait()
-    return ended[0], ended[1]
+        base, attached = (
+            Process(blocks=[Cost(**cost) for cost in figures["blocks"]], said_us=figures["said_us"])
+            for figures in figures_in_turns(children, options.blocks)
+        )
+    return base, attached
 
 
 def _child(

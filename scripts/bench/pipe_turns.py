@@ -1,7 +1,10 @@
 """Processes that take turns: the one that started them says through pipes whose block it is."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from scripts.bench.alternation import Turns
 
@@ -37,3 +40,19 @@ def heard(child: "subprocess.Popen[str]") -> str:
         if line.startswith(MARK):  # a launcher may speak too
             return line.removeprefix(MARK)
     raise RuntimeError(f"a process ended with {child.wait()}: its error is above")
+
+
+def figures_in_turns(children: "Sequence[subprocess.Popen[str]]", blocks: int) -> list[Any]:
+    """What each child tells at its end, after so many blocks in which who goes first changes."""
+    for child in children:
+        heard(child)  # warmed up
+    for block in range(blocks):
+        for child in children if block % 2 else children[::-1]:
+            let_go_on(child)
+            heard(child)
+    figures = []
+    for child in children:
+        let_go_on(child)
+        figures.append(json.loads(heard(child)))
+        child.communicate()
+    return figures

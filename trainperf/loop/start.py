@@ -115,58 +115,90 @@ def start(
     address = shared_run_directory(base, rank, objects.world_size)
     run = written(address, spool.local)
     objects.run = run if rank == 0 else None
-    audit = _audit(objects, options, monitor)
-    source = None
-    if options.trials is not None:
-        source = BatchSource(loader_under(loader), holds_ahead(loader))
-    outputs = Outputs(run=run, rank=rank, writer=options.writer)
-    kind = options.kind if facts is None else loop_of(facts.config)
-    say = partial(_say, written=run is not None, kind=kind)
-
-    def probes(chosen: Chosen) -> list[Probe]:
-        own = _watchers(objects, options.kind) if facts is None else []
-        if options.loader_anatomy and run is not None:
-            own.append(LoaderProbe(loader, objects.run))
-        if audit is not None:
-            audit.ledger = chosen.ledger
-            own.append(audit)
-        return [*own, *_profiler(objects, options, outputs, monitor)]
-
-    def trials(chosen: Chosen) -> list[Probe]:
-        if options.trials is None or not isinstance(objects.module, torch.nn.Module):
-            return []
-        make = (facts and facts.training) or _training
-        training = make(objects, source)
-        return [options.trials.probe(training, chosen.clock, objects.run, monitor.guard)]
-
+    begins = _Start(
+        monitor=monitor,
+        objects=objects,
+        options=options,
+        loader=loader,
+        facts=facts,
+        outputs=Outputs(run=run, rank=rank, writer=options.writer),
+        audit=_audit(objects, options, monitor),
+        source=_source(loader, options),
+    )
     with _discarded_on_error(objects.run):
-        chosen = start_fit(
-            monitor,
-            FitPlan(
-                objects=objects,
-                outputs=outputs,
-                started_at=options.started_at,
-                config=_configuration(objects, loader, kind) | dict(facts.config if facts else {}),
-                software=facts.software if facts else {},
-                log_every=options.log_every,
-                lines=options.lines,
-                machine=options.machine,
-                notes=notes,
-                probes=probes,
-                trials=trials,
-                reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},
-                extensions=options.extensions,
-                first_answer=say if options.aloud and rank == 0 else None,
-            ),
-        )
+        chosen = start_fit(monitor, begins.plan(notes))
     return StartedFit(
         run=run,
         rank=rank,
         chosen=chosen,
-        audit=audit,
-        source=source,
+        audit=begins.audit,
+        source=begins.source,
         upload=_upload(monitor, address, run, rank),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Start:
+    """What a fit begins with, and what its plan asks for."""
+
+    monitor: Monitor
+    objects: Objects
+    options: LoopOptions
+    loader: object
+    facts: LoopFacts | None
+    """`None` of a plain loop."""
+    outputs: Outputs
+    audit: AuditProbe | None
+    source: BatchSource | None
+
+    def plan(self, notes: Callable[[], dict[str, str]]) -> FitPlan:
+        """The fit, as every loop describes its own."""
+        objects, options, facts = self.objects, self.options, self.facts
+        kind = options.kind if facts is None else loop_of(facts.config)
+        own = {} if facts is None else facts.config
+        say = partial(_say, written=self.outputs.run is not None, kind=kind)
+        return FitPlan(
+            objects=objects,
+            outputs=self.outputs,
+            started_at=options.started_at,
+            config={**_configuration(objects, self.loader, kind), **own},
+            software={} if facts is None else facts.software,
+            log_every=options.log_every,
+            lines=options.lines,
+            machine=options.machine,
+            notes=notes,
+            probes=self.probes,
+            trials=self.trials,
+            reasons=lambda chosen: {"h2d_device_ns": NO_DEVICE_COPY} if chosen.marks else {},
+            extensions=options.extensions,
+            first_answer=say if options.aloud and self.outputs.rank == 0 else None,
+        )
+
+    def probes(self, chosen: Chosen) -> list[Probe]:
+        """Beyond those that every fit has."""
+        objects, options = self.objects, self.options
+        own = _watchers(objects, options.kind) if self.facts is None else []
+        if options.loader_anatomy and self.outputs.run is not None:
+            own.append(LoaderProbe(self.loader, objects.run))
+        if self.audit is not None:
+            self.audit.ledger = chosen.ledger
+            own.append(self.audit)
+        return [*own, *_profiler(objects, options, self.outputs, self.monitor)]
+
+    def trials(self, chosen: Chosen) -> list[Probe]:
+        """What takes the fit through its trials, if there are any."""
+        trials, objects = self.options.trials, self.objects
+        if trials is None or not isinstance(objects.module, torch.nn.Module):
+            return []
+        make = (self.facts and self.facts.training) or _training
+        training = make(objects, self.source)
+        return [trials.probe(training, chosen.clock, objects.run, self.monitor.guard)]
+
+
+def _source(loader: object, options: LoopOptions) -> BatchSource | None:
+    if options.trials is None:
+        return None
+    return BatchSource(loader_under(loader), holds_ahead(loader))
 
 
 def _upload(
