@@ -55,6 +55,22 @@ def test_what_a_thread_computes_counts_from_the_start_of_the_fit(tmp_path: Path)
     assert probe.read() == {"writer": 4_000}, "one that has ended keeps what was read last"
 
 
+def test_a_thread_with_the_number_of_one_that_has_ended_is_another(tmp_path: Path) -> None:
+    """The system gives numbers again; however many threads come and go, no more is kept of them."""
+    probe = ThreadsProbe(tmp_path)
+    HostFit(probe).steps(1)
+    for spent_ns in (7_000, 500):
+        ended = threading.Event()
+        thread = threading.Thread(target=ended.wait, name=f"saves-{spent_ns}")
+        with waiting(thread, ended):
+            thread._native_id = 1  # type: ignore[attr-defined]
+            counted(tmp_path, thread, spent_ns)
+            read = probe.read()
+
+    assert read["saves"] == 7_500
+    assert probe.read()["saves"] == 7_500
+
+
 @pytest.mark.parametrize(
     ("thread", "name"),
     [

@@ -7,6 +7,7 @@ computes its checksums byte by byte in Python.
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,14 +43,15 @@ class ThreadsProbe(Probe):
         self._tasks = tasks
         self._clock = clock
         self._limit = CostLimit(least_ns=LEAST_NS)
-        self._before_ns: dict[int, int] = {}
-        self._busy_ns: dict[int, tuple[str, int]] = {}
+        self._threads: dict[int, tuple[str, int, int]] = {}
+        """Name, and what each had computed when it was read first and last."""
+        self._ended_ns: Counter[str] = Counter()
 
     def attach(self, recorder: Recorder) -> None:
         """Begin with what the threads have done by now."""
         super().attach(recorder)
         self._trains = threading.get_native_id()
-        self._before_ns = {number: busy_ns for number, _, busy_ns in self._read()}
+        self._threads = {number: (name, busy, busy) for number, name, busy in self._read()}
 
     def seal(self) -> None:
         """Read, if it is due.  Every flush."""
@@ -60,12 +62,19 @@ class ThreadsProbe(Probe):
 
     def read(self) -> dict[str, int]:
         """Thread to the nanoseconds it computed since the fit began; those of one name together."""
-        for number, name, busy_ns in self._read():
-            self._busy_ns[number] = name, busy_ns - self._before_ns.get(number, 0)
-        total: dict[str, int] = {}
-        for name, busy_ns in self._busy_ns.values():
-            total[name] = total.get(name, 0) + max(0, busy_ns)
-        return total
+        present = {number: (name, busy_ns) for number, name, busy_ns in self._read()}
+        threads: dict[int, tuple[str, int, int]] = {}
+        for number, (name, first_ns, latest_ns) in self._threads.items():
+            if present.get(number, ("", -1))[1] >= latest_ns:
+                threads[number] = name, first_ns, present.pop(number)[1]
+            elif latest_ns > first_ns:  # it has ended, and its number may be another's
+                self._ended_ns[name] += latest_ns - first_ns
+        threads |= {number: (name, 0, busy_ns) for number, (name, busy_ns) in present.items()}
+        self._threads = threads
+        total = Counter(self._ended_ns)
+        for name, first_ns, latest_ns in threads.values():
+            total[name] += latest_ns - first_ns
+        return dict(total)
 
     def _read(self) -> Iterator[tuple[int, str, int]]:
         for thread in threading.enumerate():
