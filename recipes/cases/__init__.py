@@ -7,6 +7,7 @@ A recipe makes `Case`s and hands them, with its own tables and plots, to `output
     leave(RecipeRun(recipe="inference", …, cases=(case,)), out)
 
 Read `case.py` (what there is) → `verdicts.py` (when a claim holds) → `measuring.py` (in turns, with
-an interval) → `reports.py` (lines of trainperf's own reports) → `text.py`, `page.py`, `markdown.py`
-and `picture.py` (how it is shown) → `outputs.py` (what a run prints and leaves).
+an interval) → `processor.py` (threads, compiler) → `reports.py` (lines of trainperf's own reports)
+→ `text.py`, `page.py`, `markdown.py` and `picture.py` (how it is shown) → `outputs.py` (what a run
+prints and leaves).
 """

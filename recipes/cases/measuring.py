@@ -100,11 +100,6 @@ def exact(what: str, value: float, before: MeasuredRow) -> MeasuredRow:
     )
 
 
-def use_all_cores() -> None:
-    """As many threads as this process has processors: torch counts those of the whole machine."""
-    torch.set_num_threads(cpu_count() or 1)
-
-
 def machine() -> dict[str, str]:
     """What a figure was measured on."""
     facts = {

@@ -1,6 +1,5 @@
 """What a claim is given: device, size, a time budget, and a measured loop to train in."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from recipes.cases.processor import compiler
 from trainperf.loop import LoopMonitor
 
 
@@ -40,7 +40,7 @@ class ClaimBench:
     @property
     def compiles(self) -> bool:
         """Whether `torch.compile` has what it builds kernels with."""
-        return self.device == "cuda" or any(map(shutil.which, ("g++", "clang++")))
+        return self.device == "cuda" or bool(compiler())
 
     def pick(self, small: Value, full: Value) -> Value:
         """The toy size or the real one."""

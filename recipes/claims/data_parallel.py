@@ -20,7 +20,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from recipes.cases.case import Case, MeasuredRow
 from recipes.cases.measuring import paired
-from recipes.cases.reports import finding_lines
+from recipes.cases.processor import threads
+from recipes.cases.reports import before
 from recipes.cases.verdicts import verdict
 from recipes.claims.bench import ClaimBench, same, sgd
 from recipes.claims.published import DATA_PARALLEL
@@ -44,29 +45,26 @@ PATIENCE_S = 300.0
 def data_parallel(bench: ClaimBench) -> Case:
     """Steps of two replicas by threads, and by two ranks; both on one core each."""
     layers, rows_each = bench.pick((4, 8), (40, 32))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        threads = _Threads(layers)
-        with ranks(layers) as processes:
-            rows = paired(
-                {"threads of one process": threads.step, "a process per replica": processes.step},
-                rows_each,
-                seconds=3 * bench.seconds,
-            )
-            reduced = benchmark_step(processes.step, REDUCE_ONLY, warmup=2)
-    finally:
-        torch.set_num_threads(before)
+    with threads(1), ranks(layers) as processes:
+        rows = paired(
+            {
+                "threads of one process": _Threads(layers).step,
+                "a process per replica": processes.step,
+            },
+            rows_each,
+            seconds=3 * bench.seconds,
+        )
+        reduced = benchmark_step(processes.step, REDUCE_ONLY, warmup=2)
     return Case(
         name="data_parallel",
         claim="DDP, a process per replica, is faster than DataParallel, threads of one process.",
-        before=finding_lines(_fit(bench, layers, rows_each), ("data_parallel",)),
         change=(
             "- model = torch.nn.DataParallel(model)",
             "+ model = DistributedDataParallel(model)  # torchrun --nproc-per-node 2",
         ),
         measured=(*rows, MeasuredRow(what=REDUCED, value=reduced.median_s)),
         published=DATA_PARALLEL,
+        **before(_fit(bench, layers, rows_each), "data_parallel"),
         **verdict(rows[1], "faster", why=_why(rows, reduced.median_s)),
     )
 
@@ -93,26 +91,26 @@ class _Threads:
         self._rows = [batch_of(rank) for rank in range(REPLICAS)]
 
     def step(self, rows: int) -> Tensor:
-        """One update; a weight, to be compared."""
+        """One update; a gradient over all rows, to be compared."""
         weights: list[Tensor] = list(self._model.parameters())
         for replica in self._replicas:
             copies: list[Tensor] = list(replica.parameters())
             with torch.no_grad():
                 torch._foreach_copy_(copies, weights)
             replica.zero_grad()
-        threads = [
+        running = [
             threading.Thread(target=_learn, args=(replica, data[:rows]))
             for replica, data in zip(self._replicas, self._rows, strict=True)
         ]
-        for thread in threads:
+        for thread in running:
             thread.start()
-        for thread in threads:
+        for thread in running:
             thread.join()
         gradients = [[p.grad for p in replica.parameters()] for replica in self._replicas]
         for weight, *parts in zip(weights, *gradients, strict=True):
             weight.grad = sum(parts) / REPLICAS
         self._optimizer.step()
-        return weights[0][0].detach().clone()
+        return _compared(self._model)
 
 
 class Ranks:
@@ -122,7 +120,7 @@ class Ranks:
         self._pipes, self._workers = pipes, workers
 
     def step(self, rows: int) -> Tensor:
-        """One update on all ranks; a weight of the first, to be compared."""
+        """One update on all ranks; a gradient of the first, to be compared."""
         for pipe in self._pipes:
             pipe.send(rows)
         answers: list[Tensor] = []
@@ -188,7 +186,7 @@ def _serve(rank: int, layers: int, pipe: Connection, store: str) -> None:
                 optimizer.zero_grad()
                 _learn(model, data[:rows])
                 optimizer.step()
-            pipe.send(next(model.parameters())[0].tolist())
+            pipe.send(_compared(model).tolist())
     except EOFError:  # the parent has closed its end
         distributed.destroy_process_group()
 
@@ -200,6 +198,16 @@ def batch_of(rank: int) -> Tensor:
 
 def _learn(model: nn.Module, rows: Tensor) -> None:
     model(rows).square().mean().backward()
+
+
+def _compared(model: nn.Module) -> Tensor:
+    """A row of the first layer's gradient.
+
+    Unlike a weight after a few small updates, it is another one altogether where the rows of a
+    replica are missing, or gradients are added and not averaged.
+    """
+    gradient = next(model.parameters()).grad
+    return torch.zeros(1) if gradient is None else gradient[0].clone()
 
 
 def _fit(bench: ClaimBench, layers: int, rows: int) -> Path:

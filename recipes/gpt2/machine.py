@@ -1,11 +1,11 @@
 """Requirements of the stages: one that this machine cannot run is skipped, with the reason."""
 
 import importlib.util
-import shutil
 from dataclasses import dataclass
 
 import torch
 
+from recipes.cases.processor import compiler
 from recipes.gpt2.stages import Settings
 
 
@@ -33,8 +33,7 @@ def this_machine(accelerator: str) -> Machine:
     if cuda:
         triton = "triton" if importlib.util.find_spec("triton") else ""
         return Machine(cuda=True, capability=torch.cuda.get_device_capability(), compiler=triton)
-    compilers = (name for name in ("g++", "clang++", "c++") if shutil.which(name))
-    return Machine(cuda=False, compiler=next(compilers, ""), bf16=_has_bf16())
+    return Machine(cuda=False, compiler=compiler(), bf16=_has_bf16())
 
 
 def unsupported(before: Settings, after: Settings, machine: Machine) -> str:

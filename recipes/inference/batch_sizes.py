@@ -10,9 +10,8 @@ from recipes.cases.case import Case, Plot, PlotLine
 from recipes.cases.measuring import paired
 from recipes.cases.verdicts import verdict
 from recipes.inference.model import Size, batch_of, device, model_of
+from recipes.inference.published import BATCHING
 from trainperf.benchmark import Sweep, sweep
-from trainperf.core.formatting.table import UNKNOWN, Table
-from trainperf.core.formatting.units import count, duration, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +19,6 @@ class BatchCurve:
     """The curve as it is shown, and what it comes to."""
 
     case: Case
-    table: Table
     plots: tuple[Plot, ...]
 
 
@@ -34,39 +32,7 @@ def batch_curve(shape: Size) -> BatchCurve:
             return scores
 
     curve = sweep(answer, lambda number, _: batch_of(shape, number).to(device()), shape.batch_sizes)
-    return BatchCurve(case=_case(shape, answer), table=_table(curve), plots=_plots(curve))
-
-
-def _table(curve: Sweep) -> Table:
-    knee = curve.knee()
-    rows = tuple(
-        (
-            f"{point.batch_size:,}",
-            UNKNOWN if point.median_s is None else duration(point.median_s),
-            UNKNOWN if point.per_s is None else f"{count(round(point.per_s))}/s",
-            UNKNOWN if point.peak_bytes is None else size(point.peak_bytes),
-            _mark(point.batch_size, knee.batch_size, rising=knee.rising) if knee else "",
-        )
-        for point in curve.points
-    )
-    return Table(
-        title="Requests per batch",
-        head=("requests", "latency of the batch", "throughput", "peak memory", ""),
-        rows=rows,
-        end_words=1,
-        notes=(
-            (
-                "By `trainperf.benchmark.sweep`.  The knee is the smallest batch near the best "
-                "rate: beyond it each request waits longer, and no more are answered."
-            ),
-        ),
-    )
-
-
-def _mark(number: int, knee: int, *, rising: bool) -> str:
-    if number != knee:
-        return ""
-    return "← largest, still rising" if rising else "← knee"
+    return BatchCurve(case=_case(shape, curve, answer), plots=_plots(curve))
 
 
 def _plots(curve: Sweep) -> tuple[Plot, ...]:
@@ -93,7 +59,7 @@ def _plots(curve: Sweep) -> tuple[Plot, ...]:
     )
 
 
-def _case(shape: Size, ask: Callable[[Tensor], Tensor]) -> Case:
+def _case(shape: Size, curve: Sweep, ask: Callable[[Tensor], Tensor]) -> Case:
     requests = batch_of(shape, max(shape.batch_sizes) // 2).to(device())
     singly, together = "one request per call", f"{len(requests)} requests per call"
 
@@ -103,8 +69,12 @@ def _case(shape: Size, ask: Callable[[Tensor], Tensor]) -> Case:
     measured = paired({singly: one_by_one, together: ask}, requests, seconds=shape.seconds)
     return Case(
         name="batching",
+        title="Requests in batches",
         claim="Requests that are answered in one call are answered faster than one by one.",
+        before_note="no finding is about this; `trainperf.benchmark.sweep` decides it:",
+        before=tuple(str(curve).splitlines()),
         change=("scores = model(torch.cat(requests))",),
         measured=measured,
+        published=BATCHING,
         **verdict(measured[-1], "faster", "a single request keeps the processor busy already"),
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from recipes.cases.case import RecipeRun
 from recipes.cases.measuring import machine
+from recipes.cases.processor import threads
 from recipes.inference.batch_sizes import batch_curve
 from recipes.inference.clocks import clock_case, first_calls, first_calls_table
 from recipes.inference.loops import loops
-from recipes.inference.model import SIZES, batch_of, device, model_of
+from recipes.inference.model import SIZES, Size, batch_of, device, model_of
 from recipes.inference.operators import operator_tables
 from recipes.inference.versions import compared, versions_table
 from recipes.inference.waits import waits_case
@@ -25,12 +26,17 @@ ABOUT = (
 
 def run(size: str, out: Path) -> RecipeRun:
     """Measure all of it and leave the loops' run directories and traces below *out*."""
-    begun_s, shape = time.perf_counter(), SIZES[size]
+    with threads():
+        return _measured(SIZES[size], out)
+
+
+def _measured(shape: Size, out: Path) -> RecipeRun:
+    begun_s = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
     # Before anything else has run the model: nothing is cold afterwards.
     eager = first_calls(model_of(shape), batch_of(shape).to(device()))
     clock = clock_case(shape)
-    versions = compared(shape)
+    versions = compared(shape, out)
     operators = operator_tables(shape)
     waits = waits_case(shape)
     curve = batch_curve(shape)
@@ -47,7 +53,6 @@ def run(size: str, out: Path) -> RecipeRun:
             first_calls_table([("eager", eager), *versions.first_calls]),
             versions_table(versions.comparison),
             *operators,
-            curve.table,
             *looped.tables,
         ),
         plots=curve.plots,

@@ -1,7 +1,5 @@
 """How much is measured, and on what size of work."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -26,13 +24,9 @@ class OverlapEffort:
 SMALL = OverlapEffort(paired_s=0.05, matrix=64, record=8, steps=12, compiled=False)
 FULL = OverlapEffort(paired_s=2.5, matrix=512, record=192, steps=120, compiled=True)
 
+CUDA = "cuda"
 
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """So many threads inside of an operator, and as many as before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+
+def usable(device: str) -> bool:
+    """Whether something can be measured there; another device than CUDA is for tests."""
+    return device != CUDA or torch.cuda.is_available()

@@ -21,7 +21,7 @@ from trainperf.core.findings import Finding
 from trainperf.lightning import TrainPerf
 
 
-Kind = Literal["single", "healthy", "pairs", "near", "unseen", "fresh"]
+Kind = Literal["single", "healthy", "pairs", "near", "unseen", "fresh", "later"]
 
 
 class Train(Protocol):

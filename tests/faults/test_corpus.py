@@ -14,7 +14,15 @@ from faults.corpus import KINDS, TUNED, scripts
 from faults.judge import Judged, judge
 
 
-PROMISED = {"single": 40, "healthy": 10, "pairs": 10, "near": 10, "unseen": 20, "fresh": 8}
+PROMISED = {
+    "single": 40,
+    "healthy": 10,
+    "pairs": 10,
+    "near": 10,
+    "unseen": 20,
+    "fresh": 8,
+    "later": 10,
+}
 """Scripts of each kind, at least."""
 
 SHARE = 0.90

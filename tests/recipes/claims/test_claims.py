@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from recipes.cases.case import Case, load
+from recipes.cases.measuring import paired
 from recipes.claims import NAMES
 from recipes.claims.__main__ import main
 from recipes.claims.bench import ClaimBench, same, sgd
@@ -44,9 +45,11 @@ def test_a_claim_is_run_measured_and_judged(name: str, tmp_path: Path) -> None:
     assert case.claim.endswith(".")
     if name in ON_A_GPU and not torch.cuda.is_available():
         assert (case.verdict, case.measured) == ("needs CUDA", ())
+        assert case.before_note
         return
     assert case.change
     assert case.before
+    assert case.published is not None
     assert [row.differs for row in case.measured if row.differs] == []
     deciding = case.deciding
     assert deciding is not None
@@ -108,18 +111,15 @@ def test_the_runner_leaves_what_was_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Named claims in the order of the list, printed, as JSON twice, and as a page."""
-    threads = torch.get_num_threads()
-    try:
-        names = ["empty_cache", "library_sort"]
-        main(
-            [*names, "--size", "small", "--out", str(tmp_path), "--json", str(tmp_path / "x.json")]
-        )
-    finally:
-        torch.set_num_threads(threads)
+    threads, names = torch.get_num_threads(), ["empty_cache", "library_sort"]
+    main([*names, "--size", "small", "--out", str(tmp_path), "--json", str(tmp_path / "x.json")])
 
+    assert torch.get_num_threads() == threads
     kept = load(tmp_path / "claims.json")
     assert [case.name for case in kept.cases] == names[::-1]
     assert load(tmp_path / "x.json") == kept
+    assert kept.cases[1].heading == "empty_cache() in every step"
+    assert kept.cases[1].command == "python -m recipes.claims empty_cache"
     assert "2 claims, " in capsys.readouterr().out
     assert (tmp_path / "claims.html").is_file()
 
@@ -140,3 +140,23 @@ def test_every_claim_has_its_file_and_every_file_its_line() -> None:
     helpers = {"__init__", "__main__", "bench", "published"}
 
     assert {path.stem for path in folder.glob("*.py")} - helpers == set(NAMES)
+
+
+def test_replicas_whose_gradients_are_not_averaged_give_another_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the comparison of threads with ranks could not fail."""
+    data_parallel = importlib.import_module("recipes.claims.data_parallel")
+    right, also, alone, added = (data_parallel._Threads(4) for _ in range(4))
+    alone._rows = [alone._rows[0]] * 2  # the other replica's rows are lost
+
+    def sum_of(rows: int) -> torch.Tensor:
+        with monkeypatch.context() as patched:
+            patched.setattr(data_parallel, "REPLICAS", 1)
+            return added.step(rows)
+
+    versions = {"right": right.step, "also": also.step, "alone": alone.step, "added": sum_of}
+    _, again, *wrong = paired(versions, 8, seconds=0.0)
+
+    assert again.differs == ""
+    assert all(row.differs for row in wrong)
