@@ -163,11 +163,17 @@ def main() -> None:
             log = kept or written(name, given.steps, folder)
             out = Path(temporary) / "run"
             command = [sys.executable, "-m", "trainperf", "import", str(log), "--out", str(out)]
-            took_s, peak_mb = watched(command)
+            took = watched(command)
             steps = json.loads(next(out.rglob("summary.json")).read_bytes())["run"]["steps"]
             size_mb = round(log.stat().st_size / 1e6, 1)
         row = {"format": name, "steps": steps, "log_mb": size_mb}
-        rows.append({**row, "import_s": round(took_s, 2), "process_mb": round(peak_mb, 1)})
+        rows.append(
+            {
+                **row,
+                "import_s": round(took["seconds"], 2),
+                "process_mb": round(took["process_mb"], 1),
+            }
+        )
         print(rows[-1], flush=True)
     print(machine_line())
     print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
